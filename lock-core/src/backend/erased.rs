@@ -1,0 +1,66 @@
+//! The object-safe twin of [`Backend`]: the only place that boxes.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use super::{Attempt, Backend, Capability, Claim, FencingToken, Released, Renew, Renewal};
+use crate::error::Result;
+
+/// A boxed future.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// [`Backend`] behind a pointer. Implemented for every backend; call the methods of [`Backend`] on concrete types.
+pub trait DynBackend: Send + Sync + fmt::Debug + 'static {
+    /// See [`Backend::capability`].
+    fn capability_dyn(&self) -> Capability;
+    /// See [`Backend::try_acquire`].
+    fn try_acquire_dyn<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Attempt>>;
+    /// See [`Backend::renew`].
+    fn renew_dyn<'a>(&'a self, batch: &'a [Renew<'a>]) -> BoxFuture<'a, Vec<Renewal>>;
+    /// See [`Backend::release`].
+    fn release_dyn<'a>(&'a self, claim: &'a Claim, keep: Option<Duration>) -> BoxFuture<'a, Result<Released>>;
+    /// See [`Backend::release_now`].
+    fn release_now_dyn(&self, claim: &Claim, keep: Option<Duration>) -> Option<Released>;
+    /// See [`Backend::fence`].
+    fn fence_dyn<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<FencingToken>>;
+    /// See [`Backend::changed`].
+    fn changed_dyn<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, ()>;
+    /// See [`Backend::close`].
+    fn close_dyn(&self) -> BoxFuture<'_, ()>;
+}
+
+impl<B: Backend> DynBackend for B {
+    fn capability_dyn(&self) -> Capability {
+        self.capability()
+    }
+
+    fn try_acquire_dyn<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Attempt>> {
+        Box::pin(self.try_acquire(claim))
+    }
+
+    fn renew_dyn<'a>(&'a self, batch: &'a [Renew<'a>]) -> BoxFuture<'a, Vec<Renewal>> {
+        Box::pin(self.renew(batch))
+    }
+
+    fn release_dyn<'a>(&'a self, claim: &'a Claim, keep: Option<Duration>) -> BoxFuture<'a, Result<Released>> {
+        Box::pin(self.release(claim, keep))
+    }
+
+    fn release_now_dyn(&self, claim: &Claim, keep: Option<Duration>) -> Option<Released> {
+        self.release_now(claim, keep)
+    }
+
+    fn fence_dyn<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<FencingToken>> {
+        Box::pin(self.fence(claim))
+    }
+
+    fn changed_dyn<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, ()> {
+        Box::pin(self.changed(claim))
+    }
+
+    fn close_dyn(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.close())
+    }
+}

@@ -1,0 +1,161 @@
+//! The only place that reads time.
+//!
+//! A grant is valid until a local deadline, whatever the network does, so the clock that measures it must not stand
+//! still while the machine is suspended and must not jump when somebody sets the wall clock. Linux has no single clock
+//! that every kernel and virtual machine keeps honest in both ways, so two are read and the *smaller remainder* counts:
+//! `CLOCK_BOOTTIME`, which goes on during suspend, and [`std::time::Instant`] (`CLOCK_MONOTONIC`), which does not.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use once_cell::sync::Lazy;
+
+/// Which clock a manager measures its leases with.
+///
+/// A store in another process is measured with [`Clock::Suspend`]; the memory store, which is in this process, with
+/// [`Clock::Tokio`], so that a paused tokio clock drives its expiry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Clock {
+    /// `CLOCK_BOOTTIME` and `CLOCK_MONOTONIC`, whichever leaves less.
+    Suspend,
+    /// tokio's clock, which a test can pause and advance.
+    Tokio,
+}
+
+/// A point in time of one [`Clock`], in nanoseconds since an arbitrary start.
+///
+/// Moments of different clocks must not be compared; a manager uses one clock throughout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    mono: i64,
+    boot: i64,
+}
+
+static START: Lazy<std::time::Instant> = Lazy::new(std_now);
+
+#[allow(clippy::disallowed_methods, reason = "the clock module is where time is read")]
+fn std_now() -> std::time::Instant {
+    std::time::Instant::now()
+}
+
+#[allow(clippy::disallowed_methods, reason = "the clock module is where time is read")]
+fn tokio_now() -> std::time::Instant {
+    tokio::time::Instant::now().into_std()
+}
+
+/// Nanoseconds since the Unix epoch by the wall clock: for owner records and random waits, never for a decision.
+#[allow(clippy::disallowed_methods, reason = "the clock module is where time is read")]
+pub(crate) fn wall() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+impl Clock {
+    /// Reads the clock.
+    #[must_use]
+    pub fn now(self) -> Moment {
+        match self {
+            Self::Suspend => Moment { mono: since_start(std_now()), boot: boottime() },
+            Self::Tokio => {
+                let now = since_start(tokio_now());
+                Moment { mono: now, boot: now }
+            }
+        }
+    }
+}
+
+fn since_start(at: std::time::Instant) -> i64 {
+    match at.checked_duration_since(*START) {
+        Some(after) => nanos(after),
+        None => -nanos(START.saturating_duration_since(at)),
+    }
+}
+
+fn nanos(duration: Duration) -> i64 {
+    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
+}
+
+#[cfg(target_os = "linux")]
+fn boottime() -> i64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec)
+}
+
+/// Elsewhere the monotonic clock is all there is; whether it counts suspend depends on the system.
+#[cfg(not(target_os = "linux"))]
+fn boottime() -> i64 {
+    since_start(std_now())
+}
+
+impl Moment {
+    /// The moment `duration` later; saturates.
+    #[must_use]
+    pub fn plus(self, duration: Duration) -> Self {
+        let nanos = nanos(duration);
+        Self { mono: self.mono.saturating_add(nanos), boot: self.boot.saturating_add(nanos) }
+    }
+
+    /// What is left at `now` until this moment: the smaller of what the two clocks say, zero once either has passed.
+    #[must_use]
+    pub fn remaining(self, now: Self) -> Duration {
+        let left = self.mono.saturating_sub(now.mono).min(self.boot.saturating_sub(now.boot));
+        Duration::from_nanos(u64::try_from(left).unwrap_or(0))
+    }
+
+    /// Whether this moment has passed at `now`, by either clock.
+    #[must_use]
+    pub fn is_past(self, now: Self) -> bool {
+        self.remaining(now).is_zero()
+    }
+
+    /// The time from `earlier` to this moment: the larger of what the two clocks say.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Duration {
+        let passed = self.mono.saturating_sub(earlier.mono).max(self.boot.saturating_sub(earlier.boot));
+        Duration::from_nanos(u64::try_from(passed).unwrap_or(0))
+    }
+
+    pub(crate) fn parts(self) -> (i64, i64) {
+        (self.mono, self.boot)
+    }
+
+    pub(crate) fn from_parts((mono, boot): (i64, i64)) -> Self {
+        Self { mono, boot }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(mono: i64, boot: i64) -> Moment {
+        Moment { mono, boot }
+    }
+
+    #[test]
+    fn the_smaller_remainder_counts() {
+        let deadline = at(1_000, 1_000);
+        assert_eq!(deadline.remaining(at(400, 400)), Duration::from_nanos(600));
+        // Suspended for 500 ns: the boot clock went on, the monotonic one did not.
+        assert_eq!(deadline.remaining(at(400, 900)), Duration::from_nanos(100));
+        assert!(deadline.is_past(at(400, 1_000)));
+        assert!(deadline.is_past(at(1_000, 400)));
+    }
+
+    #[test]
+    fn elapsed_is_the_larger_of_both() {
+        assert_eq!(at(10, 500).since(at(0, 0)), Duration::from_nanos(500));
+    }
+
+    #[test]
+    fn arithmetic_saturates() {
+        let end = at(i64::MAX - 1, i64::MAX - 1).plus(Duration::MAX);
+        assert!(!end.is_past(at(i64::MAX - 2, i64::MAX - 2)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_tokio_clock_can_be_paused() {
+        let start = Clock::Tokio.now();
+        tokio::time::advance(Duration::from_secs(5)).await;
+        assert_eq!(Clock::Tokio.now().since(start), Duration::from_secs(5));
+    }
+}

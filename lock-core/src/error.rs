@@ -1,0 +1,301 @@
+//! The one error of this crate.
+
+use std::borrow::Cow;
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+use crate::key::Key;
+use crate::owner::OwnerRecord;
+
+/// `Result` with [`LockError`].
+pub type Result<T, E = LockError> = std::result::Result<T, E>;
+
+/// What went wrong, as a value to match on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LockErrorKind {
+    /// Another owner holds the key and the strategy does not wait.
+    Contended,
+    /// Another owner held the key until the wait was over.
+    TimedOut,
+    /// The lock was held and is not any more; see [`LockError::loss_reason`].
+    Lost,
+    /// The store cannot be reached, or refuses to serve.
+    Unavailable,
+    /// Fewer than a majority of the nodes answered yes or no.
+    NoQuorum,
+    /// Too many wait already.
+    Overloaded,
+    /// The key is empty or cannot be rendered.
+    InvalidKey,
+    /// The request contradicts itself, or asks for less than the store can do.
+    InvalidRequest,
+    /// This store, or this build of the library, cannot do what was asked.
+    Unsupported,
+    /// No manager was installed.
+    NotInstalled,
+    /// A write lock was asked for inside a read lock on the same key.
+    Upgrade,
+    /// The key is held by this task already and the request forbids to enter it again.
+    Reentered,
+    /// The manager is shutting down.
+    ShuttingDown,
+}
+
+/// Why a lock that was held is not held any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LossReason {
+    /// The lease ran out: renewals failed, came too late, or were off.
+    Expired,
+    /// The store says that the grant is not ours any more.
+    Taken,
+    /// `max_hold` was reached.
+    MaxHold,
+    /// An operator released it by force.
+    Forced,
+    /// The manager shut down while the lock was held.
+    ShutDown,
+}
+
+impl fmt::Display for LossReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Expired => "its lease ran out before a renewal was answered",
+            Self::Taken => "the store says that it is not ours any more",
+            Self::MaxHold => "it was held for `max_hold`",
+            Self::Forced => "it was released by force",
+            Self::ShutDown => "the manager shut down",
+        })
+    }
+}
+
+/// Why a lock could not be had, kept or released.
+///
+/// One opaque type: match on [`kind`](Self::kind) or ask a predicate. The text names the key, what was expected and
+/// what to do; it never holds a password, an owner token or a URL with credentials.
+pub struct LockError(Box<Inner>);
+
+struct Inner {
+    kind: LockErrorKind,
+    detail: Cow<'static, str>,
+    key: Option<Key>,
+    temporary: bool,
+    skipped: bool,
+    waited: Option<Duration>,
+    retry_after: Option<Duration>,
+    waiters: Option<usize>,
+    holder: Option<OwnerRecord>,
+    loss: Option<LossReason>,
+    source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+impl LockError {
+    /// An error of `kind`; `detail` says what was expected and what to do, in lower case and without a full stop.
+    ///
+    /// For authors of backends. [`LockErrorKind::Unavailable`] and [`LockErrorKind::NoQuorum`] are temporary unless
+    /// [`permanent`](Self::permanent) says otherwise.
+    #[must_use]
+    pub fn new(kind: LockErrorKind, detail: impl Into<Cow<'static, str>>) -> Self {
+        use LockErrorKind::{Contended, NoQuorum, Overloaded, TimedOut, Unavailable};
+        Self(Box::new(Inner {
+            kind,
+            detail: detail.into(),
+            key: None,
+            temporary: matches!(kind, Unavailable | NoQuorum | Contended | TimedOut | Overloaded),
+            skipped: false,
+            waited: None,
+            retry_after: None,
+            waiters: None,
+            holder: None,
+            loss: None,
+            source: None,
+        }))
+    }
+
+    /// Marks an error that trying again cannot mend, such as a wrong password.
+    #[must_use]
+    pub fn permanent(mut self) -> Self {
+        self.0.temporary = false;
+        self
+    }
+
+    /// Adds the key.
+    #[must_use]
+    pub fn with_key(mut self, key: &Key) -> Self {
+        self.0.key = Some(key.clone());
+        self
+    }
+
+    /// Adds the cause.
+    #[must_use]
+    pub fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        self.0.source = Some(source.into());
+        self
+    }
+
+    /// Adds who holds the key.
+    #[must_use]
+    pub fn with_holder(mut self, holder: Option<OwnerRecord>) -> Self {
+        self.0.holder = holder;
+        self
+    }
+
+    /// Adds after what time another try makes sense.
+    #[must_use]
+    pub fn with_retry_after(mut self, after: Option<Duration>) -> Self {
+        self.0.retry_after = after;
+        self
+    }
+
+    pub(crate) fn with_waited(mut self, waited: Duration) -> Self {
+        self.0.waited = Some(waited);
+        self
+    }
+
+    pub(crate) fn with_waiters(mut self, waiters: Option<usize>) -> Self {
+        self.0.waiters = waiters;
+        self
+    }
+
+    pub(crate) fn skipped(mut self) -> Self {
+        self.0.skipped = true;
+        self
+    }
+
+    pub(crate) fn lost(key: &Key, reason: LossReason) -> Self {
+        let mut error = Self::new(LockErrorKind::Lost, reason.to_string()).with_key(key);
+        error.0.loss = Some(reason);
+        error
+    }
+
+    /// What went wrong.
+    #[must_use]
+    pub fn kind(&self) -> LockErrorKind {
+        self.0.kind
+    }
+
+    /// The key, with its namespace; `None` when the error is not about one key.
+    #[must_use]
+    pub fn key(&self) -> Option<&str> {
+        self.0.key.as_ref().map(Key::as_str)
+    }
+
+    /// How long the caller waited before this error.
+    #[must_use]
+    pub fn waited(&self) -> Option<Duration> {
+        self.0.waited
+    }
+
+    /// After what time another try makes sense: the rest of the holder's lease. A hint: a holder that renews keeps it.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.0.retry_after
+    }
+
+    /// How many others wait for the key, where that is known.
+    #[must_use]
+    pub fn waiters(&self) -> Option<usize> {
+        self.0.waiters
+    }
+
+    /// Who holds the key, where the store knows.
+    #[must_use]
+    pub fn holder(&self) -> Option<&OwnerRecord> {
+        self.0.holder.as_ref()
+    }
+
+    /// Why the lock was lost; `Some` exactly when the kind is [`LockErrorKind::Lost`].
+    #[must_use]
+    pub fn loss_reason(&self) -> Option<LossReason> {
+        self.0.loss
+    }
+
+    /// Whether another owner had the key: [`LockErrorKind::Contended`] or [`LockErrorKind::TimedOut`].
+    #[must_use]
+    pub fn is_contended(&self) -> bool {
+        matches!(self.0.kind, LockErrorKind::Contended | LockErrorKind::TimedOut)
+    }
+
+    /// Whether the wait was over before the key was free.
+    #[must_use]
+    pub fn is_timed_out(&self) -> bool {
+        self.0.kind == LockErrorKind::TimedOut
+    }
+
+    /// Whether a lock that was held is not held any more. What the body did is not known to be done or undone.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.0.kind == LockErrorKind::Lost
+    }
+
+    /// Whether the store, and not another holder, is in the way.
+    #[must_use]
+    pub fn is_unavailable(&self) -> bool {
+        matches!(self.0.kind, LockErrorKind::Unavailable | LockErrorKind::NoQuorum)
+    }
+
+    /// Whether the same call may succeed later without a change to the program or its configuration.
+    #[must_use]
+    pub fn is_temporary(&self) -> bool {
+        self.0.temporary
+    }
+
+    /// Whether a skipping strategy decided to do without: nothing ran, and nothing is wrong.
+    #[must_use]
+    pub fn is_skipped(&self) -> bool {
+        self.0.skipped
+    }
+}
+
+impl fmt::Display for LockError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let inner = &*self.0;
+        let what = match inner.kind {
+            LockErrorKind::Contended => "lock is held",
+            LockErrorKind::TimedOut => "lock was not free in time",
+            LockErrorKind::Lost => "lock was lost",
+            LockErrorKind::Unavailable => "lock store is unavailable",
+            LockErrorKind::NoQuorum => "no quorum",
+            LockErrorKind::Overloaded => "too many wait for the lock",
+            LockErrorKind::InvalidKey => "invalid key",
+            LockErrorKind::InvalidRequest => "invalid request",
+            LockErrorKind::Unsupported => "unsupported",
+            LockErrorKind::NotInstalled => "no lock manager",
+            LockErrorKind::Upgrade => "read lock cannot become a write lock",
+            LockErrorKind::Reentered => "lock is held by this task already",
+            LockErrorKind::ShuttingDown => "lock manager is shutting down",
+        };
+        f.write_str(what)?;
+        if let Some(key) = &inner.key {
+            write!(f, " (key `{}`)", key.as_str().escape_debug())?;
+        }
+        if !inner.detail.is_empty() {
+            write!(f, ": {}", inner.detail)?;
+        }
+        if let Some(holder) = &inner.holder {
+            write!(f, "; held by {holder}")?;
+        }
+        if let Some(waited) = inner.waited.filter(|waited| !waited.is_zero()) {
+            write!(f, "; waited {waited:.1?}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for LockError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LockError({:?}: {self}", self.0.kind)?;
+        if let Some(source) = &self.0.source {
+            write!(f, "; caused by: {source}")?;
+        }
+        f.write_str(")")
+    }
+}
+
+impl Error for LockError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.0.source.as_deref().map(|source| source as _)
+    }
+}

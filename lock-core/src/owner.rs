@@ -1,0 +1,278 @@
+//! Who holds: the secret token of one grant, and the record that a human can read.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::clock;
+
+/// The token of one grant: 128 random bits of the process and a counter.
+///
+/// Made before the first attempt, so that an acquire whose answer was lost can be undone by name. It is a secret
+/// between the process and the store: `Debug` does not show it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Owner {
+    process: u128,
+    counter: u64,
+}
+
+impl Owner {
+    /// Length of [`Owner::token`] in bytes.
+    pub const TOKEN_LEN: usize = 48;
+
+    /// The token as the store keeps it: 48 lower-case hexadecimal digits, the first 32 the process.
+    #[must_use]
+    pub fn token(&self) -> OwnerToken {
+        let mut text = [0; Self::TOKEN_LEN];
+        hex(&self.process.to_be_bytes(), &mut text[..32]);
+        hex(&self.counter.to_be_bytes(), &mut text[32..]);
+        OwnerToken(text)
+    }
+}
+
+impl fmt::Debug for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Owner(..)")
+    }
+}
+
+/// [`Owner`] in the form in which it is stored.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct OwnerToken([u8; Owner::TOKEN_LEN]);
+
+impl OwnerToken {
+    /// The token as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).expect("BUG: hexadecimal digits are ASCII")
+    }
+}
+
+impl fmt::Debug for OwnerToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OwnerToken(..)")
+    }
+}
+
+fn hex(bytes: &[u8], out: &mut [u8]) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    for (byte, pair) in bytes.iter().zip(out.chunks_exact_mut(2)) {
+        pair[0] = DIGITS[usize::from(byte >> 4)];
+        pair[1] = DIGITS[usize::from(byte & 15)];
+    }
+}
+
+/// Makes the owners of one manager.
+#[derive(Debug)]
+pub(crate) struct OwnerSource {
+    process: u128,
+    next: AtomicU64,
+}
+
+impl OwnerSource {
+    /// Draws the random part from the operating system.
+    pub(crate) fn new() -> Result<Self, getrandom::Error> {
+        let mut random = [0; 16];
+        getrandom::fill(&mut random)?;
+        Ok(Self { process: u128::from_be_bytes(random), next: AtomicU64::new(1) })
+    }
+
+    pub(crate) fn mint(&self) -> Owner {
+        Owner { process: self.process, counter: self.next.fetch_add(1, Ordering::Relaxed) }
+    }
+}
+
+/// Which process asks: host name, process id and the name of the service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    host: String,
+    pid: u32,
+    service: String,
+    /// The three fields as the store keeps them, written once.
+    encoded: String,
+}
+
+impl Identity {
+    /// This process, under the name `service`.
+    #[must_use]
+    pub fn of_this_process(service: &str) -> Self {
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        Self::new(host, std::process::id(), service.to_owned())
+    }
+
+    fn new(host: String, pid: u32, service: String) -> Self {
+        let encoded = format!("host={} pid={pid} service={}", Field(&host), Field(&service));
+        Self { host, pid, service, encoded }
+    }
+
+    /// The name of the host.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// The process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// The name of the service; empty when the manager was given none.
+    #[must_use]
+    pub fn service(&self) -> &str {
+        &self.service
+    }
+}
+
+/// Who holds a lock and since when, for people: errors, logs and an operator with the store's own shell.
+///
+/// The store keeps it behind the owner's token: `<token> host=web-3 pid=811 service=shop label=pay since=1763672000123`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnerRecord {
+    identity: Arc<Identity>,
+    label: Option<Arc<str>>,
+    since: Duration,
+}
+
+impl OwnerRecord {
+    pub(crate) fn new(identity: Arc<Identity>, label: Option<Arc<str>>) -> Self {
+        let since = Duration::from_millis(u64::try_from(clock::wall().as_millis()).unwrap_or(u64::MAX));
+        Self { identity, label, since }
+    }
+
+    /// The process that asked.
+    #[must_use]
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// What the lock is for: the label of the request.
+    #[must_use]
+    pub fn label(&self) -> Option<&str> {
+        self.label.as_deref()
+    }
+
+    /// When the holder asked, since the Unix epoch, by the holder's wall clock, to the millisecond.
+    #[must_use]
+    pub fn since_epoch(&self) -> Duration {
+        self.since
+    }
+
+    /// The value of a stored lock: the token, a space, and this record.
+    #[must_use]
+    pub fn to_value(&self, token: &OwnerToken) -> String {
+        use fmt::Write;
+        let mut value = String::with_capacity(Owner::TOKEN_LEN + self.identity.encoded.len() + 64);
+        value.push_str(token.as_str());
+        value.push(' ');
+        value.push_str(&self.identity.encoded);
+        if let Some(label) = &self.label {
+            let _ = write!(value, " label={}", Field(label));
+        }
+        let _ = write!(value, " since={}", self.since.as_millis());
+        value
+    }
+
+    /// Reads a stored value; `None` when another program wrote it.
+    #[must_use]
+    pub fn from_value(value: &str) -> Option<Self> {
+        let record = value.get(Owner::TOKEN_LEN..)?.strip_prefix(' ')?;
+        if !value.as_bytes()[..Owner::TOKEN_LEN].iter().all(u8::is_ascii_hexdigit) {
+            return None;
+        }
+        let field = |name: &str| {
+            record.split(' ').find_map(|part| part.strip_prefix(name)?.strip_prefix('=')).map(unescape)
+        };
+        let identity = Identity::new(field("host")?, field("pid")?.parse().ok()?, field("service")?);
+        let since = Duration::from_millis(field("since")?.parse().ok()?);
+        Some(Self { identity: Arc::new(identity), label: field("label").map(Into::into), since })
+    }
+}
+
+impl fmt::Display for OwnerRecord {
+    /// `web-3 pid 811 (shop, pay)`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} pid {}", self.identity.host, self.identity.pid)?;
+        match (self.identity.service.as_str(), self.label()) {
+            ("", None) => Ok(()),
+            ("", Some(label)) => write!(f, " ({label})"),
+            (service, None) => write!(f, " ({service})"),
+            (service, Some(label)) => write!(f, " ({service}, {label})"),
+        }
+    }
+}
+
+/// A field of the record: spaces, control characters, `%` and everything outside ASCII percent-encoded.
+struct Field<'a>(&'a str);
+
+impl fmt::Display for Field<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for &byte in self.0.as_bytes() {
+            match byte {
+                b'!'..=b'~' if byte != b'%' => write!(f, "{}", char::from(byte))?,
+                _ => write!(f, "%{byte:02X}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn unescape(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, tail)) = rest.split_first() {
+        let code = tail.get(..2).and_then(|code| std::str::from_utf8(code).ok());
+        match code.and_then(|code| u8::from_str_radix(code, 16).ok()).filter(|_| byte == b'%') {
+            Some(decoded) => {
+                bytes.push(decoded);
+                rest = &tail[2..];
+            }
+            None => {
+                bytes.push(byte);
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(service: &str, label: Option<&str>) -> OwnerRecord {
+        let identity = Identity::new("web 3%".to_owned(), 811, service.to_owned());
+        OwnerRecord {
+            identity: Arc::new(identity),
+            label: label.map(Into::into),
+            since: Duration::from_millis(1_763_672_000_123),
+        }
+    }
+
+    #[test]
+    fn owners_are_distinct_and_hidden() {
+        let source = OwnerSource::new().unwrap();
+        let (first, second) = (source.mint(), source.mint());
+        assert_ne!(first.token().as_str(), second.token().as_str());
+        assert_eq!(first.token().as_str()[..32], second.token().as_str()[..32]);
+        assert_eq!(format!("{first:?} {:?}", first.token()), "Owner(..) OwnerToken(..)");
+    }
+
+    #[test]
+    fn a_record_survives_the_store() {
+        let token = OwnerSource::new().unwrap().mint().token();
+        for record in [record("shop", Some("pay it % now")), record("", None), record("läden", Some(""))] {
+            let value = record.to_value(&token);
+            assert!(value.starts_with(token.as_str()));
+            assert_eq!(OwnerRecord::from_value(&value), Some(record), "{value}");
+        }
+    }
+
+    #[test]
+    fn a_foreign_value_has_no_record() {
+        for value in ["", "a-uuid", "é", &"x".repeat(60), &format!("{} host=a", "a".repeat(48))] {
+            assert_eq!(OwnerRecord::from_value(value), None, "{value}");
+        }
+    }
+}
