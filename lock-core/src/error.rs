@@ -82,6 +82,7 @@ struct Inner {
     detail: Cow<'static, str>,
     key: Option<Key>,
     temporary: bool,
+    nothing_taken: bool,
     skipped: bool,
     waited: Option<Duration>,
     retry_after: Option<Duration>,
@@ -104,6 +105,7 @@ impl LockError {
             detail: detail.into(),
             key: None,
             temporary: matches!(kind, Unavailable | NoQuorum | Contended | TimedOut | Overloaded),
+            nothing_taken: false,
             skipped: false,
             waited: None,
             retry_after: None,
@@ -119,6 +121,20 @@ impl LockError {
     pub fn permanent(mut self) -> Self {
         self.0.temporary = false;
         self
+    }
+
+    /// Marks an error after which the store certainly did nothing: the request was never sent, or was refused.
+    ///
+    /// Without this mark a temporary error is ambiguous, and the library undoes by owner what may have been done.
+    #[must_use]
+    pub fn nothing_taken(mut self) -> Self {
+        self.0.nothing_taken = true;
+        self
+    }
+
+    /// Whether the store may have done what was asked although this error came back.
+    pub(crate) fn is_ambiguous(&self) -> bool {
+        self.0.temporary && !self.0.nothing_taken
     }
 
     /// Adds the key.
@@ -170,6 +186,10 @@ impl LockError {
         error
     }
 
+    pub(crate) fn detail(&self) -> &str {
+        &self.0.detail
+    }
+
     /// What went wrong.
     #[must_use]
     pub fn kind(&self) -> LockErrorKind {
@@ -206,7 +226,7 @@ impl LockError {
         self.0.holder.as_ref()
     }
 
-    /// Why the lock was lost; `Some` exactly when the kind is [`LockErrorKind::Lost`].
+    /// Why the lock was lost; `None` also for a [`LockErrorKind::Lost`] that only says "given back".
     #[must_use]
     pub fn loss_reason(&self) -> Option<LossReason> {
         self.0.loss

@@ -1,11 +1,77 @@
-//! Distributed locks.
+//! Distributed locks with renewal, a loss signal and fencing tokens: one API over several stores.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), lock_core::LockError> {
+//! use lock_core::LockManager;
+//!
+//! let locks = LockManager::in_memory(); // or LockManager::connect("redis://127.0.0.1/").await?
+//! let paid = locks.lock("order:42").run(async { "paid" }).await?;
+//! assert_eq!(paid, "paid");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What a lock can promise
+//!
+//! A distributed lock is a *lease*: the store frees it when its holder has not renewed it for a ttl, so that a crash
+//! does not block everybody for ever. It follows that no library can promise that you hold it until you say otherwise.
+//! A process that is stopped for longer than the ttl, a store that fails over without having replicated, a key that
+//! somebody deletes: each ends the lock under its holder. This library
+//!
+//! - tells you in time: [`LockGuard::lost`], [`LockGuard::check`], and [`LockRequest::run`] drops the body,
+//! - gives you a [fencing token](LockGuard::fencing_token): a number that the resource which you protect can compare, so
+//!   that a late write of an old holder is refused. *Where a double execution costs money, compare it.*
+//!
+//! # The parts, in the order of the data flow
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | [`key`] | keys, templates, encoding |
+//! | [`LockManager`] | the entry point: a store, its defaults |
+//! | [`LockRequest`] | key, kind, ttl, strategy and options |
+//! | [`strategy`] | what to do when the key is held |
+//! | [`backend`] | the stores, and the contract for a further one |
+//! | [`LockGuard`], [`LockHandle`] | what holds, and what looks on |
+//! | [`LockScope`] | the locks of a task, for nested calls |
+//!
+//! # Features
+//!
+//! | feature | adds | default |
+//! | --- | --- | --- |
+//! | `macros` | the attribute `#[distributed_lock]` | yes |
+//! | `redis` | the store `redis://` | no |
+//! | `testkit` | the contract suite for backends | no |
+//! | `full` | all of them | no |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-pub mod key;
-pub mod strategy;
-pub mod owner;
-pub mod clock;
+mod acquire;
 pub mod backend;
+pub mod clock;
+mod connect;
+mod engine;
 mod error;
+mod gate;
+mod guard;
+mod hold;
+mod install;
+pub mod key;
+mod kind;
+mod manager;
+mod observe;
+pub mod owner;
+mod profile;
+mod renewal;
+mod request;
+mod run;
+mod scope;
+pub mod strategy;
 
+pub use backend::{FencingToken, Released};
 pub use error::{LockError, LockErrorKind, LossReason, Result};
+pub use guard::{LockGuard, LockHandle};
+pub use kind::Kind;
+pub use manager::{LockManager, ManagerBuilder, ShutdownReport};
+pub use profile::Profile;
+pub use request::{LockRequest, OnLost};
+pub use scope::LockScope;

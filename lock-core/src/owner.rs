@@ -1,5 +1,6 @@
 //! Who holds: the secret token of one grant, and the record that a human can read.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -131,12 +132,12 @@ impl Identity {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnerRecord {
     identity: Arc<Identity>,
-    label: Option<Arc<str>>,
+    label: Option<Cow<'static, str>>,
     since: Duration,
 }
 
 impl OwnerRecord {
-    pub(crate) fn new(identity: Arc<Identity>, label: Option<Arc<str>>) -> Self {
+    pub(crate) fn new(identity: Arc<Identity>, label: Option<Cow<'static, str>>) -> Self {
         let since = Duration::from_millis(u64::try_from(clock::wall().as_millis()).unwrap_or(u64::MAX));
         Self { identity, label, since }
     }
@@ -186,7 +187,7 @@ impl OwnerRecord {
         };
         let identity = Identity::new(field("host")?, field("pid")?.parse().ok()?, field("service")?);
         let since = Duration::from_millis(field("since")?.parse().ok()?);
-        Some(Self { identity: Arc::new(identity), label: field("label").map(Into::into), since })
+        Some(Self { identity: Arc::new(identity), label: field("label").map(Cow::Owned), since })
     }
 }
 
@@ -245,7 +246,7 @@ mod tests {
         let identity = Identity::new("web 3%".to_owned(), 811, service.to_owned());
         OwnerRecord {
             identity: Arc::new(identity),
-            label: label.map(Into::into),
+            label: label.map(|label| Cow::Owned(label.to_owned())),
             since: Duration::from_millis(1_763_672_000_123),
         }
     }

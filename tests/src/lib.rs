@@ -1,1 +1,26 @@
-//! Harness.
+//! The rig of the tests on real servers: servers as child processes, a proxy that injects faults, and oracles.
+//!
+//! Nothing here knows the crates under test. Everything a test starts it owns: a server, a worker or a proxy ends
+//! when its value is dropped, and also when the test process is killed. Failures of the rig are panics with a text
+//! that says what was expected.
+
+mod counter;
+mod directory;
+mod port;
+mod process;
+mod proxy;
+mod recorder;
+mod redis_server;
+mod replica;
+mod wait;
+mod worker;
+
+pub use counter::Counter;
+pub use directory::Directory;
+pub use process::Process;
+pub use proxy::{Bytes, Flow, Proxy, Traffic};
+pub use recorder::{Recorder, SentCommand};
+pub use redis_server::{RedisBuilder, RedisServer};
+pub use replica::Replica;
+pub use wait::{Bound, PATIENCE, wait_until};
+pub use worker::Worker;

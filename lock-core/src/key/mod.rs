@@ -1,11 +1,46 @@
-//! Keys.
-/// key
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Key(std::sync::Arc<str>);
-impl Key {
-    /// text
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
+//! Keys: what is locked, and the templates they are rendered from.
+//!
+//! A [`Key`] is the rendered name, `order:42`. A [`KeyTemplate`] is the text it is rendered from, `order:<id>`.
+//! [`KeyBuilder`] renders without parsing; the attribute macro writes calls of it. Both give the same key for the
+//! same template and values.
+//!
+//! # Different values, different keys
+//!
+//! Whoever chooses a value must not reach another key with it: values often come from a URL.
+//!
+//! - Every byte of a value outside `[A-Za-z0-9._~-]` is written as `%` and two upper-case hexadecimal digits. The id
+//!   `a:b` in `order:<id>` gives `order:a%3Ab`, never the `order:a:b` of another template.
+//! - Two placeholders need a character between them that values cannot contain: `<tenant>:<id>`. Where only letters,
+//!   digits and some of `-`, `.`, `_` and `~` stand between them, as in `<tenant>-<id>`, the last such mark is encoded in
+//!   the second value as well: `acme-42`, but `acme-4%2D2`. Where not even a mark stands there, the template is refused.
+//! - An empty value renders as nothing, and that stays unambiguous for the same reason. A key that is empty as a
+//!   whole is [`InvalidKey`](crate::LockErrorKind::InvalidKey).
+//! - A text longer than [`Key::MAX_LEN`] bytes becomes a readable prefix, `#` and 128 bits of its SHA-256, the same
+//!   in every version of this crate.
+//!
+//! # Examples
+//!
+//! ```
+//! use lock_core::key::{Key, KeyBuilder, KeyTemplate};
+//!
+//! let template: KeyTemplate = "order:<id>".parse()?;
+//! let key = template.render(|_name| Ok("a:b"))?;
+//! assert_eq!(key.as_str(), "order:a%3Ab");
+//! assert_eq!(key, KeyBuilder::new().literal("order:").value(&"a:b").finish()?);
+//! assert_ne!(key, Key::new("order:a:b")?);
+//! # Ok::<(), lock_core::LockError>(())
+//! ```
+
+mod builder;
+mod digest;
+mod encode;
+mod name;
+mod namespace;
+mod template;
+#[cfg(test)]
+mod tests;
+
+pub use builder::KeyBuilder;
+pub use name::{IntoKey, Key};
+pub use namespace::validate_namespace;
+pub use template::KeyTemplate;

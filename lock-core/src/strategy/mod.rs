@@ -1,1 +1,75 @@
-//! Strategies.
+//! Strategies: what to do when the key is held.
+//!
+//! A strategy is a pure decision. It is told what is known about the contention and answers what to do; it never waits,
+//! reads a clock or draws a random number. The acquire loop does that, once, for all of them.
+//!
+//! | strategy | when the key is held | for |
+//! | --- | --- | --- |
+//! | [`retry`] | waits up to 5 s, then fails with `TimedOut`; the default | work that a caller waits for |
+//! | [`retry_or_skip`] | waits up to 5 s, then does without | work that may be left out, but rarely should |
+//! | [`fail_fast`] | fails at once with `Contended` | requests that must answer now; double clicks |
+//! | [`skip`] | does without at once | jobs that every machine starts and one should do |
+//! | [`wait()`] | waits for ever | work in the background that must happen |
+//! | [`shed`] | waits like another strategy while few wait, fails at once with `Overloaded` when many do | hot keys under load |
+//!
+//! To *do without* means that the body does not run and nothing is wrong: a locked function gives `None` or `()`, and
+//! [`LockError::is_skipped`](crate::LockError::is_skipped) is true.
+//!
+//! Where a name is wanted instead of a value, as in a configuration file, [`NamedStrategy`] is parsed from one.
+//!
+//! # An own strategy
+//!
+//! One that waits only for a holder that is about to end:
+//!
+//! ```
+//! use std::borrow::Cow;
+//! use std::time::Duration;
+//!
+//! use lock_core::strategy::{Backoff, Contention, Decision, Strategy};
+//!
+//! #[derive(Debug)]
+//! struct OnlyIfSoon(Duration);
+//!
+//! impl Strategy for OnlyIfSoon {
+//!     fn decide(&self, contention: &Contention) -> Decision {
+//!         match contention.holder_remaining {
+//!             Some(remaining) if remaining <= self.0 => {
+//!                 Decision::RetryAfter(Backoff::default().delay(contention, None))
+//!             }
+//!             _ => Decision::Fail,
+//!         }
+//!     }
+//!
+//!     fn name(&self) -> Cow<'static, str> {
+//!         "only_if_soon".into()
+//!     }
+//! }
+//!
+//! let strategy = OnlyIfSoon(Duration::from_secs(1));
+//! let mut contention = Contention::new();
+//! assert_eq!(strategy.decide(&contention), Decision::Fail);
+//! contention.holder_remaining = Some(Duration::from_millis(300));
+//! assert!(matches!(strategy.decide(&contention), Decision::RetryAfter(_)));
+//! ```
+
+mod backoff;
+mod contention;
+mod fail_fast;
+mod named;
+mod policy;
+mod retry;
+mod shed;
+mod skip;
+#[cfg(test)]
+mod tests;
+mod wait;
+
+pub use backoff::Backoff;
+pub use contention::Contention;
+pub use fail_fast::{FailFast, fail_fast};
+pub use named::NamedStrategy;
+pub use policy::{Decision, Strategy};
+pub use retry::{Retry, RetryOrSkip, retry, retry_or_skip};
+pub use shed::{Shed, shed};
+pub use skip::{Skip, skip};
+pub use wait::{Wait, wait};

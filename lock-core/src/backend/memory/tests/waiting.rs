@@ -1,0 +1,255 @@
+//! Waiting: who is woken, and that nobody is forgotten.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use super::{Claims, TTL};
+use crate::backend::memory::Memory;
+use crate::backend::{Attempt, Backend, Claim, Mode};
+
+/// A pending `changed`, polled by hand so that a test sees who is woken and can drop it between wake and poll.
+struct Waiter<'a> {
+    future: Pin<Box<dyn Future<Output = ()> + Send + 'a>>,
+    wakes: Arc<Wakes>,
+}
+
+#[derive(Default)]
+struct Wakes(AtomicUsize);
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl<'a> Waiter<'a> {
+    fn of(memory: &'a Memory, claim: &'a Claim) -> Self {
+        Self { future: Box::pin(memory.changed(claim)), wakes: Arc::default() }
+    }
+
+    fn is_ready(&mut self) -> bool {
+        let waker = Waker::from(Arc::clone(&self.wakes));
+        matches!(self.future.as_mut().poll(&mut Context::from_waker(&waker)), Poll::Ready(()))
+    }
+
+    /// Polls until there is nothing new, as an executor would; whether it completed.
+    fn run(&mut self) -> bool {
+        loop {
+            let seen = self.wakes.0.load(Ordering::Relaxed);
+            if self.is_ready() {
+                return true;
+            }
+            if self.wakes.0.load(Ordering::Relaxed) == seen {
+                return false;
+            }
+        }
+    }
+}
+
+async fn granted(memory: &Memory, claim: &Claim) -> bool {
+    matches!(memory.try_acquire(claim).await, Ok(Attempt::Granted(_)))
+}
+
+/// A held key and `n` claims on it that were told so.
+async fn held_with<const N: usize>(memory: &Memory, make: impl Fn() -> Claim) -> (Claim, [Claim; N]) {
+    let holder = make();
+    assert!(granted(memory, &holder).await);
+    let claims = std::array::from_fn(|_| make());
+    for claim in &claims {
+        assert!(!granted(memory, claim).await);
+    }
+    (holder, claims)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_wakes_one_waiter_the_oldest() {
+    for fifo in [false, true] {
+        let (memory, claims) = (Memory::new(), Claims::new());
+        let make = || if fifo { claims.fifo("k", Mode::Exclusive) } else { claims.exclusive("k") };
+        let (holder, [a, b, c]) = held_with(&memory, make).await;
+        let mut waiters = [&a, &b, &c].map(|claim| Waiter::of(&memory, claim));
+        assert_eq!(waiters.each_mut().map(Waiter::run), [false; 3]);
+        memory.release_now(&holder, None);
+        assert_eq!(waiters.each_mut().map(Waiter::run), [true, false, false], "fifo {fifo}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_before_the_wait_is_not_missed() {
+    for fifo in [false, true] {
+        let (memory, claims) = (Memory::new(), Claims::new());
+        let make = || if fifo { claims.fifo("k", Mode::Exclusive) } else { claims.exclusive("k") };
+        let (holder, [a]) = held_with(&memory, make).await;
+        memory.release_now(&holder, None);
+        assert!(Waiter::of(&memory, &a).run(), "fifo {fifo}");
+        assert!(granted(&memory, &a).await);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_is_dropped_after_its_wake_passes_it_on() {
+    for fifo in [false, true] {
+        let (memory, claims) = (Memory::new(), Claims::new());
+        let make = || if fifo { claims.fifo("k", Mode::Exclusive) } else { claims.exclusive("k") };
+        let (holder, [a, b, c]) = held_with(&memory, make).await;
+        let [mut wa, mut wb, mut wc] = [&a, &b, &c].map(|claim| Waiter::of(&memory, claim));
+        assert!(!wa.run() && !wb.run() && !wc.run());
+        memory.release_now(&holder, None);
+        assert!(wa.wakes.0.load(Ordering::Relaxed) > 0);
+        drop(wa);
+        // What the library does for a claim that it gives up.
+        memory.release_now(&a, None);
+        assert!(wb.run() && !wc.run(), "fifo {fifo}");
+        // It saw its turn, and gives up before it tries.
+        drop(wb);
+        memory.release_now(&b, None);
+        if fifo {
+            assert!(wc.run());
+        }
+        assert!(granted(&memory, &c).await, "fifo {fifo}");
+        drop(wc);
+        memory.release_now(&c, None);
+        assert_eq!(memory.entries(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn readers_at_the_head_are_woken_together_and_stop_at_a_writer() {
+    let (memory, claims) = (Memory::new(), Claims::new());
+    let fifo = |mode| claims.fifo("k", mode);
+    let writer = fifo(Mode::Exclusive);
+    assert!(granted(&memory, &writer).await);
+    let line = [Mode::Shared, Mode::Shared, Mode::Exclusive, Mode::Shared].map(fifo);
+    for claim in &line {
+        assert!(!granted(&memory, claim).await);
+    }
+    let mut waiters = line.each_ref().map(|claim| Waiter::of(&memory, claim));
+    assert_eq!(waiters.each_mut().map(Waiter::run), [false; 4]);
+    memory.release_now(&writer, None);
+    assert_eq!(waiters.each_mut().map(Waiter::run), [true, true, false, false]);
+    assert!(granted(&memory, &line[1]).await && granted(&memory, &line[0]).await);
+    assert!(!granted(&memory, &line[3]).await);
+    memory.release_now(&line[0], None);
+    memory.release_now(&line[1], None);
+    assert!(granted(&memory, &line[2]).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn expiry_wakes_the_first_waiter_and_the_rest_follow() {
+    for fifo in [false, true] {
+        let memory = Memory::new();
+        let claims = Claims::new();
+        let make = || if fifo { claims.fifo("k", Mode::Exclusive) } else { claims.exclusive("k") };
+        let (_holder, line) = held_with::<3>(&memory, make).await;
+        let start = tokio_now();
+        let tasks = line.map(|claim| {
+            let memory = memory.clone();
+            tokio::spawn(async move {
+                loop {
+                    memory.changed(&claim).await;
+                    if granted(&memory, &claim).await {
+                        // Never released: the next waiter is served by expiry as well.
+                        return tokio_now() - start;
+                    }
+                }
+            })
+        });
+        let mut times = Vec::new();
+        for task in tasks {
+            times.push(task.await.expect("no panic"));
+        }
+        times.sort();
+        for (number, time) in (1..).zip(times) {
+            let due = TTL * number;
+            assert!(
+                time >= due && time < due + Duration::from_millis(10),
+                "fifo {fifo}: {time:?} for {due:?}"
+            );
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ticket_is_kept_by_a_pending_wait_and_dies_two_seconds_after_it() {
+    let (memory, claims) = (Memory::new(), Claims::new());
+    let (holder, [a, b]) = held_with(&memory, || claims.fifo("k", Mode::Exclusive)).await;
+    let mut waiter = Waiter::of(&memory, &a);
+    assert!(!waiter.run());
+    tokio::time::advance(Duration::from_secs(5)).await;
+    memory.release_now(&holder, None);
+    assert!(!granted(&memory, &b).await, "the older ticket lives as long as it is waited for");
+    drop(waiter);
+    tokio::time::advance(Duration::from_millis(1_999)).await;
+    assert!(!granted(&memory, &b).await);
+    assert!(!granted(&memory, &claims.exclusive("k")).await, "nor does a newcomer overtake a ticket");
+    tokio::time::advance(Duration::from_millis(1)).await;
+    assert!(granted(&memory, &b).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_behind_a_dead_ticket_is_woken_when_it_dies() {
+    let (memory, claims) = (Memory::new(), Claims::new());
+    let (holder, [_dead, b]) = held_with(&memory, || claims.fifo("k", Mode::Exclusive)).await;
+    memory.release_now(&holder, None);
+    let start = tokio_now();
+    memory.changed(&b).await;
+    assert!(granted(&memory, &b).await);
+    assert!(tokio_now() - start <= Duration::from_millis(2_001));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_holder_that_ends_earlier_moves_the_next_look_forward() {
+    let (memory, claims) = (Memory::new(), Claims::new());
+    let (holder, [waiting]) = held_with(&memory, || claims.exclusive("k")).await;
+    let start = tokio_now();
+    let mut waiter = Waiter::of(&memory, &waiting);
+    assert!(!waiter.run(), "it sleeps until the end of the lease");
+    memory.release_now(&holder, Some(Duration::from_millis(50)));
+    waiter.future.await;
+    assert!(granted(&memory, &waiting).await);
+    assert!(tokio_now() - start <= Duration::from_millis(51));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn under_load_nobody_is_forgotten() {
+    for fifo in [false, true] {
+        let (memory, claims) = (Memory::new(), Arc::new(Claims::new()));
+        let (inside, turns) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let worker = || {
+            let (memory, claims) = (memory.clone(), Arc::clone(&claims));
+            let (inside, turns) = (Arc::clone(&inside), Arc::clone(&turns));
+            async move {
+                for _ in 0..200 {
+                    let claim = if fifo { claims.fifo("k", Mode::Exclusive) } else { claims.exclusive("k") };
+                    while !granted(&memory, &claim).await {
+                        memory.changed(&claim).await;
+                    }
+                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
+                    tokio::task::yield_now().await;
+                    assert_eq!(inside.fetch_sub(1, Ordering::SeqCst), 1);
+                    turns.fetch_add(1, Ordering::SeqCst);
+                    memory.release_now(&claim, None);
+                }
+            }
+        };
+        let workers: Vec<_> = (0..8).map(|_| tokio::spawn(worker())).collect();
+        // A wake-up that is lost shows as a wait for expiry, 10 s away.
+        let all = async {
+            for worker in workers {
+                worker.await.expect("no panic");
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(8), all).await.expect("a wake-up was lost");
+        assert_eq!(turns.load(Ordering::SeqCst), 1_600);
+        assert_eq!(memory.entries(), 0);
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "the test measures tokio's paused clock")]
+fn tokio_now() -> tokio::time::Instant {
+    tokio::time::Instant::now()
+}

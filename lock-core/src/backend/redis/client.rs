@@ -1,0 +1,182 @@
+//! The backend: which deadline a call has, and what it answers.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::config::Config;
+use super::connection::{self, Server};
+use super::error::Failure;
+use super::links::Links;
+use crate::backend::{
+    Attempt, Backend, Capability, Claim, FencingToken, Mode, Queue, Released, Renew, Renewal,
+};
+use crate::error::{LockError, LockErrorKind, Result};
+use crate::key::Key;
+
+/// One Redis server as a lock store.
+///
+/// See the [module](super) for what it does, what it stores and what it cannot promise. One value is enough for a
+/// process: it keeps one connection for each tokio runtime that uses it. Dropping it ends the connections and leaves
+/// the locks as they are.
+pub struct Redis {
+    pub(super) links: Links,
+}
+
+impl fmt::Debug for Redis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Redis").field("config", &self.links.server().config).finish_non_exhaustive()
+    }
+}
+
+impl Redis {
+    /// Connects to the server at `url`: `redis://[user:password@]host[:port][/db]` or
+    /// `unix://[user:password@]/path/to.sock`.
+    ///
+    /// The options `?connect_timeout=1s&timeout=500ms` (the defaults) limit one dial and one call. A call that finds
+    /// no connection waits for one within its own limit.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest): the URL is wrong. [`Unsupported`](LockErrorKind::Unsupported):
+    /// `rediss://`, a server before 6.2, a node of a Cluster, a Sentinel.
+    /// [`Unavailable`](LockErrorKind::Unavailable): the server does not answer (temporary), refuses the password or
+    /// lacks a permission, or is a replica (permanent). No error shows the URL or a part of the password.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with its I/O and time drivers.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes the connection.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn connect() -> lock_core::Result<()> {
+    /// use lock_core::backend::redis::Redis;
+    ///
+    /// let redis = Redis::connect("redis://127.0.0.1/").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn connect(url: &str) -> Result<Self> {
+        let server = Arc::new(Server::new(Config::parse(url)?));
+        match connection::dial(&server).await {
+            Ok(session) => Ok(Self { links: Links::new(server, session) }),
+            Err(failure) => Err(failure.to_error(server.address())),
+        }
+    }
+
+    /// The `timeout` of the URL.
+    pub(super) fn timeout(&self) -> Duration {
+        self.links.server().config.timeout
+    }
+
+    /// Runs a call within its deadline. There is no other timer on the way.
+    async fn within<T>(
+        &self,
+        deadline: Duration,
+        key: &Key,
+        call: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T> {
+        match tokio::time::timeout(deadline, call).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(failure)) => Err(self.error(&failure).with_key(key)),
+            Err(_) => Err(self.error(&self.elapsed(deadline)).with_key(key)),
+        }
+    }
+
+    /// Why a call was not over by its deadline.
+    pub(super) fn elapsed(&self, deadline: Duration) -> Failure {
+        match self.links.failure() {
+            Some(last) => last,
+            None => Failure::no_answer(deadline),
+        }
+    }
+
+    pub(super) fn error(&self, failure: &Failure) -> LockError {
+        failure.to_error(self.links.server().address())
+    }
+}
+
+impl Backend for Redis {
+    fn capability(&self) -> Capability {
+        Capability { fencing: true, ..Capability::exclusive("redis") }
+    }
+
+    async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
+        supported(claim)?;
+        let deadline = self.timeout().min(claim.ttl / 2);
+        self.within(deadline, &claim.key, self.acquire(claim, deadline)).await
+    }
+
+    async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
+        self.renew_all(batch).await
+    }
+
+    async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
+        // Behind the lease there is nothing left to release; a very short one gets time for a round trip all the same.
+        const SHORTEST: Duration = Duration::from_millis(50);
+        let deadline = self.timeout().min(claim.ttl.max(SHORTEST));
+        match keep_for.filter(|keep| !keep.is_zero()) {
+            None => self.within(deadline, &claim.key, self.free(claim)).await,
+            Some(keep) => self.within(deadline, &claim.key, self.keep(claim, keep)).await,
+        }
+    }
+
+    async fn fence(&self, claim: &Claim) -> Result<FencingToken> {
+        let deadline = self.timeout().min(claim.ttl / 2);
+        match self.within(deadline, &claim.key, self.make_fence(claim)).await? {
+            Ok(token) => Ok(token),
+            Err(reason) => Err(LockError::lost(&claim.key, reason)),
+        }
+    }
+
+    async fn close(&self) {
+        self.links.close();
+    }
+}
+
+/// Refuses what this backend does not do, before any I/O.
+fn supported(claim: &Claim) -> Result<()> {
+    let missing = match (claim.mode, claim.queue) {
+        (Mode::Exclusive, Queue::Barging) => return Ok(()),
+        (Mode::Exclusive, Queue::Fifo) => "waiting in order of arrival (kind `fair`)",
+        (Mode::Shared, _) => "shared locks (kind `read`)",
+        (Mode::Permit { .. }, _) => "semaphores (kind `semaphore`)",
+    };
+    let detail =
+        format!("the redis backend has no {missing}; it does exclusive locks without an order of waiters");
+    Err(LockError::new(LockErrorKind::Unsupported, detail).with_key(&claim.key))
+}
+
+/// A duration in whole milliseconds, rounded up: the store must never forget a lock before its holder does.
+pub(super) fn millis(duration: Duration) -> u64 {
+    let rounded = duration.as_nanos().div_ceil(1_000_000).max(1);
+    u64::try_from(rounded).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_is_rounded_up() {
+        let table = [(0, 1), (1, 1), (999_999, 1), (1_000_000, 1), (1_000_001, 2), (500_000_000, 500)];
+        for (nanos, expected) in table {
+            assert_eq!(millis(Duration::from_nanos(nanos)), expected, "{nanos} ns");
+        }
+    }
+
+    /// The library moves the backend and its futures between threads.
+    #[test]
+    fn bounds() {
+        fn threads<T: Send + Sync + 'static>() {}
+        fn send<T: Send>(_: T) {}
+        threads::<Redis>();
+        send(Redis::connect("redis://127.0.0.1/"));
+    }
+}

@@ -1,0 +1,384 @@
+//! The supervisor: one connection, dialled again for ever, watched while it lives.
+//!
+//! The driver's own reconnecting connection gives up while it is idle and lets its callers hang past their deadline
+//! meanwhile, and it never notices a server that stopped answering. This one does the few things a lock needs: dial
+//! with a deadline, prove that the server can hold locks, load the scripts, learn the server's clock, ask for its
+//! time twice a second, drop the connection after two missed answers, dial again.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::Duration;
+
+use ::redis::aio::MultiplexedConnection;
+use ::redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisError, Value};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+use super::config::{Address, Config};
+use super::error::{Failure, Reaction};
+use super::probe;
+use super::scripts::{Script, Scripts};
+use crate::clock::{Clock, Moment};
+use crate::error::LockErrorKind;
+
+/// How often the server is asked for its time. Two missed answers end the connection, so a server that hangs is
+/// noticed within 1.5 s.
+const HEARTBEAT: Duration = Duration::from_millis(500);
+const MISSED: u32 = 2;
+/// The pause after a failed dial grows from the first to the second. The second is short, because a caller waits for
+/// a connection no longer than its own deadline, half a second by default.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LAST_PAUSE: Duration = Duration::from_millis(250);
+
+/// What all connections of one backend share.
+#[derive(Debug)]
+pub(super) struct Server {
+    pub(super) config: Config,
+    warned: AtomicBool,
+}
+
+impl Server {
+    pub(super) fn new(config: Config) -> Self {
+        Self { config, warned: AtomicBool::new(false) }
+    }
+
+    pub(super) fn address(&self) -> &Address {
+        &self.config.address
+    }
+}
+
+/// A connection that is up.
+#[derive(Debug)]
+pub(super) struct Live {
+    connection: MultiplexedConnection,
+    pub(super) scripts: Scripts,
+    pub(super) clock: ServerClock,
+    spoiled: Notify,
+}
+
+impl Live {
+    /// Sends one command and gives its answer; an error reply is a failure.
+    pub(super) async fn send(&self, command: &Cmd) -> Result<Value, Failure> {
+        match self.connection.clone().send_packed_command(command).await {
+            Ok(Value::ServerError(error)) => Err(self.noted(Failure::of_reply(&error))),
+            Ok(value) => Ok(value),
+            Err(error) => Err(self.noted(Failure::of(&error))),
+        }
+    }
+
+    /// Sends an EVALSHA; where the server has forgotten the script (and so ran nothing), loads it and sends again.
+    pub(super) async fn run(&self, script: Script, command: &Cmd) -> Result<Value, Failure> {
+        match self.send(command).await {
+            Err(failure) if failure.reaction == Reaction::LoadScripts => {
+                self.send(&script.load()).await?;
+                self.send(command).await
+            }
+            answer => answer,
+        }
+    }
+
+    /// Sends several commands at once. An error reply is a value in its place.
+    pub(super) async fn send_all(&self, commands: &Pipeline) -> Result<Vec<Value>, Failure> {
+        let answers = self.connection.clone().send_packed_commands(commands, 0, commands.len()).await;
+        answers.map_err(|error| self.noted(Failure::of(&error)))
+    }
+
+    /// Tells the supervisor of a failure that this connection does not outlive.
+    pub(super) fn noted(&self, failure: Failure) -> Failure {
+        if failure.reaction == Reaction::Reconnect {
+            self.spoiled.notify_one();
+        }
+        failure
+    }
+}
+
+/// The server's clock as seen from here: by how much it is ahead of ours.
+#[derive(Debug)]
+pub(super) struct ServerClock(AtomicI64);
+
+impl ServerClock {
+    fn new(now: i64, sent: Moment) -> Self {
+        Self(AtomicI64::new(now.saturating_sub(micros(sent))))
+    }
+
+    /// Learns that the server's time was `now` (in us) some time after `sent`. Counting from `sent` errs towards a
+    /// server clock that is ahead, by no more than one round trip: an instant made from it never refuses too early.
+    pub(super) fn learn(&self, now: i64, sent: Moment) {
+        self.0.store(now.saturating_sub(micros(sent)), Ordering::Relaxed);
+    }
+
+    /// What the server's clock will say at `moment`, in us.
+    pub(super) fn at(&self, moment: Moment) -> i64 {
+        micros(moment).saturating_add(self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// Of the two clocks of a moment the one that goes on during suspend, as the server's does.
+fn micros(moment: Moment) -> i64 {
+    moment.parts().1 / 1_000
+}
+
+/// Reads the answer to `TIME`, in us.
+fn server_time(answer: &Value) -> Result<i64, Failure> {
+    let number = |value: &Value| match value {
+        Value::BulkString(text) => std::str::from_utf8(text).ok()?.parse::<i64>().ok(),
+        _ => None,
+    };
+    match answer {
+        Value::ServerError(error) => Err(Failure::of_reply(error)),
+        Value::Array(parts) => match (parts.first().and_then(number), parts.get(1).and_then(number)) {
+            (Some(seconds), Some(micros)) => Ok(seconds.saturating_mul(1_000_000).saturating_add(micros)),
+            _ => Err(Failure::unexpected(answer)),
+        },
+        _ => Err(Failure::unexpected(answer)),
+    }
+}
+
+/// A connection and the task that drives it.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) live: Arc<Live>,
+    driver: Driver,
+}
+
+/// The driver's task; ends with this value, so that a dial that was given up leaves no socket behind.
+#[derive(Debug)]
+struct Driver(JoinHandle<()>);
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Connects once, within the deadline of the configuration.
+pub(super) async fn dial(server: &Server) -> Result<Session, Failure> {
+    let deadline = server.config.connect_timeout;
+    match timeout(deadline, connect(server)).await {
+        Ok(Ok(session)) => Ok(session),
+        Ok(Err(failure)) => Err(failure),
+        Err(_) => Err(Failure::new(
+            LockErrorKind::Unavailable,
+            format!(
+                "no connection within {deadline:?}; is the server up, and does a firewall drop packets to it?"
+            ),
+        )),
+    }
+}
+
+async fn connect(server: &Server) -> Result<Session, Failure> {
+    let (connection, driver) = match server.address() {
+        Address::Tcp { host, port } => {
+            let stream =
+                TcpStream::connect((host.as_str(), *port)).await.map_err(|error| unreachable(&error))?;
+            // Without this a small packet waits for the answer to the one before it.
+            stream.set_nodelay(true).map_err(|error| unreachable(&error))?;
+            handshake(&server.config, stream).await
+        }
+        Address::Unix(path) => {
+            let stream = UnixStream::connect(path).await.map_err(|error| unreachable(&error))?;
+            handshake(&server.config, stream).await
+        }
+    }
+    .map_err(|error| refused(&server.config, &error))?;
+    greet(server, connection, driver).await
+}
+
+fn unreachable(error: &std::io::Error) -> Failure {
+    Failure::new(LockErrorKind::Unavailable, format!("cannot connect ({error}); is the server up?"))
+}
+
+/// A failed handshake. A wrong password without a user name gets its own hint, for the older form of the setting.
+fn refused(config: &Config, error: &RedisError) -> Failure {
+    let failure = Failure::of(error);
+    if failure.is_permanent() || !config.has_password() || error.is_io_error() {
+        return failure;
+    }
+    // The driver words some refusals itself, without the server's code.
+    match error.kind() {
+        ::redis::ErrorKind::AuthenticationFailed => {
+            Failure::new(LockErrorKind::Unavailable, "wrong user or password in the URL").permanent()
+        }
+        _ => failure,
+    }
+}
+
+/// HELLO 3 with the password, and the driver's task.
+async fn handshake<S>(config: &Config, stream: S) -> Result<(MultiplexedConnection, Driver), RedisError>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    // Every call has one deadline of its own, so the driver needs none.
+    let options = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
+    let (connection, driver) =
+        MultiplexedConnection::new_with_config(&config.handshake(), stream, options).await?;
+    Ok((connection, Driver(tokio::spawn(driver))))
+}
+
+/// Proves that this server can hold locks, loads the scripts and learns the server's clock, in one round trip.
+async fn greet(
+    server: &Server,
+    connection: MultiplexedConnection,
+    driver: Driver,
+) -> Result<Session, Failure> {
+    let mut commands = Pipeline::with_capacity(2 + Script::ALL.len());
+    commands.cmd("INFO");
+    for script in Script::ALL {
+        commands.add_command(script.load());
+    }
+    commands.cmd("TIME");
+    let sent = Clock::Suspend.now();
+    let answers = connection.clone().send_packed_commands(&commands, 0, commands.len()).await;
+    let answers = answers.map_err(|error| Failure::of(&error))?;
+
+    let facts = probe::examine(text(answers.first().unwrap_or(&Value::Nil))?)?;
+    let scripts = Scripts::of_answers(answers.get(1..).unwrap_or_default())?;
+    let now = server_time(answers.last().unwrap_or(&Value::Nil))?;
+    if !server.warned.swap(true, Ordering::Relaxed) {
+        warn(server, &facts, connection.clone()).await;
+    }
+    let live = Live { connection, scripts, clock: ServerClock::new(now, sent), spoiled: Notify::new() };
+    Ok(Session { live: Arc::new(live), driver })
+}
+
+/// One warning for each thing in the server's settings that can lose a lock.
+async fn warn(server: &Server, facts: &probe::Facts, mut connection: MultiplexedConnection) {
+    let address = server.address();
+    if let Some(policy) = &facts.evicts {
+        tracing::warn!(
+            server = %address, policy,
+            "redis may evict locks when it is short of memory; set maxmemory-policy to noeviction"
+        );
+    }
+    if !facts.replicated {
+        return;
+    }
+    let mut command = Cmd::new();
+    command.arg("CONFIG").arg("GET").arg("min-replicas-to-write");
+    match command.query_async::<HashMap<String, String>>(&mut connection).await {
+        Ok(setting) if setting.values().any(|value| value == "0") => tracing::warn!(
+            server = %address,
+            "redis has replicas and min-replicas-to-write is 0: a primary that was replaced goes on granting locks"
+        ),
+        Ok(_) => {}
+        // A user without CONFIG is no mistake, so it is not worth more than this.
+        Err(error) => tracing::debug!(server = %address, %error, "min-replicas-to-write could not be read"),
+    }
+}
+
+fn text(answer: &Value) -> Result<&str, Failure> {
+    match answer {
+        Value::VerbatimString { text, .. } | Value::SimpleString(text) => Ok(text),
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).map_err(|_| Failure::unexpected(answer)),
+        Value::ServerError(error) => Err(Failure::of_reply(error)),
+        _ => Err(Failure::unexpected(answer)),
+    }
+}
+
+/// What the supervisor tells: the connection, or why there is none.
+#[derive(Clone, Debug, Default)]
+pub(super) struct State {
+    pub(super) live: Option<Arc<Live>>,
+    pub(super) failure: Option<Failure>,
+}
+
+/// Starts the supervisor on the current runtime. It ends with that runtime, or when nobody watches any more.
+pub(super) fn supervise(server: Arc<Server>, first: Option<Session>) -> watch::Receiver<State> {
+    let live = first.as_ref().map(|session| Arc::clone(&session.live));
+    let (tell, told) = watch::channel(State { live, failure: None });
+    tokio::spawn(async move {
+        tokio::select! {
+            () = keep_connected(&server, &tell, first) => {}
+            () = tell.closed() => {}
+        }
+    });
+    told
+}
+
+async fn keep_connected(server: &Server, tell: &watch::Sender<State>, mut first: Option<Session>) {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let dialled = match first.take() {
+            Some(session) => Ok(session),
+            None => dial(server).await,
+        };
+        let failure = match dialled {
+            Ok(mut session) => {
+                tell.send_replace(State { live: Some(Arc::clone(&session.live)), failure: None });
+                tracing::debug!(server = %server.address(), "connected to redis");
+                watch_over(&mut session, &mut pause).await
+            }
+            Err(failure) => failure,
+        };
+        tracing::debug!(server = %server.address(), ?failure, "no connection to redis");
+        tell.send_replace(State { live: None, failure: Some(failure) });
+        // Jitter, so that the processes of a service do not all dial a restarted server in the same instant.
+        sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
+        pause = (pause * 2).min(LAST_PAUSE);
+    }
+}
+
+/// Returns when the connection is no good any more, with the reason.
+async fn watch_over(session: &mut Session, pause: &mut Duration) -> Failure {
+    let lost = |why: &'static str| Failure::new(LockErrorKind::Unavailable, why);
+    let Session { live, driver } = session;
+    let mut missed = 0;
+    loop {
+        tokio::select! {
+            _ = &mut driver.0 => return lost("the server closed the connection"),
+            () = live.spoiled.notified() => return lost("the server has become a replica"),
+            () = sleep(HEARTBEAT) => {}
+        }
+        let mut command = Cmd::new();
+        command.arg("TIME");
+        let sent = Clock::Suspend.now();
+        match timeout(HEARTBEAT, live.send(&command)).await {
+            Ok(Ok(answer)) => {
+                missed = 0;
+                // Only a connection that lasts may shorten the pause: else a server that closes every connection at
+                // once would be dialled in a tight loop.
+                *pause = FIRST_PAUSE;
+                if let Ok(now) = server_time(&answer) {
+                    live.clock.learn(now, sent);
+                }
+            }
+            // An error reply is an answer too, and a connection that broke ends the driver.
+            Ok(Err(_)) => missed = 0,
+            Err(_) if missed + 1 < MISSED => missed += 1,
+            Err(_) => return lost("the server stopped answering"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bulk(text: &str) -> Value {
+        Value::BulkString(text.as_bytes().to_vec())
+    }
+
+    #[test]
+    fn the_time_of_the_server_is_read() {
+        let answer = Value::Array(vec![bulk("1763672000"), bulk("123456")]);
+        assert_eq!(server_time(&answer).expect("a time"), 1_763_672_000_123_456);
+        for answer in [Value::Nil, Value::Array(vec![bulk("x"), bulk("1")]), Value::Array(vec![bulk("1")])] {
+            assert!(server_time(&answer).is_err());
+        }
+    }
+
+    #[test]
+    fn the_clock_of_the_server_is_followed() {
+        let sent = Moment::from_parts((0, 5_000_000));
+        let clock = ServerClock::new(1_000_000, sent);
+        assert_eq!(clock.at(sent), 1_000_000);
+        assert_eq!(clock.at(sent.plus(Duration::from_millis(250))), 1_250_000);
+        // The server's clock was set back by an hour.
+        clock.learn(1_000_000 - 3_600_000_000, sent);
+        assert_eq!(clock.at(sent), 1_000_000 - 3_600_000_000);
+    }
+}

@@ -1,0 +1,100 @@
+//! One connection for each tokio runtime.
+//!
+//! A connection is driven by a task of the runtime that made it. Used from another runtime it would stall whenever
+//! the first one is not polled, and break when that one ends: so the caller's runtimes and the thread that renews
+//! have one each, made when first used.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use tokio::runtime::{Handle, Id};
+use tokio::sync::watch;
+
+use super::connection::{self, Live, Server, Session, State};
+use super::error::Failure;
+use crate::error::LockErrorKind;
+
+/// The connections of one backend. Dropping it ends them.
+#[derive(Debug)]
+pub(super) struct Links {
+    server: Arc<Server>,
+    /// A handful at most, so a scan is faster than a map. This is a `std` lock: it is never held across an await.
+    links: RwLock<Vec<(Id, watch::Receiver<State>)>>,
+    closed: AtomicBool,
+}
+
+impl Links {
+    /// Starts with the connection that proved the server good.
+    pub(super) fn new(server: Arc<Server>, first: Session) -> Self {
+        let link = connection::supervise(Arc::clone(&server), Some(first));
+        let links = RwLock::new(vec![(Handle::current().id(), link)]);
+        Self { server, links, closed: AtomicBool::new(false) }
+    }
+
+    pub(super) fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// The connection of this runtime; waits for it, without a deadline of its own.
+    pub(super) async fn live(&self) -> Result<Arc<Live>, Failure> {
+        match self.now() {
+            Some(live) => Ok(live),
+            None => self.wait().await,
+        }
+    }
+
+    /// The connection of this runtime, if it is up.
+    pub(super) fn now(&self) -> Option<Arc<Live>> {
+        let id = Handle::current().id();
+        let links = self.links.read().unwrap_or_else(PoisonError::into_inner);
+        let (_, link) = links.iter().find(|(of, _)| *of == id)?;
+        link.borrow().live.clone()
+    }
+
+    /// Why this runtime has no connection, as far as its last dial told.
+    pub(super) fn failure(&self) -> Option<Failure> {
+        let id = Handle::current().id();
+        let links = self.links.read().unwrap_or_else(PoisonError::into_inner);
+        let (_, link) = links.iter().find(|(of, _)| *of == id)?;
+        link.borrow().failure.clone()
+    }
+
+    async fn wait(&self) -> Result<Arc<Live>, Failure> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Failure::new(LockErrorKind::ShuttingDown, "the connections were closed"));
+        }
+        let mut link = self.link();
+        // A wrong password stays wrong for as long as anybody would wait here.
+        let settled =
+            |state: &State| state.live.is_some() || state.failure.as_ref().is_some_and(Failure::is_permanent);
+        let state = match link.wait_for(settled).await {
+            Ok(state) => state.clone(),
+            Err(_) => return Err(Failure::new(LockErrorKind::Unavailable, "the runtime is shutting down")),
+        };
+        match (state.live, state.failure) {
+            (Some(live), _) => Ok(live),
+            (None, failure) => {
+                Err(failure.unwrap_or_else(|| Failure::new(LockErrorKind::Unavailable, "no connection")))
+            }
+        }
+    }
+
+    /// The link of this runtime, made if there is none; those of runtimes that ended are dropped on this occasion.
+    fn link(&self) -> watch::Receiver<State> {
+        let id = Handle::current().id();
+        let mut links = self.links.write().unwrap_or_else(PoisonError::into_inner);
+        links.retain(|(_, link)| link.has_changed().is_ok());
+        if let Some((_, link)) = links.iter().find(|(of, _)| *of == id) {
+            return link.clone();
+        }
+        let link = connection::supervise(Arc::clone(&self.server), None);
+        links.push((id, link.clone()));
+        link
+    }
+
+    /// Ends all connections, for good.
+    pub(super) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.links.write().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}

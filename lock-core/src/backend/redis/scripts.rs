@@ -1,0 +1,89 @@
+//! The scripts, and the names under which the server keeps them.
+
+use ::redis::{Cmd, Value};
+
+use super::error::Failure;
+
+/// A script of this backend. Its header says what it takes and answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Script {
+    Acquire,
+    Fence,
+    Renew,
+    Release,
+    Keep,
+}
+
+impl Script {
+    pub(super) const ALL: [Self; 5] = [Self::Acquire, Self::Fence, Self::Renew, Self::Release, Self::Keep];
+
+    pub(super) const fn text(self) -> &'static str {
+        match self {
+            Self::Acquire => include_str!("scripts/acquire.lua"),
+            Self::Fence => include_str!("scripts/fence.lua"),
+            Self::Renew => include_str!("scripts/renew.lua"),
+            Self::Release => include_str!("scripts/release.lua"),
+            Self::Keep => include_str!("scripts/keep.lua"),
+        }
+    }
+
+    /// `SCRIPT LOAD` of this script.
+    pub(super) fn load(self) -> Cmd {
+        let mut command = Cmd::with_capacity(3, self.text().len() + 16);
+        command.arg("SCRIPT").arg("LOAD").arg(self.text());
+        command
+    }
+}
+
+/// The SHA-1 of every script, as the server answered it.
+#[derive(Clone, Debug)]
+pub(super) struct Scripts([[u8; 40]; Script::ALL.len()]);
+
+impl Scripts {
+    /// Reads the answers to [`Script::load`], in the order of [`Script::ALL`].
+    pub(super) fn of_answers(answers: &[Value]) -> Result<Self, Failure> {
+        let mut scripts = [[0; 40]; Script::ALL.len()];
+        for (at, sha) in scripts.iter_mut().enumerate() {
+            let answer = answers.get(at).unwrap_or(&Value::Nil);
+            match answer {
+                Value::BulkString(text) if text.len() == sha.len() => sha.copy_from_slice(text),
+                Value::ServerError(error) => return Err(Failure::of_reply(error)),
+                other => return Err(Failure::unexpected(other)),
+            }
+        }
+        Ok(Self(scripts))
+    }
+
+    /// `EVALSHA` of a script up to the number of keys; `args` and `bytes` say how much will be added.
+    pub(super) fn call(&self, script: Script, keys: usize, args: usize, bytes: usize) -> Cmd {
+        let sha = &self.0[script as usize];
+        let mut command = Cmd::with_capacity(3 + args, 16 + sha.len() + bytes);
+        command.arg("EVALSHA").arg(sha.as_slice()).arg(keys);
+        command
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_script_says_what_it_takes_and_why_it_is_atomic() {
+        for script in Script::ALL {
+            let header: String = script.text().lines().take_while(|line| line.starts_with("--")).collect();
+            for word in ["KEYS", "ARGV", "Returns", "Atomic because"] {
+                assert!(header.contains(word), "{script:?} lacks {word}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_names_are_in_order() {
+        let answers: Vec<Value> = (0..5).map(|n| Value::BulkString(vec![b'a' + n; 40])).collect();
+        let scripts = Scripts::of_answers(&answers).expect("five names");
+        let command = scripts.call(Script::Release, 1, 2, 10).get_packed_command();
+        let text = String::from_utf8(command).expect("ASCII");
+        assert_eq!(text, format!("*3\r\n$7\r\nEVALSHA\r\n$40\r\n{}\r\n$1\r\n1\r\n", "d".repeat(40)));
+        assert!(Scripts::of_answers(&answers[..4]).is_err());
+    }
+}

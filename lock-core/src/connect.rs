@@ -1,0 +1,63 @@
+//! From a URL to a store.
+
+use std::sync::Arc;
+
+use crate::backend::DynBackend;
+use crate::backend::memory::Memory;
+use crate::error::{LockError, LockErrorKind, Result};
+
+/// The variable that names the store.
+const VARIABLE: &str = "LOCK_URL";
+
+/// Schemes of stores that are designed and not in this version: an answer better than "unknown".
+const LATER: [&str; 6] = ["rediss", "redis+sentinel", "redis+cluster", "redlock", "zookeeper", "etcd"];
+
+pub(crate) async fn from_env() -> Result<Arc<dyn DynBackend>> {
+    match std::env::var(VARIABLE) {
+        Ok(url) if !url.is_empty() => connect(&url).await,
+        Ok(_) | Err(std::env::VarError::NotPresent) => {
+            tracing::warn!("{VARIABLE} is not set: locks are kept in this process's memory and exclude nobody else");
+            Ok(Arc::new(Memory::new()))
+        }
+        Err(std::env::VarError::NotUnicode(_)) => {
+            Err(LockError::new(LockErrorKind::InvalidRequest, format!("{VARIABLE} is not text")))
+        }
+    }
+}
+
+pub(crate) async fn connect(url: &str) -> Result<Arc<dyn DynBackend>> {
+    // Never the URL itself in an error: it may hold a password.
+    let Some((scheme, rest)) = url.split_once("://") else {
+        let detail = "a store is named by a URL such as `redis://127.0.0.1:6379/` or `memory://`: there is no `://`";
+        return Err(LockError::new(LockErrorKind::InvalidRequest, detail));
+    };
+    match scheme {
+        "memory" if rest.is_empty() => Ok(Arc::new(Memory::new())),
+        "memory" => {
+            let detail = "`memory://` takes nothing behind it: every such manager has a store of its own";
+            Err(LockError::new(LockErrorKind::InvalidRequest, detail))
+        }
+        "redis" => redis(url).await,
+        later if LATER.contains(&later) || later == "postgres" => {
+            let detail = format!("`{later}://` is not in this version; there are `memory://` and `redis://`");
+            Err(LockError::new(LockErrorKind::Unsupported, detail))
+        }
+        unknown => {
+            let scheme: String = unknown.chars().take(32).collect();
+            let detail = format!("no store has the scheme `{}`; there are `memory://` and `redis://`", scheme.escape_debug());
+            Err(LockError::new(LockErrorKind::InvalidRequest, detail))
+        }
+    }
+}
+
+#[cfg(feature = "redis")]
+async fn redis(url: &str) -> Result<Arc<dyn DynBackend>> {
+    Ok(Arc::new(crate::backend::redis::Redis::connect(url).await?))
+}
+
+#[cfg(not(feature = "redis"))]
+#[allow(clippy::unused_async, reason = "the twin with the feature is async")]
+async fn redis(_url: &str) -> Result<Arc<dyn DynBackend>> {
+    let detail = "this build has no Redis: add the feature `redis` to lock-core in Cargo.toml";
+    Err(LockError::new(LockErrorKind::Unsupported, detail))
+}

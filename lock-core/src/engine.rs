@@ -1,0 +1,153 @@
+//! What the guards, handles and requests of one manager share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::backend::{Capability, Claim, DynBackend, Released};
+use crate::clock::{Clock, Moment};
+use crate::error::{LockError, LockErrorKind, Result};
+use crate::gate::Gate;
+use crate::hold::Hold;
+use crate::owner::{Identity, OwnerSource};
+use crate::profile::Profiles;
+use crate::renewal::{Certainty, Keepers, Unwanted};
+
+/// One manager's inside.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    pub(crate) backend: Arc<dyn DynBackend>,
+    pub(crate) capability: Capability,
+    pub(crate) clock: Clock,
+    pub(crate) keepers: Keepers,
+    pub(crate) gate: Gate,
+    pub(crate) owners: OwnerSource,
+    pub(crate) identity: Arc<Identity>,
+    pub(crate) namespace: String,
+    pub(crate) profiles: Profiles,
+    /// Grants in use.
+    held: AtomicUsize,
+    /// Told when a grant ends or the manager closes.
+    pub(crate) changed: Notify,
+    closing: AtomicBool,
+}
+
+impl Engine {
+    pub(crate) fn new(
+        backend: Arc<dyn DynBackend>,
+        namespace: String,
+        service: &str,
+        profiles: Profiles,
+    ) -> Result<Arc<Self>> {
+        let capability = backend.capability_dyn();
+        let owners = OwnerSource::new().map_err(|error| {
+            let what = "the operating system gives no random bytes for owner tokens";
+            LockError::new(LockErrorKind::Unavailable, what).nothing_taken().with_source(error)
+        })?;
+        Ok(Arc::new(Self {
+            capability,
+            clock: capability.placement.clock(),
+            keepers: Keepers::new(Arc::clone(&backend)),
+            gate: Gate::default(),
+            owners,
+            identity: Arc::new(Identity::of_this_process(service)),
+            namespace,
+            profiles,
+            held: AtomicUsize::new(0),
+            changed: Notify::new(),
+            closing: AtomicBool::new(false),
+            backend,
+        }))
+    }
+
+    /// Whether this is the process that made the manager. A forked child has its memory, but neither its threads nor
+    /// its locks.
+    pub(crate) fn is_own_process(&self) -> bool {
+        self.identity.pid() == std::process::id()
+    }
+
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.closing.load(Ordering::Acquire) {
+            return Err(LockError::new(LockErrorKind::ShuttingDown, "shutdown was called"));
+        }
+        if !self.is_own_process() {
+            let what = "this process was forked from the one that made the manager: make a manager after the fork";
+            return Err(LockError::new(LockErrorKind::InvalidRequest, what));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn close(&self) {
+        self.closing.store(true, Ordering::Release);
+        self.changed.notify_waiters();
+    }
+
+    pub(crate) fn hold_began(&self) {
+        self.held.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn hold_ended(&self) {
+        self.held.fetch_sub(1, Ordering::AcqRel);
+        if self.closing.load(Ordering::Acquire) {
+            self.changed.notify_waiters();
+        }
+    }
+
+    pub(crate) fn held(&self) -> usize {
+        self.held.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn pending_releases(&self) -> usize {
+        self.keepers.all().iter().map(|keeper| keeper.pending_releases()).sum()
+    }
+
+    pub(crate) fn holds(&self) -> Vec<Arc<Hold>> {
+        self.keepers.all().iter().flat_map(|keeper| keeper.holds()).collect()
+    }
+
+    /// Gives a grant back and waits for the answer.
+    pub(crate) async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
+        let answer = match self.backend.release_now_dyn(claim, keep_for) {
+            Some(answer) => Ok(answer),
+            None => self.backend.release_dyn(claim, keep_for).await,
+        };
+        self.gate.freed(&claim.key);
+        answer
+    }
+
+    /// Gives a claim back in the background. Never blocks and never panics; does nothing in a forked child.
+    pub(crate) fn give_back(&self, claim: &Claim, keep_for: Option<Duration>, certainty: Certainty, until: Moment) {
+        if !self.is_own_process() {
+            return;
+        }
+        let now = self.backend.release_now_dyn(claim, keep_for);
+        if now.is_none() {
+            self.keepers.give_back(Unwanted { claim: claim.clone(), keep_for, certainty, until });
+        }
+        self.gate.freed(&claim.key);
+    }
+}
+
+impl Engine {
+    /// Completes when nothing is held and no release is pending.
+    pub(crate) async fn idle(&self) {
+        loop {
+            let mut changed = std::pin::pin!(self.changed.notified());
+            changed.as_mut().enable();
+            if self.held() == 0 {
+                break;
+            }
+            changed.await;
+        }
+        self.released().await;
+    }
+
+    /// Completes when every release of a dropped guard is answered.
+    pub(crate) async fn released(&self) {
+        for keeper in self.keepers.all() {
+            keeper.all_released().await;
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! The Rust value that holds, and the handle that looks on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::backend::{FencingToken, Released, Renew, Renewal};
+use crate::error::{LockError, LockErrorKind, LossReason, Result};
+use crate::hold::Hold;
+use crate::renewal::Certainty;
+
+/// Holds a lock until it is released, dropped or lost.
+///
+/// - **Renewal** runs in the background while the guard lives. A lock can be *lost* all the same: when the store cannot
+///   be reached for as long as the lease lasts, when somebody deletes the key, when the process was stopped for longer
+///   than the lease. [`is_held`](Self::is_held) says so without I/O, [`lost`](Self::lost) tells when it happens; what the
+///   lock protects should refuse an old [`fencing_token`](Self::fencing_token).
+/// - **Release**: [`release`](Self::release) waits for the store's answer and reports it.
+/// - **Drop** gives the lock back in the background, best effort: it works outside a runtime, while unwinding and at
+///   the end of a runtime, retries until the lease is over, and does nothing in a forked child. A process that exits
+///   right after it may leave the key to its ttl; [`LockManager::shutdown`](crate::LockManager::shutdown) waits.
+/// - **Poisoning**: none. A panic while the guard is held releases the lock.
+/// - **Re-entrancy**: a guard from [`acquire`](crate::LockRequest::acquire) is entered again only from within a
+///   [`LockScope`](crate::LockScope) that knows it; use [`run`](crate::LockRequest::run) for nested calls.
+#[derive(Debug)]
+#[must_use = "a guard that is not kept releases the lock at once"]
+#[clippy::has_significant_drop]
+pub struct LockGuard {
+    /// `None` once released.
+    hold: Option<Arc<Hold>>,
+}
+
+impl LockGuard {
+    /// A guard for one entry of `hold`, which the caller has counted.
+    pub(crate) fn new(hold: Arc<Hold>) -> Self {
+        Self { hold: Some(hold) }
+    }
+
+    pub(crate) fn hold(&self) -> &Arc<Hold> {
+        self.hold.as_ref().expect("BUG: only `release` and `drop` take the hold, and they take the guard too")
+    }
+
+    /// The key, with its namespace.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        self.hold().claim.key.as_str()
+    }
+
+    /// For how long the lock is certainly held yet, if no renewal is answered any more. Zero when it is lost. No I/O.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.hold().remaining()
+    }
+
+    /// Whether the lock is certainly held now. Local, no I/O: from the deadline of the lease on it is `false`, whatever
+    /// the network does.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.hold().is_held()
+    }
+
+    /// Whether a renewal has failed and none was answered since. The lock is still held; it will be lost at its
+    /// deadline unless a renewal gets through.
+    #[must_use]
+    pub fn is_endangered(&self) -> bool {
+        self.hold().is_endangered()
+    }
+
+    /// Returns an error once the lock is lost: `guard.check()?` before each step that must not be done without it.
+    ///
+    /// # Errors
+    /// [`Lost`](LockErrorKind::Lost), with the reason.
+    pub fn check(&self) -> Result<()> {
+        self.hold().check()
+    }
+
+    /// Completes when the lock is lost, before anyone else can get it. Never completes for a lock that is released.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn lost(&self) -> LossReason {
+        self.hold().lost().await
+    }
+
+    /// The fencing token of this grant: a number larger than that of every earlier owner of the key. Nested guards have
+    /// the same.
+    ///
+    /// Free where the store gives it with the grant or [`fencing(true)`](crate::LockRequest::fencing) asked for it; else
+    /// one round trip on first use.
+    ///
+    /// # Errors
+    /// [`Lost`](LockErrorKind::Lost) when the grant is not ours any more, [`Unavailable`](LockErrorKind::Unavailable)
+    /// when the store does not answer.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn fencing_token(&self) -> Result<FencingToken> {
+        self.hold().fence().await
+    }
+
+    /// A view of this lock for the code under it. It does not hold.
+    #[must_use]
+    pub fn handle(&self) -> LockHandle {
+        LockHandle { hold: Arc::clone(self.hold()) }
+    }
+
+    /// Sets the lease to `ttl` from now on, and renews at once. A lease is never shortened: a shorter `ttl` counts from
+    /// the next renewal that would end later.
+    ///
+    /// # Errors
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) when the store cannot hold such a lease,
+    /// [`Lost`](LockErrorKind::Lost), [`Unavailable`](LockErrorKind::Unavailable): then the old lease goes on.
+    ///
+    /// # Cancel safety
+    /// Cancel safe; the lease may or may not have been extended.
+    pub async fn extend(&self, ttl: Duration) -> Result<()> {
+        let hold = self.hold();
+        let store = &hold.engine.capability;
+        hold.check()?;
+        if ttl < store.min_ttl || ttl > store.max_ttl {
+            let detail = format!("ttl is {ttl:?}: the {} store holds {:?} to {:?}", store.store, store.min_ttl, store.max_ttl);
+            return Err(LockError::new(LockErrorKind::InvalidRequest, detail).with_key(&hold.claim.key));
+        }
+        let batch = [Renew { claim: &hold.claim, ttl }];
+        let answer = hold.engine.backend.renew_dyn(&batch).await.into_iter().next();
+        match answer {
+            Some(Renewal::Renewed { sent }) => {
+                hold.set_ttl(ttl);
+                hold.renewed(sent, ttl);
+                hold.engine.keepers.here()?.watch(hold);
+                Ok(())
+            }
+            Some(Renewal::NotMine) => {
+                hold.lose(LossReason::Taken);
+                hold.check()
+            }
+            Some(Renewal::Unknown(error)) => Err(error.with_key(&hold.claim.key)),
+            None => Err(LockError::new(LockErrorKind::Unavailable, "the store gave no answer").with_key(&hold.claim.key)),
+        }
+    }
+
+    /// Gives the lock back and waits for the store's answer.
+    ///
+    /// # Errors
+    /// [`Lost`](LockErrorKind::Lost) when the lock was lost before; [`Unavailable`](LockErrorKind::Unavailable) when the
+    /// store did not answer: then the release goes on in the background until the lease is over.
+    ///
+    /// # Cancel safety
+    /// Dropping the future hands the release to the background.
+    pub async fn release(mut self) -> Result<Released> {
+        let Some(hold) = self.hold.take() else { return Ok(Released::Released) };
+        let lost = hold.loss();
+        if !hold.leave() {
+            return Ok(Released::StillHeld);
+        }
+        let ended = Ended { hold, answered: false };
+        if let Some(reason) = lost {
+            // The store forgets a lost grant by itself; the background sees to it that it does so soon.
+            return Err(LockError::lost(&ended.hold.claim.key, reason));
+        }
+        ended.release().await
+    }
+}
+
+impl Drop for LockGuard {
+    fn drop(&mut self) {
+        if let Some(hold) = self.hold.take() {
+            if hold.leave() {
+                drop(Ended { hold, answered: false });
+            }
+        }
+    }
+}
+
+/// A hold without guards, until the store has answered its release; dropped before, the background takes over.
+struct Ended {
+    hold: Arc<Hold>,
+    answered: bool,
+}
+
+impl Ended {
+    async fn release(mut self) -> Result<Released> {
+        let hold = &self.hold;
+        let answer = hold.engine.release(&hold.claim, hold.keep_for()).await;
+        match answer {
+            Ok(released) => {
+                self.answered = true;
+                if released != Released::Released {
+                    tracing::warn!(parent: &self.hold.span, lock.key = %self.hold.claim.key, ?released,
+                        "the lock was not ours any more when it was released");
+                }
+                Ok(released)
+            }
+            Err(error) => Err(error.with_key(&self.hold.claim.key)),
+        }
+    }
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let hold = &self.hold;
+        let engine = &hold.engine;
+        if !self.answered {
+            // A renewal that is on its way may extend the lease once more.
+            let until = engine.clock.now().plus(hold.ttl());
+            engine.give_back(&hold.claim, hold.keep_for(), Certainty::Granted, until);
+        }
+        engine.hold_ended();
+    }
+}
+
+/// A view of a held lock: its key, its fencing token, whether it is lost. Cheap to clone; does not hold.
+#[derive(Clone, Debug)]
+pub struct LockHandle {
+    hold: Arc<Hold>,
+}
+
+impl LockHandle {
+    /// The key, with its namespace.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        self.hold.claim.key.as_str()
+    }
+
+    /// As [`LockGuard::remaining`]; zero once the lock was released.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.hold.remaining()
+    }
+
+    /// As [`LockGuard::is_held`]; `false` once the lock was released.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.hold.is_held()
+    }
+
+    /// As [`LockGuard::is_endangered`].
+    #[must_use]
+    pub fn is_endangered(&self) -> bool {
+        self.hold.is_endangered()
+    }
+
+    /// As [`LockGuard::check`].
+    ///
+    /// # Errors
+    /// [`Lost`](LockErrorKind::Lost), also when the lock was released.
+    pub fn check(&self) -> Result<()> {
+        self.hold.check()
+    }
+
+    /// As [`LockGuard::lost`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn lost(&self) -> LossReason {
+        self.hold.lost().await
+    }
+
+    /// As [`LockGuard::fencing_token`].
+    ///
+    /// # Errors
+    /// As [`LockGuard::fencing_token`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn fencing_token(&self) -> Result<FencingToken> {
+        self.hold.fence().await
+    }
+}

@@ -1,0 +1,271 @@
+//! One grant in use: its local deadline, how many guards share it, and whether it is lost.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::sync::{Notify, OnceCell};
+
+use crate::backend::{Claim, FencingToken, Grant, Placement};
+use crate::clock::Moment;
+use crate::engine::Engine;
+use crate::error::{LockError, LockErrorKind, LossReason, Result};
+use crate::kind::Kind;
+
+/// What is taken off a lease of a remote store: 1 % for clocks that run at different speeds, and 2 ms for the
+/// granularity of its expiry (Redlock, "Distributed Locks with Redis").
+pub(crate) fn drift(placement: Placement, lease: Duration) -> Duration {
+    match placement {
+        Placement::Embedded => Duration::ZERO,
+        Placement::Remote => lease / 100 + Duration::from_millis(2),
+    }
+}
+
+/// How a hold is to be kept.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    pub(crate) kind: Kind,
+    pub(crate) renew: bool,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) min_hold: Option<Duration>,
+}
+
+/// The states of a hold; every other value of the byte is a [`LossReason`].
+mod state {
+    pub(super) const HELD: u8 = 0;
+    /// Renewals are late; still ours.
+    pub(super) const ENDANGERED: u8 = 1;
+    /// The last guard is gone; renewals end, losses are not told any more.
+    pub(super) const ENDED: u8 = 2;
+    pub(super) const EXPIRED: u8 = 3;
+    pub(super) const TAKEN: u8 = 4;
+    pub(super) const MAX_HOLD: u8 = 5;
+    pub(super) const FORCED: u8 = 6;
+    pub(super) const SHUT_DOWN: u8 = 7;
+}
+
+fn code(reason: LossReason) -> u8 {
+    match reason {
+        LossReason::Expired => state::EXPIRED,
+        LossReason::Taken => state::TAKEN,
+        LossReason::MaxHold => state::MAX_HOLD,
+        LossReason::Forced => state::FORCED,
+        LossReason::ShutDown => state::SHUT_DOWN,
+    }
+}
+
+fn reason(code: u8) -> Option<LossReason> {
+    match code {
+        state::EXPIRED => Some(LossReason::Expired),
+        state::TAKEN => Some(LossReason::Taken),
+        state::MAX_HOLD => Some(LossReason::MaxHold),
+        state::FORCED => Some(LossReason::Forced),
+        state::SHUT_DOWN => Some(LossReason::ShutDown),
+        _ => None,
+    }
+}
+
+/// One grant, shared by its guards and handles; the keeper has a weak reference.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) claim: Claim,
+    pub(crate) terms: Terms,
+    pub(crate) since: Moment,
+    pub(crate) span: tracing::Span,
+    state: AtomicU8,
+    /// Guards that share the grant: the outermost and those of nested calls.
+    entries: AtomicUsize,
+    /// The local deadline. Its two halves only grow, so a torn read is an earlier deadline, never a later one.
+    deadline: (AtomicI64, AtomicI64),
+    /// The lease that renewals ask for, in nanoseconds; `extend` changes it.
+    ttl: AtomicU64,
+    fence: OnceCell<FencingToken>,
+    changed: Notify,
+    /// When the keeper looks at this hold next; entries of its queue with another time are stale.
+    pub(crate) next_look: AtomicI64,
+    pub(crate) renewal_in_flight: AtomicBool,
+}
+
+impl Hold {
+    pub(crate) fn new(engine: Arc<Engine>, claim: Claim, terms: Terms, grant: &Grant, span: tracing::Span) -> Arc<Self> {
+        let hold = Self {
+            terms,
+            since: grant.sent,
+            span,
+            state: AtomicU8::new(state::HELD),
+            entries: AtomicUsize::new(1),
+            deadline: (AtomicI64::new(i64::MIN), AtomicI64::new(i64::MIN)),
+            ttl: AtomicU64::new(nanos(claim.ttl)),
+            fence: OnceCell::new_with(grant.fence),
+            changed: Notify::new(),
+            next_look: AtomicI64::new(i64::MAX),
+            renewal_in_flight: AtomicBool::new(false),
+            engine,
+            claim,
+        };
+        hold.leased(grant.sent, grant.lease);
+        Arc::new(hold)
+    }
+
+    fn now(&self) -> Moment {
+        self.engine.clock.now()
+    }
+
+    pub(crate) fn ttl(&self) -> Duration {
+        Duration::from_nanos(self.ttl.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn set_ttl(&self, ttl: Duration) {
+        self.ttl.store(nanos(ttl), Ordering::Release);
+    }
+
+    /// The store promised `lease` from `sent` on. A deadline never moves back.
+    pub(crate) fn leased(&self, sent: Moment, lease: Duration) {
+        let safe = lease.saturating_sub(drift(self.engine.capability.placement, lease));
+        let (mono, boot) = sent.plus(safe).parts();
+        self.deadline.0.fetch_max(mono, Ordering::AcqRel);
+        self.deadline.1.fetch_max(boot, Ordering::AcqRel);
+    }
+
+    /// A renewal was answered with yes.
+    pub(crate) fn renewed(&self, sent: Moment, lease: Duration) {
+        self.leased(sent, lease);
+        let _ = self.state.compare_exchange(state::ENDANGERED, state::HELD, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    /// Renewals are late. Returns whether that is news.
+    pub(crate) fn endanger(&self) -> bool {
+        self.state.compare_exchange(state::HELD, state::ENDANGERED, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    pub(crate) fn is_endangered(&self) -> bool {
+        self.state.load(Ordering::Acquire) == state::ENDANGERED
+    }
+
+    /// Until when the grant is certainly ours: the lease, or `max_hold` if that is earlier.
+    pub(crate) fn deadline(&self) -> Moment {
+        Moment::from_parts((self.deadline.0.load(Ordering::Acquire), self.deadline.1.load(Ordering::Acquire)))
+    }
+
+    pub(crate) fn max_hold_end(&self) -> Option<Moment> {
+        self.terms.max_hold.map(|max| self.since.plus(max))
+    }
+
+    /// What is left, by the clock; zero once lost or ended.
+    pub(crate) fn remaining(&self) -> Duration {
+        if self.state.load(Ordering::Acquire) > state::ENDANGERED {
+            return Duration::ZERO;
+        }
+        let now = self.now();
+        let lease = self.deadline().remaining(now);
+        self.max_hold_end().map_or(lease, |end| end.remaining(now).min(lease))
+    }
+
+    pub(crate) fn is_held(&self) -> bool {
+        !self.remaining().is_zero()
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.state.load(Ordering::Acquire) == state::ENDED
+    }
+
+    /// Why the grant is lost, if it is. Reads the clock: a lease that ran out is lost from then on, told or not.
+    pub(crate) fn loss(&self) -> Option<LossReason> {
+        let known = self.state.load(Ordering::Acquire);
+        if known > state::ENDANGERED {
+            return reason(known);
+        }
+        let now = self.now();
+        if self.deadline().is_past(now) {
+            self.lose(LossReason::Expired);
+        } else if self.max_hold_end().is_some_and(|end| end.is_past(now)) {
+            self.lose(LossReason::MaxHold);
+        }
+        reason(self.state.load(Ordering::Acquire))
+    }
+
+    /// Tells everybody that the grant is lost. The first reason stays; an ended hold cannot be lost.
+    pub(crate) fn lose(&self, why: LossReason) -> bool {
+        let told = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| {
+            (now <= state::ENDANGERED).then_some(code(why))
+        });
+        if told.is_ok() {
+            tracing::error!(parent: &self.span, lock.key = %self.claim.key, reason = %why, "lock lost");
+            self.changed.notify_waiters();
+        }
+        told.is_ok()
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        match self.loss() {
+            Some(reason) => Err(LockError::lost(&self.claim.key, reason)),
+            None if self.has_ended() => {
+                Err(LockError::new(LockErrorKind::Lost, "it was given back").with_key(&self.claim.key))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Completes when the grant is lost; never for one that was given back.
+    pub(crate) async fn lost(&self) -> LossReason {
+        loop {
+            let mut changed = std::pin::pin!(self.changed.notified());
+            changed.as_mut().enable();
+            if let Some(reason) = self.loss() {
+                return reason;
+            }
+            changed.await;
+        }
+    }
+
+    /// One more guard shares the grant; `false` when it is lost, or the last guard has gone.
+    pub(crate) fn enter(&self) -> bool {
+        if self.loss().is_some() {
+            return false;
+        }
+        let more = |entries: usize| (entries > 0).then_some(entries + 1);
+        self.entries.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok()
+    }
+
+    /// One guard less. `true` for the last one, which gives the grant back: from then on nothing renews it.
+    pub(crate) fn leave(&self) -> bool {
+        if self.entries.fetch_sub(1, Ordering::AcqRel) > 1 {
+            return false;
+        }
+        let _ = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| {
+            (now <= state::ENDANGERED).then_some(state::ENDED)
+        });
+        true
+    }
+
+    /// What is left of `min_hold`: so long the key stays taken after the release.
+    pub(crate) fn keep_for(&self) -> Option<Duration> {
+        let min = self.terms.min_hold?;
+        let left = self.since.plus(min).remaining(self.now());
+        (!left.is_zero()).then_some(left)
+    }
+
+    /// The fencing token; asks the store once, if it did not come with the grant.
+    pub(crate) async fn fence(&self) -> Result<FencingToken> {
+        self.check()?;
+        let made = self.fence.get_or_try_init(|| self.engine.backend.fence_dyn(&self.claim)).await;
+        match made {
+            Ok(token) => Ok(*token),
+            Err(error) => {
+                if error.is_lost() {
+                    self.lose(LossReason::Taken);
+                }
+                Err(error.with_key(&self.claim.key))
+            }
+        }
+    }
+
+    pub(crate) fn downgrade(self: &Arc<Self>) -> Weak<Self> {
+        Arc::downgrade(self)
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,68 @@
+//! Rendering, one piece after the other.
+
+use std::fmt::{Display, Write};
+
+use super::Key;
+use super::encode::{Boundary, Encoder};
+use crate::error::{LockError, LockErrorKind, Result};
+
+/// Renders a key from literals and values, in the order in which they are given.
+///
+/// # Examples
+///
+/// ```
+/// use lock_core::key::KeyBuilder;
+///
+/// let key = KeyBuilder::new().literal("order:").value(&42).literal(":").value(&"a b").finish()?;
+/// assert_eq!(key.as_str(), "order:42:a%20b");
+/// # Ok::<(), lock_core::LockError>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use = "a builder does nothing until `finish`"]
+pub struct KeyBuilder {
+    text: String,
+    /// Where the last value ended; `None` before the first.
+    value_end: Option<usize>,
+    failure: Option<&'static str>,
+}
+
+impl KeyBuilder {
+    /// A builder without any text.
+    pub fn new() -> Self {
+        Self { text: String::with_capacity(64), value_end: None, failure: None }
+    }
+
+    /// Adds the program's own text, as it is.
+    pub fn literal(mut self, text: &str) -> Self {
+        self.text.push_str(text);
+        self
+    }
+
+    /// Adds a value, encoded while it is formatted.
+    pub fn value(mut self, value: &dyn Display) -> Self {
+        let boundary = self.value_end.map_or(Boundary::Hard, |end| Boundary::of(&self.text[end..]));
+        if boundary == Boundary::None {
+            self.failure = Some(
+                "two placeholders have nothing between them that keeps their values apart: put a `:` there",
+            );
+        }
+        if write!(Encoder::new(&mut self.text, boundary), "{value}").is_err() {
+            self.failure = Some("the `Display` of a placeholder's value reported an error: it must not fail");
+        }
+        self.value_end = Some(self.text.len());
+        self
+    }
+
+    /// The key.
+    ///
+    /// # Errors
+    ///
+    /// [`LockErrorKind::InvalidKey`] when nothing was rendered, when two values have no text between them that keeps
+    /// them apart (see the [module](super)), or when a value's `Display` failed.
+    pub fn finish(self) -> Result<Key> {
+        match self.failure {
+            Some(failure) => Err(LockError::new(LockErrorKind::InvalidKey, failure)),
+            None => Key::from_rendered(&self.text),
+        }
+    }
+}

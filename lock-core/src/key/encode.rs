@@ -1,0 +1,72 @@
+//! The encoding of placeholder values.
+
+use std::fmt;
+
+/// What an encoded value can consist of: unreserved characters, and `%` before two hexadecimal digits.
+pub(super) fn can_be_in_value(byte: u8) -> bool {
+    is_unreserved(byte) || byte == b'%'
+}
+
+fn is_unreserved(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || is_mark(byte)
+}
+
+/// The unreserved characters that are not letters or digits, and hence never part of an encoded byte.
+fn is_mark(byte: u8) -> bool {
+    matches!(byte, b'.' | b'_' | b'~' | b'-')
+}
+
+/// How the text between two placeholders keeps their values apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Boundary {
+    /// It has a character that no encoded value contains.
+    Hard,
+    /// It has only this mark; the value after it must not contain the mark unencoded.
+    Mark(u8),
+    /// It has neither: `("ab", "c")` and `("a", "bc")` would give the same key.
+    None,
+}
+
+impl Boundary {
+    /// Reading a key from the right, the last occurrence of the mark is the one of `literal`, because the value after
+    /// it has none. So one encoded mark is enough, whatever the value before it contains.
+    pub(super) fn of(literal: &str) -> Self {
+        if literal.bytes().any(|byte| !can_be_in_value(byte)) {
+            return Self::Hard;
+        }
+        literal.bytes().rev().find(|byte| is_mark(*byte)).map_or(Self::None, Self::Mark)
+    }
+
+    fn forbids(self, byte: u8) -> bool {
+        self == Self::Mark(byte)
+    }
+}
+
+/// Encodes what is written to it, byte by byte, onto the end of a text.
+#[derive(Debug)]
+pub(super) struct Encoder<'a> {
+    out: &'a mut String,
+    boundary: Boundary,
+}
+
+impl<'a> Encoder<'a> {
+    pub(super) fn new(out: &'a mut String, boundary: Boundary) -> Self {
+        Self { out, boundary }
+    }
+}
+
+impl fmt::Write for Encoder<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+        for byte in text.bytes() {
+            if is_unreserved(byte) && !self.boundary.forbids(byte) {
+                self.out.push(char::from(byte));
+            } else {
+                self.out.push('%');
+                self.out.push(char::from(DIGITS[usize::from(byte >> 4)]));
+                self.out.push(char::from(DIGITS[usize::from(byte & 15)]));
+            }
+        }
+        Ok(())
+    }
+}

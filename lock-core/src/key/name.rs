@@ -1,0 +1,158 @@
+//! The rendered name of what is locked.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::digest;
+use crate::error::{LockError, LockErrorKind, Result};
+
+/// The rendered name of what is locked, such as `order:42`.
+///
+/// Never empty and never longer than [`Key::MAX_LEN`] bytes. A clone costs a reference count.
+///
+/// # Examples
+///
+/// ```
+/// use lock_core::key::Key;
+///
+/// let key = Key::new("order:42")?;
+/// assert_eq!(key.as_str(), "order:42");
+/// assert_eq!(key.in_namespace("shop").as_str(), "shop:order:42");
+/// # Ok::<(), lock_core::LockError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key(Arc<str>);
+
+impl Key {
+    /// The greatest length of a key in bytes, namespace included.
+    pub const MAX_LEN: usize = 512;
+
+    /// Takes `text` as it is; nothing in it is encoded.
+    ///
+    /// For text that is not the program's own, use a [`KeyTemplate`](super::KeyTemplate) or a
+    /// [`KeyBuilder`](super::KeyBuilder): they encode. A text longer than [`Key::MAX_LEN`] bytes becomes a readable
+    /// prefix, `#` and the first 128 bits of its SHA-256 in hexadecimal; the text of a key made so gives that key again.
+    ///
+    /// # Errors
+    ///
+    /// [`LockErrorKind::InvalidKey`] when `text` is empty.
+    pub fn new(text: &str) -> Result<Self> {
+        if text.is_empty() {
+            return Err(LockError::new(
+                LockErrorKind::InvalidKey,
+                "the key is empty: name what is locked in at least one character, such as `order:42`",
+            ));
+        }
+        Ok(Self::fit(text))
+    }
+
+    /// Takes text that was rendered from a template. Unlike [`Key::new`] it lets no text stand that looks shortened.
+    pub(super) fn from_rendered(text: &str) -> Result<Self> {
+        if text.is_empty() {
+            return Err(LockError::new(
+                LockErrorKind::InvalidKey,
+                "the template rendered to nothing: give its placeholders a value, or put text beside them, \
+                 such as `order:<id>`",
+            ));
+        }
+        if digest::is_mistakable(text) {
+            return Ok(Self(digest::shorten(text).into()));
+        }
+        Ok(Self::fit(text))
+    }
+
+    fn fit(text: &str) -> Self {
+        if digest::is_too_long(text) { Self(digest::shorten(text).into()) } else { Self(text.into()) }
+    }
+
+    /// The key as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The key `<namespace>:<key>`; the key itself when `namespace` is empty.
+    ///
+    /// Shortened like any other key when it grows longer than [`Key::MAX_LEN`] bytes. Different keys of one namespace
+    /// stay different, and so do keys of two namespaces that are both valid
+    /// ([`validate_namespace`](super::validate_namespace)) and not empty.
+    #[must_use]
+    pub fn in_namespace(&self, namespace: &str) -> Self {
+        if namespace.is_empty() {
+            return self.clone();
+        }
+        Self::fit(&format!("{namespace}:{self}"))
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl AsRef<str> for Key {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+/// What can name a lock: text, a [`Key`], or the outcome of rendering one.
+///
+/// # Examples
+///
+/// ```
+/// use lock_core::LockError;
+/// use lock_core::key::{IntoKey, Key, KeyBuilder};
+///
+/// fn lock(key: impl IntoKey) -> Result<Key, LockError> {
+///     key.into_key()
+/// }
+///
+/// assert_eq!(lock("order:42")?, lock(KeyBuilder::new().literal("order:").value(&42).finish())?);
+/// # Ok::<(), LockError>(())
+/// ```
+pub trait IntoKey {
+    /// Makes the key.
+    ///
+    /// # Errors
+    ///
+    /// [`LockErrorKind::InvalidKey`] when the text is empty; the error itself when `self` is one.
+    fn into_key(self) -> Result<Key>;
+}
+
+impl IntoKey for &str {
+    fn into_key(self) -> Result<Key> {
+        Key::new(self)
+    }
+}
+
+impl IntoKey for String {
+    fn into_key(self) -> Result<Key> {
+        Key::new(&self)
+    }
+}
+
+impl IntoKey for &String {
+    fn into_key(self) -> Result<Key> {
+        Key::new(self)
+    }
+}
+
+impl IntoKey for Key {
+    fn into_key(self) -> Result<Key> {
+        Ok(self)
+    }
+}
+
+impl IntoKey for &Key {
+    fn into_key(self) -> Result<Key> {
+        Ok(self.clone())
+    }
+}
+
+impl IntoKey for Result<Key> {
+    fn into_key(self) -> Result<Key> {
+        self
+    }
+}

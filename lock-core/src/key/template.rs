@@ -1,0 +1,250 @@
+//! The text that keys are rendered from.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::encode::Boundary;
+use super::{Key, KeyBuilder};
+use crate::error::{LockError, LockErrorKind, Result};
+
+/// The text that a key is rendered from: `order:<id>`.
+///
+/// `<name>` is a placeholder; its name is any text without `<` and `>`. `<<` writes a `<`; a `>` outside a placeholder
+/// is a `>`. Everything else stands for itself.
+///
+/// # Examples
+///
+/// ```
+/// use lock_core::key::KeyTemplate;
+///
+/// let template = KeyTemplate::parse("order:<id>:<item.sku>")?;
+/// assert_eq!(template.placeholders().collect::<Vec<_>>(), ["id", "item.sku"]);
+/// let key = template.render(|name| Ok(if name == "id" { "42" } else { "a/b" }))?;
+/// assert_eq!(key.as_str(), "order:42:a%2Fb");
+/// # Ok::<(), lock_core::LockError>(())
+/// ```
+#[derive(Clone)]
+pub struct KeyTemplate {
+    source: Box<str>,
+    pieces: Vec<Piece>,
+}
+
+#[derive(Clone)]
+enum Piece {
+    Literal(Box<str>),
+    Placeholder(Box<str>),
+}
+
+impl KeyTemplate {
+    /// Parses a template.
+    ///
+    /// # Errors
+    ///
+    /// [`LockErrorKind::InvalidKey`] that names the byte and what was expected there: the template is empty, a
+    /// placeholder is empty, not closed or inside another one, or two placeholders have nothing between them that keeps
+    /// their values apart (see the [module](super)).
+    pub fn parse(text: &str) -> Result<Self> {
+        if text.is_empty() {
+            return Err(invalid(
+                text,
+                0,
+                "is empty: expected text or a placeholder there, such as `order:<id>`",
+            ));
+        }
+        Parser { text, pieces: Vec::new(), literal: String::new(), separated: true }.run()
+    }
+
+    /// The template as it was written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.source
+    }
+
+    /// The names of the placeholders from left to right; a name that is used twice comes twice.
+    pub fn placeholders(&self) -> impl Iterator<Item = &str> {
+        self.pieces.iter().filter_map(|piece| match piece {
+            Piece::Placeholder(name) => Some(&**name),
+            Piece::Literal(_) => None,
+        })
+    }
+
+    /// Renders a key; `lookup` gives the value of each placeholder, not encoded.
+    ///
+    /// # Errors
+    ///
+    /// The first error of `lookup`; [`LockErrorKind::InvalidKey`] when the key would be empty or the `Display` of a
+    /// value fails.
+    pub fn render<V: fmt::Display>(&self, mut lookup: impl FnMut(&str) -> Result<V>) -> Result<Key> {
+        let mut key = KeyBuilder::new();
+        for piece in &self.pieces {
+            key = match piece {
+                Piece::Literal(text) => key.literal(text),
+                Piece::Placeholder(name) => key.value(&lookup(name)?),
+            };
+        }
+        key.finish()
+    }
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    pieces: Vec<Piece>,
+    /// Literal text since the last placeholder.
+    literal: String,
+    /// Whether a placeholder may come without any literal before it: it is the first.
+    separated: bool,
+}
+
+impl Parser<'_> {
+    fn run(mut self) -> Result<KeyTemplate> {
+        let mut at = 0;
+        while let Some(found) = self.text[at..].find('<') {
+            let open = at + found;
+            self.literal.push_str(&self.text[at..open]);
+            at = if self.text[open + 1..].starts_with('<') {
+                self.literal.push('<');
+                open + 2
+            } else {
+                self.placeholder(open)?
+            };
+        }
+        self.literal.push_str(&self.text[at..]);
+        self.end_literal();
+        Ok(KeyTemplate { source: self.text.into(), pieces: self.pieces })
+    }
+
+    /// Takes the placeholder whose `<` is at byte `open` and answers the byte after its `>`.
+    fn placeholder(&mut self, open: usize) -> Result<usize> {
+        let start = open + 1;
+        let Some(length) = self.text[start..].find(['<', '>']) else {
+            return Err(invalid(
+                self.text,
+                open,
+                "has a `<` that is not closed: expected `>` after the placeholder's name, or `<<` for a literal `<`",
+            ));
+        };
+        let end = start + length;
+        if self.text[end..].starts_with('<') {
+            let detail =
+                format!("has a `<` inside the placeholder that opens at byte {open}: expected `>` first");
+            return Err(invalid(self.text, end, &detail));
+        }
+        if length == 0 {
+            return Err(invalid(
+                self.text,
+                open,
+                "has a placeholder without a name: expected a name between `<` and `>`, such as `<id>`",
+            ));
+        }
+        if !self.separated && Boundary::of(&self.literal) == Boundary::None {
+            return Err(invalid(
+                self.text,
+                open,
+                "has a placeholder with nothing before it that keeps its value apart from the one before: \
+                 expected a separator, such as `:`",
+            ));
+        }
+        self.end_literal();
+        self.separated = false;
+        self.pieces.push(Piece::Placeholder(self.text[start..end].into()));
+        Ok(end + 1)
+    }
+
+    fn end_literal(&mut self) {
+        if !self.literal.is_empty() {
+            self.pieces.push(Piece::Literal(std::mem::take(&mut self.literal).into()));
+        }
+    }
+}
+
+fn invalid(text: &str, at: usize, detail: &str) -> LockError {
+    LockError::new(LockErrorKind::InvalidKey, format!("the template {text:?} at byte {at} {detail}"))
+}
+
+impl FromStr for KeyTemplate {
+    type Err = LockError;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Self::parse(text)
+    }
+}
+
+impl fmt::Display for KeyTemplate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.source)
+    }
+}
+
+impl fmt::Debug for KeyTemplate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("KeyTemplate").field(&self.source).finish()
+    }
+}
+
+impl PartialEq for KeyTemplate {
+    fn eq(&self, other: &Self) -> bool {
+        self.source == other.source
+    }
+}
+
+impl Eq for KeyTemplate {}
+
+impl std::hash::Hash for KeyTemplate {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.source.hash(state);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn templates_are_read_as_documented() {
+        for (text, names, rendered) in [
+            ("order", &[][..], "order"),
+            ("order:<id>", &["id"], "order:[id]"),
+            ("<id>", &["id"], "[id]"),
+            ("<a>:<b.c>:<self.0>", &["a", "b.c", "self.0"], "[a]:[b.c]:[self.0]"),
+            ("<a>:<a>", &["a", "a"], "[a]:[a]"),
+            ("<header.x-tenant>", &["header.x-tenant"], "[header.x-tenant]"),
+            ("< a >", &[" a "], "[%20a%20]"),
+            ("<é>", &["é"], "[%C3%A9]"),
+            ("a<<b", &[], "a<b"),
+            ("<<id>", &[], "<id>"),
+            ("<<<id>", &["id"], "<[id]"),
+            ("<<<<", &[], "<<"),
+            ("<id>>", &["id"], "[id]>"),
+            ("a>b", &[], "a>b"),
+            ("<a><<<b>", &["a", "b"], "[a]<[b]"),
+        ] {
+            let template = KeyTemplate::parse(text).unwrap();
+            assert_eq!(template.placeholders().collect::<Vec<_>>(), names, "{text}");
+            let key = template.render(|name| Ok(format!("[{name}]"))).unwrap();
+            assert_eq!(key.as_str(), rendered.replace('[', "%5B").replace(']', "%5D"), "{text}");
+            assert_eq!(text.parse::<KeyTemplate>().unwrap(), template);
+            assert_eq!((template.as_str(), template.to_string()), (text, text.to_owned()));
+        }
+    }
+
+    #[test]
+    fn errors_name_the_byte_and_what_was_expected() {
+        for (text, says) in [
+            ("", "at byte 0 is empty: expected text or a placeholder"),
+            ("order:<id", "at byte 6 has a `<` that is not closed: expected `>`"),
+            ("order:<", "at byte 6 has a `<` that is not closed"),
+            ("é<<:<id", "at byte 5 has a `<` that is not closed"),
+            ("a:<>", "at byte 2 has a placeholder without a name: expected a name"),
+            ("<a<b>", "at byte 2 has a `<` inside the placeholder that opens at byte 0: expected `>`"),
+            ("<a<<b>", "at byte 2 has a `<` inside the placeholder that opens at byte 0"),
+            ("<a><b>", "at byte 3 has a placeholder with nothing before it that keeps its value apart"),
+            ("<a>and<b>", "at byte 6 has a placeholder with nothing before it"),
+            ("<a>%<b>", "expected a separator, such as `:`"),
+        ] {
+            let error = KeyTemplate::parse(text).unwrap_err();
+            assert_eq!(error.kind(), LockErrorKind::InvalidKey);
+            let message = error.to_string();
+            assert!(message.contains(says) && message.contains(&format!("{text:?}")), "{message}");
+        }
+    }
+}

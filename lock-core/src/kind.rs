@@ -1,0 +1,131 @@
+//! Lock types, and what each asks of a store.
+
+use std::fmt;
+
+use crate::backend::{Capability, Mode, Queue};
+use crate::error::{LockError, LockErrorKind, Result};
+
+/// Which lock type.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Kind {
+    /// One holder; the task that holds may enter again. The default.
+    #[default]
+    Reentrant,
+    /// One holder, served in strict order of arrival over all processes.
+    Fair,
+    /// Any number of readers, but no writer beside them.
+    Read,
+    /// One writer, and no reader beside it.
+    Write,
+    /// At most `permits` holders.
+    Semaphore {
+        /// How many holders in all; every request for the key must name the same number.
+        permits: u32,
+    },
+}
+
+impl Kind {
+    /// How the kind excludes others.
+    pub(crate) fn mode(self) -> Mode {
+        match self {
+            Self::Reentrant | Self::Fair | Self::Write => Mode::Exclusive,
+            Self::Read => Mode::Shared,
+            Self::Semaphore { permits } => Mode::Permit { of: permits },
+        }
+    }
+
+    /// In which order it waits.
+    pub(crate) fn queue(self) -> Queue {
+        match self {
+            Self::Fair => Queue::Fifo,
+            Self::Reentrant | Self::Read | Self::Write | Self::Semaphore { .. } => Queue::Barging,
+        }
+    }
+
+    /// Refuses a kind that makes no sense or that the store cannot do.
+    pub(crate) fn check(self, store: &Capability) -> Result<()> {
+        let able = match self {
+            Self::Reentrant => true,
+            Self::Fair => store.fifo,
+            Self::Read | Self::Write => store.shared,
+            Self::Semaphore { permits: 0 } => {
+                return Err(LockError::new(
+                    LockErrorKind::InvalidRequest,
+                    "a semaphore with 0 permits admits nobody: ask for at least 1",
+                ));
+            }
+            Self::Semaphore { .. } => store.permits,
+        };
+        if able {
+            return Ok(());
+        }
+        let detail = format!("the {} store has no {self} locks in this version", store.store);
+        Err(LockError::new(LockErrorKind::Unsupported, detail))
+    }
+
+    /// Whether a task that holds a key as `self` may enter it again as `inner`.
+    pub(crate) fn admits(self, inner: Self) -> Result<()> {
+        match (self, inner) {
+            (Self::Read, Self::Read) | (Self::Semaphore { .. }, Self::Semaphore { .. }) => Ok(()),
+            (Self::Read, _) => Err(LockError::new(
+                LockErrorKind::Upgrade,
+                "this task holds the key for reading; release that first, or take the write lock outside",
+            )),
+            (Self::Semaphore { .. }, _) | (_, Self::Semaphore { .. }) => {
+                let detail = format!("this task holds the key as {self} and asks for {inner}: use one kind for one key");
+                Err(LockError::new(LockErrorKind::InvalidRequest, detail))
+            }
+            (Self::Reentrant | Self::Fair | Self::Write, _) => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Reentrant => f.write_str("reentrant"),
+            Self::Fair => f.write_str("fair"),
+            Self::Read => f.write_str("read"),
+            Self::Write => f.write_str("write"),
+            Self::Semaphore { permits } => write!(f, "semaphore({permits})"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entering_again() {
+        let semaphore = Kind::Semaphore { permits: 2 };
+        let cases = [
+            (Kind::Reentrant, Kind::Reentrant, None),
+            (Kind::Reentrant, Kind::Read, None),
+            (Kind::Write, Kind::Read, None),
+            (Kind::Fair, Kind::Write, None),
+            (Kind::Read, Kind::Read, None),
+            (Kind::Read, Kind::Write, Some(LockErrorKind::Upgrade)),
+            (Kind::Read, Kind::Reentrant, Some(LockErrorKind::Upgrade)),
+            (Kind::Read, semaphore, Some(LockErrorKind::Upgrade)),
+            (semaphore, semaphore, None),
+            (semaphore, Kind::Write, Some(LockErrorKind::InvalidRequest)),
+            (Kind::Write, semaphore, Some(LockErrorKind::InvalidRequest)),
+        ];
+        for (outer, inner, refused) in cases {
+            assert_eq!(outer.admits(inner).err().map(|e| e.kind()), refused, "{inner} inside {outer}");
+        }
+    }
+
+    #[test]
+    fn a_store_is_asked_only_for_what_it_can_do() {
+        let store = Capability::exclusive("test");
+        assert!(Kind::Reentrant.check(&store).is_ok());
+        for kind in [Kind::Fair, Kind::Read, Kind::Write, Kind::Semaphore { permits: 1 }] {
+            assert_eq!(kind.check(&store).unwrap_err().kind(), LockErrorKind::Unsupported, "{kind}");
+        }
+        let none = Kind::Semaphore { permits: 0 }.check(&store).unwrap_err();
+        assert_eq!(none.kind(), LockErrorKind::InvalidRequest);
+    }
+}

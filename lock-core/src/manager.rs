@@ -1,0 +1,293 @@
+//! The entry point: a store, its defaults, and the requests that start here.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::backend::memory::Memory;
+use crate::backend::{Backend, DynBackend};
+use crate::connect;
+use crate::engine::Engine;
+use crate::error::{LockError, LockErrorKind, LossReason, Result};
+use crate::install;
+use crate::key::{self, IntoKey};
+use crate::kind::Kind;
+use crate::profile::{Profile, Profiles};
+use crate::renewal::Certainty;
+use crate::request::LockRequest;
+use crate::scope::LockScope;
+use crate::strategy::Strategy;
+
+/// The entry point: makes lock requests against one store. Cheap to clone; clones share everything.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), lock_core::LockError> {
+/// use lock_core::LockManager;
+///
+/// let locks = LockManager::in_memory();
+/// let guard = locks.lock("order:42").acquire().await?;
+/// assert!(locks.lock("order:42").try_acquire().await?.is_none());
+/// guard.release().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct LockManager {
+    engine: Arc<Engine>,
+}
+
+impl LockManager {
+    /// A manager over a new store in this process's memory: nothing to install, and nobody else is excluded.
+    ///
+    /// # Panics
+    /// When the operating system gives no random bytes.
+    #[must_use]
+    pub fn in_memory() -> Self {
+        Self::builder(Memory::new()).build().expect("the operating system gives random bytes")
+    }
+
+    /// Connects to the store that `url` names: `memory://` or, with the feature `redis`, `redis://host:port/db`.
+    ///
+    /// # Errors
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) for a URL that cannot be read or a scheme that nobody knows,
+    /// [`Unsupported`](LockErrorKind::Unsupported) for a store that this build does not have,
+    /// [`Unavailable`](LockErrorKind::Unavailable) when the store cannot be reached or refuses; the text says what to do.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn connect(url: &str) -> Result<Self> {
+        ManagerBuilder::connect(url).await?.build()
+    }
+
+    /// Connects to the store that the environment variable `LOCK_URL` names. Unset or empty is `memory://`, and one
+    /// warning says so: a fleet of processes that each lock for themselves is rarely what is meant.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn from_env() -> Result<Self> {
+        ManagerBuilder::from_env().await?.build()
+    }
+
+    /// Begins a manager over `backend`.
+    pub fn builder(backend: impl Backend) -> ManagerBuilder {
+        ManagerBuilder::new(Arc::new(backend))
+    }
+
+    /// The manager of the calling task's [`scope`](Self::scope), else the one that was [installed](Self::install).
+    ///
+    /// # Errors
+    /// [`NotInstalled`](LockErrorKind::NotInstalled), with the line to add.
+    pub fn current() -> Result<Self> {
+        LockScope::manager().map_or_else(install::installed, Ok)
+    }
+
+    /// Makes this manager the default of the process.
+    ///
+    /// # Errors
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) when there is one already: it stays.
+    pub fn install(&self) -> Result<()> {
+        install::install(self.clone())
+    }
+
+    /// Runs `future` with this manager as [`current`](Self::current): for tests that must not share locks, and for
+    /// tenants. A task that the future spawns is outside, unless it enters [`LockScope::current`].
+    ///
+    /// # Cancel safety
+    /// As `future`.
+    pub fn scope<F: Future>(&self, future: F) -> impl Future<Output = F::Output> {
+        LockScope::current().with_manager(self.clone()).enter(future)
+    }
+
+    /// Asks for `key`: one holder, and the task that holds may enter again.
+    pub fn lock(&self, key: impl IntoKey) -> LockRequest {
+        self.request(key, Kind::Reentrant)
+    }
+
+    /// Asks for `key` in strict order of arrival, where the store has a queue.
+    pub fn fair(&self, key: impl IntoKey) -> LockRequest {
+        self.request(key, Kind::Fair)
+    }
+
+    /// Asks for `key` to read: any number of readers, no writer.
+    pub fn read(&self, key: impl IntoKey) -> LockRequest {
+        self.request(key, Kind::Read)
+    }
+
+    /// Asks for `key` to write: one writer, no readers.
+    pub fn write(&self, key: impl IntoKey) -> LockRequest {
+        self.request(key, Kind::Write)
+    }
+
+    /// Asks for one of `permits` permits of `key`. Everybody must name the same number.
+    pub fn semaphore(&self, key: impl IntoKey, permits: u32) -> LockRequest {
+        self.request(key, Kind::Semaphore { permits })
+    }
+
+    /// Asks for `key` as `kind`, for callers that get the kind as a value.
+    pub fn request(&self, key: impl IntoKey, kind: Kind) -> LockRequest {
+        LockRequest::new(Arc::clone(&self.engine), key, kind)
+    }
+
+    /// Name of the store: `memory`, `redis`.
+    #[must_use]
+    pub fn store(&self) -> &'static str {
+        self.engine.capability.store
+    }
+
+    /// How many locks this manager holds in this process now.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.engine.held()
+    }
+
+    /// Ends the manager in good order: refuses new requests, wakes waiters with
+    /// [`ShuttingDown`](LockErrorKind::ShuttingDown), waits up to `grace` for guards to go and releases to be answered,
+    /// then tells what is left that it is lost, releases it by owner, and closes the connections.
+    ///
+    /// Call it after the server has stopped taking work.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves the manager closed to new requests; calling again goes on.
+    pub async fn shutdown(&self, grace: Duration) -> ShutdownReport {
+        let engine = &self.engine;
+        engine.close();
+        let _ = tokio::time::timeout(grace, engine.idle()).await;
+        let mut report = ShutdownReport::default();
+        for hold in engine.holds() {
+            if hold.lose(LossReason::ShutDown) {
+                report.revoked.push(hold.claim.key.as_str().to_owned());
+                let until = engine.clock.now().plus(hold.ttl());
+                engine.give_back(&hold.claim, hold.keep_for(), Certainty::Granted, until);
+            }
+        }
+        if !report.revoked.is_empty() || engine.pending_releases() > 0 {
+            let _ = tokio::time::timeout(LAST_RELEASES, engine.released()).await;
+        }
+        report.unanswered = engine.pending_releases();
+        engine.backend.close_dyn().await;
+        report
+    }
+}
+
+/// How long a shutdown waits, after its grace, for the last releases to be answered.
+const LAST_RELEASES: Duration = Duration::from_secs(1);
+
+/// What a [`shutdown`](LockManager::shutdown) could not end in good order. Empty is good.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ShutdownReport {
+    /// Keys that were still held when the grace was over; their holders were told that they are lost.
+    pub revoked: Vec<String>,
+    /// Releases that the store did not answer; those keys free themselves when their ttl is over.
+    pub unanswered: usize,
+}
+
+/// Begins a manager: its store, namespace and defaults.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use lock_core::{LockManager, Profile, backend::memory::Memory, strategy};
+///
+/// let locks = LockManager::builder(Memory::new())
+///     .namespace("shop")
+///     .ttl(Duration::from_secs(5))
+///     .profile("checkout", Profile::new().strategy(strategy::fail_fast()))
+///     .build()?;
+/// # Ok::<(), lock_core::LockError>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "a builder does nothing until `build`"]
+pub struct ManagerBuilder {
+    backend: Arc<dyn DynBackend>,
+    namespace: String,
+    service: String,
+    profiles: Profiles,
+}
+
+impl ManagerBuilder {
+    pub(crate) fn new(backend: Arc<dyn DynBackend>) -> Self {
+        Self { backend, namespace: String::new(), service: String::new(), profiles: Profiles::default() }
+    }
+
+    /// As [`LockManager::connect`], with defaults to follow.
+    ///
+    /// # Errors
+    /// As [`LockManager::connect`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn connect(url: &str) -> Result<Self> {
+        connect::connect(url).await.map(Self::new)
+    }
+
+    /// As [`LockManager::from_env`], with defaults to follow.
+    ///
+    /// # Errors
+    /// As [`LockManager::from_env`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn from_env() -> Result<Self> {
+        connect::from_env().await.map(Self::new)
+    }
+
+    /// Put before every key, with a colon: services that share a store and not their locks need different ones. At
+    /// most 64 of `A-Z a-z 0-9 . _ -`. Default: none, the key stands in the store as it is.
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = namespace.into();
+        self
+    }
+
+    /// Name of the service in owner records. Default: none.
+    pub fn service(mut self, service: impl Into<String>) -> Self {
+        self.service = service.into();
+        self
+    }
+
+    /// The lease of requests that say nothing else. Default: 10 s.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.profiles.ttl = ttl;
+        self
+    }
+
+    /// The strategy of requests that say nothing else. Default: [`retry`](crate::strategy::retry).
+    pub fn strategy(mut self, strategy: impl Strategy) -> Self {
+        self.profiles.strategy = Arc::new(strategy);
+        self
+    }
+
+    /// How long the manager's strategy waits. Default: as long as the strategy says.
+    pub fn wait(mut self, limit: Duration) -> Self {
+        self.profiles.wait = Some(limit);
+        self
+    }
+
+    /// Adds a named set of defaults; the last of one name counts.
+    pub fn profile(mut self, name: impl Into<String>, profile: Profile) -> Self {
+        self.profiles.named.insert(name.into(), profile);
+        self
+    }
+
+    /// Makes the manager.
+    ///
+    /// # Errors
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) for a namespace with other characters or a wait limit that the
+    /// strategy does not take, [`Unavailable`](LockErrorKind::Unavailable) when the operating system gives no random
+    /// bytes.
+    pub fn build(self) -> Result<LockManager> {
+        key::validate_namespace(&self.namespace)?;
+        let profiles = self.profiles;
+        if let Some(wait) = profiles.wait.filter(|_| !profiles.strategy.takes_wait_limit()) {
+            let name = profiles.strategy.name();
+            let detail = format!("wait is {wait:?}, but strategy `{name}` takes no limit: drop one, or use `retry`");
+            return Err(LockError::new(LockErrorKind::InvalidRequest, detail));
+        }
+        let engine = Engine::new(self.backend, self.namespace, &self.service, profiles)?;
+        Ok(LockManager { engine })
+    }
+}

@@ -1,0 +1,56 @@
+//! Spans and events: their names and fields.
+
+use std::time::Duration;
+
+use tracing::Span;
+
+use crate::acquire::Plan;
+use crate::error::LockErrorKind;
+use crate::owner::OwnerRecord;
+
+/// From the request to the grant or the refusal.
+pub(crate) fn acquire_span(plan: &Plan) -> Span {
+    tracing::debug_span!(
+        "lock.acquire",
+        lock.key = %plan.key,
+        lock.kind = %plan.terms.kind,
+        lock.backend = plan.engine.capability.store,
+        lock.strategy = %plan.strategy.name(),
+        lock.label = plan.label.as_deref(),
+        lock.attempts = tracing::field::Empty,
+        lock.waited_ms = tracing::field::Empty,
+    )
+}
+
+/// From the grant to the release or the loss.
+pub(crate) fn hold_span(plan: &Plan) -> Span {
+    tracing::debug_span!(
+        "lock.hold",
+        lock.key = %plan.key,
+        lock.kind = %plan.terms.kind,
+        lock.backend = plan.engine.capability.store,
+        lock.label = plan.label.as_deref(),
+    )
+}
+
+fn waited(span: &Span, waited: Duration) {
+    span.record("lock.waited_ms", u64::try_from(waited.as_millis()).unwrap_or(u64::MAX));
+}
+
+pub(crate) fn granted(attempts: u32, after: Duration) {
+    let span = Span::current();
+    if !span.is_disabled() {
+        span.record("lock.attempts", attempts);
+        waited(&span, after);
+    }
+    tracing::debug!("lock granted");
+}
+
+pub(crate) fn gave_up(kind: LockErrorKind, after: Duration, holder: Option<&OwnerRecord>) {
+    waited(&Span::current(), after);
+    let holder = holder.map(tracing::field::display);
+    match kind {
+        LockErrorKind::Contended => tracing::debug!(holder, "lock is held"),
+        _ => tracing::warn!(holder, waited = ?after, "gave up waiting for the lock"),
+    }
+}

@@ -1,0 +1,155 @@
+//! How the return type of a locked function says that the lock was not had.
+//!
+//! `#[distributed_lock]` changes no return type, so the type itself must have room for the outcome: an error, and with
+//! a skipping strategy also "done without". A type without that room is a compile error at that type.
+
+use crate::error::LockError;
+
+/// A return type that can carry a [`LockError`].
+///
+/// Implemented for `Result<T, E>` with `E: From<LockError>`. Implement it for a type of your own that has room for a
+/// failure, such as a response.
+///
+/// # Examples
+///
+/// ```
+/// use lock_core::{FromLockError, LockError};
+///
+/// enum Answer {
+///     Done,
+///     Busy { retry: bool },
+/// }
+///
+/// impl FromLockError for Answer {
+///     fn from_lock_error(error: LockError) -> Self {
+///         Self::Busy { retry: error.is_temporary() }
+///     }
+/// }
+/// # let _ = Answer::Done;
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "the return type `{Self}` cannot say that the lock was not had",
+    label = "this must be a `Result` whose error is made from a `LockError`",
+    note = "return `Result<T, E>` with `E: From<LockError>`; `E` may be `LockError` itself",
+    note = "with `strategy = \"skip\"` or `\"retry_or_skip\"`, `()`, `Option<T>`, `Result<(), E>` and \
+            `Result<Option<T>, E>` will do as well"
+)]
+pub trait FromLockError: Sized {
+    /// Makes the answer of a function whose lock could not be had, or was lost.
+    fn from_lock_error(error: LockError) -> Self;
+}
+
+impl<T, E: From<LockError>> FromLockError for Result<T, E> {
+    fn from_lock_error(error: LockError) -> Self {
+        Err(error.into())
+    }
+}
+
+/// A return type that can say "done without", for a function with a skipping strategy.
+///
+/// | type | skipped | failed, or lost |
+/// | --- | --- | --- |
+/// | `()` | `()` | `()`, and one event at ERROR |
+/// | `Option<T>` | `None` | `None`, and one event at ERROR |
+/// | `Result<(), E>` | `Ok(())` | `Err(E::from(error))` |
+/// | `Result<Option<T>, E>` | `Ok(None)` | `Err(E::from(error))` |
+///
+/// Where the caller must know about a store that is down, return a `Result`.
+#[diagnostic::on_unimplemented(
+    message = "the return type `{Self}` cannot say that the function was skipped",
+    label = "with a skipping strategy this must be `()`, an `Option` or a `Result` of one of them",
+    note = "return `()`, `Option<T>`, `Result<(), E>` or `Result<Option<T>, E>` with `E: From<LockError>`"
+)]
+pub trait FromSkipped: Sized {
+    /// Makes the answer of `function`, which did without the lock ([`LockError::is_skipped`]), could not have it or
+    /// lost it.
+    fn from_skipped(error: LockError, function: &'static str) -> Self;
+}
+
+impl FromSkipped for () {
+    fn from_skipped(error: LockError, function: &'static str) -> Self {
+        log_unless_skipped(&error, function);
+    }
+}
+
+impl<T> FromSkipped for Option<T> {
+    fn from_skipped(error: LockError, function: &'static str) -> Self {
+        log_unless_skipped(&error, function);
+        None
+    }
+}
+
+impl<T: Skipped, E: From<LockError>> FromSkipped for Result<T, E> {
+    fn from_skipped(error: LockError, _function: &'static str) -> Self {
+        if error.is_skipped() { Ok(T::skipped()) } else { Err(error.into()) }
+    }
+}
+
+/// A value with room for "done without": `()` and `Option<T>`.
+#[diagnostic::on_unimplemented(
+    message = "a `Result` of `{Self}` cannot say that the function was skipped",
+    label = "with a skipping strategy this must be a `Result<(), E>` or a `Result<Option<T>, E>`",
+    note = "return `Result<Option<{Self}>, E>`: skipped is `Ok(None)`"
+)]
+pub trait Skipped {
+    /// The value that says so.
+    fn skipped() -> Self;
+}
+
+impl Skipped for () {
+    fn skipped() -> Self {}
+}
+
+impl<T> Skipped for Option<T> {
+    fn skipped() -> Self {
+        None
+    }
+}
+
+/// A failure that the return type cannot carry must not vanish.
+fn log_unless_skipped(error: &LockError, function: &'static str) {
+    if !error.is_skipped() {
+        tracing::error!(
+            function,
+            error = error as &dyn std::error::Error,
+            "the locked function did not run to its end"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::LockErrorKind::{Contended, Unavailable};
+
+    fn failed() -> LockError {
+        LockError::new(Unavailable, "no answer")
+    }
+
+    fn skipped() -> LockError {
+        LockError::new(Contended, "").skipped()
+    }
+
+    #[test]
+    fn a_result_carries_the_error_and_a_skip_without_a_place_is_an_error() {
+        let failed: Result<u8, LockError> = FromLockError::from_lock_error(failed());
+        assert!(failed.expect_err("failed").is_unavailable());
+        let skipped: Result<u8, LockError> = FromLockError::from_lock_error(skipped());
+        assert!(skipped.expect_err("skipped").is_skipped());
+    }
+
+    #[test]
+    fn a_skip_is_no_error_where_the_type_has_a_place_for_it() {
+        assert_eq!(Option::<u8>::from_skipped(skipped(), "f"), None);
+        <()>::from_skipped(skipped(), "f");
+        assert!(matches!(Result::<(), LockError>::from_skipped(skipped(), "f"), Ok(())));
+        assert!(matches!(Result::<Option<u8>, LockError>::from_skipped(skipped(), "f"), Ok(None)));
+    }
+
+    #[test]
+    fn a_failure_is_no_skip() {
+        assert!(Result::<(), LockError>::from_skipped(failed(), "f").is_err());
+        assert!(Result::<Option<u8>, LockError>::from_skipped(failed(), "f").is_err());
+        assert_eq!(Option::<u8>::from_skipped(failed(), "f"), None);
+    }
+}

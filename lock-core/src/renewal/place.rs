@@ -1,0 +1,131 @@
+//! Where a keeper runs: on a thread of its own, or on the caller's runtime.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use once_cell::sync::OnceCell;
+use tokio::runtime::{Handle, Id};
+
+use super::keeper::Keeper;
+use super::release::{self, Unwanted};
+use crate::backend::{DynBackend, Placement};
+use crate::clock::Clock;
+use crate::error::{LockError, LockErrorKind, Result};
+
+/// How long the thread goes on after its manager is gone, to have the last releases answered.
+const LAST_RELEASES: Duration = Duration::from_secs(2);
+
+/// The keepers of one manager.
+#[derive(Debug)]
+pub(crate) enum Keepers {
+    /// One, on its own thread, started when first needed.
+    OwnThread { backend: Arc<dyn DynBackend>, clock: Clock, thread: OnceCell<Thread> },
+    /// One for each runtime that takes locks, on that runtime.
+    OnRuntimes { backend: Arc<dyn DynBackend>, clock: Clock, all: Mutex<Vec<OnRuntime>> },
+}
+
+#[derive(Debug)]
+pub(crate) struct Thread {
+    keeper: Arc<Keeper>,
+    runtime: Handle,
+}
+
+/// A keeper of one runtime. The loop owns it: when the runtime is gone, so is the keeper.
+#[derive(Debug)]
+pub(crate) struct OnRuntime {
+    runtime: Id,
+    keeper: Weak<Keeper>,
+}
+
+impl Keepers {
+    pub(crate) fn new(backend: Arc<dyn DynBackend>) -> Self {
+        let placement = backend.capability_dyn().placement;
+        let clock = placement.clock();
+        match placement {
+            Placement::Remote => Self::OwnThread { backend, clock, thread: OnceCell::new() },
+            Placement::Embedded => Self::OnRuntimes { backend, clock, all: Mutex::default() },
+        }
+    }
+
+    /// The keeper that is to renew the grants of the calling task.
+    pub(crate) fn here(&self) -> Result<Arc<Keeper>> {
+        match self {
+            Self::OwnThread { backend, clock, thread } => {
+                Ok(Arc::clone(&thread.get_or_try_init(|| start(backend, *clock))?.keeper))
+            }
+            Self::OnRuntimes { backend, clock, all } => {
+                let runtime = current_runtime()?;
+                let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+                all.retain(|one| one.keeper.strong_count() > 0);
+                if let Some(keeper) = all.iter().find(|one| one.runtime == runtime.id()).and_then(|one| one.keeper.upgrade()) {
+                    return Ok(keeper);
+                }
+                let keeper = Keeper::new(Arc::clone(backend), *clock);
+                all.push(OnRuntime { runtime: runtime.id(), keeper: Arc::downgrade(&keeper) });
+                runtime.spawn(Arc::clone(&keeper).run());
+                Ok(keeper)
+            }
+        }
+    }
+
+    /// Gives back, in the background, what nobody wants any more. Never blocks, never panics, needs no runtime.
+    pub(crate) fn give_back(&self, unwanted: Unwanted) {
+        match self {
+            Self::OwnThread { backend, clock, thread } => match thread.get_or_try_init(|| start(backend, *clock)) {
+                Ok(thread) => release::spawn(&thread.keeper, &thread.runtime, unwanted),
+                Err(error) => tracing::error!(%error, "no thread for a release: the key stays until its ttl is over"),
+            },
+            Self::OnRuntimes { backend, .. } => {
+                let _ = backend.release_now_dyn(&unwanted.claim, unwanted.keep_for);
+            }
+        }
+    }
+
+    /// The keepers that exist.
+    pub(crate) fn all(&self) -> Vec<Arc<Keeper>> {
+        match self {
+            Self::OwnThread { thread, .. } => thread.get().map(|thread| Arc::clone(&thread.keeper)).into_iter().collect(),
+            Self::OnRuntimes { all, .. } => {
+                let all = all.lock().unwrap_or_else(PoisonError::into_inner);
+                all.iter().filter_map(|one| one.keeper.upgrade()).collect()
+            }
+        }
+    }
+}
+
+impl Drop for Keepers {
+    fn drop(&mut self) {
+        for keeper in self.all() {
+            keeper.close();
+        }
+    }
+}
+
+fn current_runtime() -> Result<Handle> {
+    Handle::try_current().map_err(|error| {
+        let advice = "locks are taken inside a tokio runtime: call this from an async fn that tokio runs";
+        LockError::new(LockErrorKind::InvalidRequest, advice).with_source(error)
+    })
+}
+
+fn start(backend: &Arc<dyn DynBackend>, clock: Clock) -> Result<Thread> {
+    let failed = |what: &'static str| {
+        move |error: std::io::Error| LockError::new(LockErrorKind::Unavailable, what).nothing_taken().with_source(error)
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(failed("the runtime for renewals cannot be built"))?;
+    let keeper = Keeper::new(Arc::clone(backend), clock);
+    let (handle, running) = (runtime.handle().clone(), Arc::clone(&keeper));
+    std::thread::Builder::new()
+        .name("lock-keeper".to_owned())
+        .spawn(move || {
+            runtime.block_on(async {
+                Arc::clone(&running).run().await;
+                let _ = tokio::time::timeout(LAST_RELEASES, release::all_answered(&running)).await;
+            });
+        })
+        .map_err(failed("the thread for renewals cannot be started"))?;
+    Ok(Thread { keeper, runtime: handle })
+}

@@ -1,0 +1,139 @@
+//! The queue ordered by due time, and when a grant is due.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use crate::clock::Moment;
+use crate::hold::Hold;
+
+/// The most by which a renewal is sent before it is due, to travel in the batch of another.
+const MAX_SLACK: Duration = Duration::from_millis(100);
+
+/// When a grant needs its next look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Due {
+    /// A look from here on is worth it.
+    pub(super) early: i64,
+    /// A look must not be later.
+    pub(super) late: i64,
+}
+
+impl Due {
+    /// At one point in time, not before.
+    pub(super) fn at(moment: Moment) -> Self {
+        let at = moment.parts().0;
+        Self { early: at, late: at }
+    }
+
+    /// A third of the lease after `sent`, with `jitter` (0 to 1) of a twelfth taken off so that processes that
+    /// started together drift apart, and up to a twelfth earlier in company.
+    pub(super) fn renewal(sent: Moment, ttl: Duration, jitter: f64) -> Self {
+        let twelfth = ttl / 12;
+        let late = sent.plus(ttl / 3 - twelfth.mul_f64(jitter.clamp(0.0, 1.0))).parts().0;
+        Self { early: late - slack(ttl), late }
+    }
+
+    /// The next try after a renewal that was not answered: soon, and several times before the lease is over.
+    pub(super) fn retry(now: Moment, ttl: Duration) -> Self {
+        let pause = (ttl / 12).clamp(Duration::from_millis(2), Duration::from_millis(500));
+        let late = now.plus(pause).parts().0;
+        Self { early: late, late }
+    }
+
+    /// This, but not after `limit`.
+    pub(super) fn no_later_than(self, limit: Moment) -> Self {
+        let limit = limit.parts().0;
+        Self { early: self.early.min(limit), late: self.late.min(limit) }
+    }
+}
+
+fn slack(ttl: Duration) -> i64 {
+    i64::try_from((ttl / 12).min(MAX_SLACK).as_nanos()).unwrap_or(i64::MAX)
+}
+
+#[derive(Debug)]
+struct Entry {
+    due: Due,
+    hold: Weak<Hold>,
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.due.late == other.due.late
+    }
+}
+impl Eq for Entry {}
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.due.late.cmp(&other.due.late)
+    }
+}
+
+/// Grants by due time. Released grants stay until their time comes or they outnumber the rest, so that a release
+/// costs nothing here.
+#[derive(Debug, Default)]
+pub(super) struct DueQueue {
+    heap: BinaryHeap<Reverse<Entry>>,
+    /// Length at which dead entries are swept out next.
+    sweep_at: usize,
+}
+
+/// Queues shorter than this are never swept.
+const MIN_SWEEP: usize = 1024;
+
+impl DueQueue {
+    /// Files `hold` under `due`; an earlier filing of it becomes stale.
+    pub(super) fn file(&mut self, hold: &Arc<Hold>, due: Due) {
+        hold.next_look.store(due.late, std::sync::atomic::Ordering::Release);
+        self.heap.push(Reverse(Entry { due, hold: hold.downgrade() }));
+        if self.heap.len() >= self.sweep_at.max(MIN_SWEEP) {
+            self.heap.retain(|Reverse(entry)| is_current(entry).is_some());
+            self.sweep_at = self.heap.len() * 2;
+        }
+    }
+
+    /// Takes everything that is due at `now`, and what may as well go along.
+    pub(super) fn take_due(&mut self, now: Moment) -> Vec<Arc<Hold>> {
+        let now = now.parts().0;
+        let horizon = now.saturating_add(slack(Duration::MAX));
+        let (mut due, mut not_yet) = (Vec::new(), Vec::new());
+        while self.heap.peek().is_some_and(|Reverse(entry)| entry.due.late <= horizon) {
+            let Some(Reverse(entry)) = self.heap.pop() else { break };
+            match is_current(&entry) {
+                Some(hold) if entry.due.early <= now => due.push(hold),
+                Some(_) => not_yet.push(Reverse(entry)),
+                None => {}
+            }
+        }
+        self.heap.extend(not_yet);
+        due
+    }
+
+    /// When the next look is due; `None` when nothing is filed.
+    pub(super) fn next(&self) -> Option<i64> {
+        self.heap.peek().map(|Reverse(entry)| entry.due.late)
+    }
+
+    /// Every grant that is filed and alive.
+    pub(super) fn holds(&self) -> Vec<Arc<Hold>> {
+        self.heap.iter().filter_map(|Reverse(entry)| is_current(entry)).collect()
+    }
+
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.heap.len()
+    }
+}
+
+fn is_current(entry: &Entry) -> Option<Arc<Hold>> {
+    let hold = entry.hold.upgrade()?;
+    let filed = hold.next_look.load(std::sync::atomic::Ordering::Acquire);
+    (filed == entry.due.late && !hold.has_ended()).then_some(hold)
+}

@@ -1,0 +1,115 @@
+//! Giving back what nobody waits for: grants of dropped guards, and what a cancelled acquire may have taken.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+
+use super::keeper::Keeper;
+use crate::backend::{Claim, Released};
+use crate::clock::Moment;
+
+/// Whether the claim is known to be granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Certainty {
+    /// The store said yes: one answered release ends it.
+    Granted,
+    /// The request was sent and not answered: it may take effect after the first release, so that is repeated.
+    Maybe,
+}
+
+/// A claim that is to be given back in the background.
+#[derive(Debug)]
+pub(crate) struct Unwanted {
+    pub(crate) claim: Claim,
+    pub(crate) keep_for: Option<Duration>,
+    pub(crate) certainty: Certainty,
+    /// From here on the store has forgotten it by itself.
+    pub(crate) until: Moment,
+}
+
+/// When a release is repeated after an answer that did not settle it. A request that is still on its way on an older
+/// connection usually arrives within milliseconds; a server that was stopped, or a partition that heals, takes longer.
+const REPEATS: [Duration; 5] = [
+    Duration::from_millis(50),
+    Duration::from_millis(250),
+    Duration::from_millis(600),
+    Duration::from_secs(2),
+    Duration::from_secs(7),
+];
+
+/// Pauses between tries that are not answered: doubled from the first to the last.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LAST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Starts the release on the keeper's runtime. Callable from anywhere, also outside a runtime and while unwinding.
+pub(super) fn spawn(keeper: &Arc<Keeper>, runtime: &Handle, unwanted: Unwanted) {
+    let pending = Pending::new(keeper);
+    runtime.spawn(async move { give_back(&pending.0, unwanted).await });
+}
+
+/// Completes when no release is pending.
+pub(super) async fn all_answered(keeper: &Keeper) {
+    loop {
+        let mut released = std::pin::pin!(keeper.released.notified());
+        released.as_mut().enable();
+        if keeper.releases.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        released.await;
+    }
+}
+
+/// Counts one release for as long as it is under way, also when its task is dropped with its runtime.
+struct Pending(Arc<Keeper>);
+
+impl Pending {
+    fn new(keeper: &Arc<Keeper>) -> Self {
+        keeper.releases.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(keeper))
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if self.0.releases.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.released.notify_waiters();
+        }
+    }
+}
+
+async fn give_back(keeper: &Keeper, unwanted: Unwanted) {
+    let Some(mut answer) = until_answered(keeper, &unwanted).await else { return };
+    for pause in REPEATS {
+        let settled = unwanted.certainty == Certainty::Granted || answer == Released::Released;
+        // A manager that is going away does not linger for requests that may never arrive; their ttl ends them.
+        if settled || keeper.is_closing() || unwanted.until.remaining(keeper.clock().now()) < pause {
+            return;
+        }
+        tokio::time::sleep(pause).await;
+        match until_answered(keeper, &unwanted).await {
+            Some(next) => answer = next,
+            None => return,
+        }
+    }
+}
+
+/// Tries until the store answers; `None` once the grant has run out by itself.
+async fn until_answered(keeper: &Keeper, unwanted: &Unwanted) -> Option<Released> {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        match keeper.backend().release_dyn(&unwanted.claim, unwanted.keep_for).await {
+            Ok(answer) => return Some(answer),
+            Err(error) => {
+                if unwanted.until.is_past(keeper.clock().now()) {
+                    tracing::warn!(lock.key = %unwanted.claim.key, %error, "release not answered; the lease is over");
+                    return None;
+                }
+                tracing::debug!(lock.key = %unwanted.claim.key, %error, "release not answered, trying again");
+            }
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LAST_PAUSE);
+    }
+}

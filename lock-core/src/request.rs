@@ -1,0 +1,316 @@
+//! What is asked for: key, kind, ttl, strategy and options, validated once.
+
+use std::borrow::Cow;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::acquire::{self, Plan};
+use crate::engine::Engine;
+use crate::error::{LockError, LockErrorKind, Result};
+use crate::guard::{LockGuard, LockHandle};
+use crate::hold::Terms;
+use crate::key::{IntoKey, Key};
+use crate::kind::Kind;
+use crate::run;
+use crate::strategy::{self, Strategy};
+
+/// What happens to the body when the lock is lost while it runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum OnLost {
+    /// The body is dropped at its current await point, and the caller gets `Lost`. The default.
+    #[default]
+    Cancel,
+    /// The body goes on to its end, and the caller gets `Lost` after that. For work that must not stop half way and
+    /// whose effects are fenced.
+    Finish,
+}
+
+/// A lock that is about to be asked for. Made by [`LockManager::lock`](crate::LockManager::lock) and its siblings;
+/// does nothing until [`acquire`](Self::acquire), [`try_acquire`](Self::try_acquire), [`run`](Self::run) or
+/// [`run_with`](Self::run_with).
+///
+/// What is not said here comes from the [profile](Self::profile), then from the manager.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), lock_core::LockError> {
+/// use std::time::Duration;
+/// use lock_core::{LockManager, strategy};
+///
+/// let locks = LockManager::in_memory();
+/// let guard = locks
+///     .lock("order:42")
+///     .ttl(Duration::from_millis(500))
+///     .strategy(strategy::retry().within(Duration::from_millis(100)))
+///     .label("pay")
+///     .acquire()
+///     .await?;
+/// guard.release().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+#[must_use = "a request does nothing until `acquire`, `try_acquire`, `run` or `run_with`"]
+pub struct LockRequest {
+    engine: Arc<Engine>,
+    key: Result<Key, BadKey>,
+    kind: Kind,
+    ttl: Option<Duration>,
+    strategy: Option<Arc<dyn Strategy>>,
+    wait: Option<Duration>,
+    renew: Option<bool>,
+    fencing: bool,
+    reentrant: bool,
+    max_hold: Option<Duration>,
+    min_hold: Option<Duration>,
+    max_waiters: Option<usize>,
+    label: Option<Cow<'static, str>>,
+    profile: Option<Cow<'static, str>>,
+    on_lost: OnLost,
+}
+
+/// Why a key was refused; kept until the request is made.
+#[derive(Debug, Clone)]
+struct BadKey {
+    kind: LockErrorKind,
+    text: Arc<str>,
+}
+
+impl LockRequest {
+    pub(crate) fn new(engine: Arc<Engine>, key: impl IntoKey, kind: Kind) -> Self {
+        let key = key
+            .into_key()
+            .map(|key| key.in_namespace(&engine.namespace))
+            .map_err(|error| BadKey { kind: error.kind(), text: error.detail().into() });
+        Self {
+            engine,
+            key,
+            kind,
+            ttl: None,
+            strategy: None,
+            wait: None,
+            renew: None,
+            fencing: false,
+            reentrant: true,
+            max_hold: None,
+            min_hold: None,
+            max_waiters: None,
+            label: None,
+            profile: None,
+            on_lost: OnLost::default(),
+        }
+    }
+
+    /// The lease: how long a holder that crashed keeps others out. Renewed every third of it while the lock is held.
+    /// Default: the manager's, 10 s.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = Some(ttl);
+        self
+    }
+
+    /// What to do when the key is held. Default: the manager's, [`strategy::retry`].
+    pub fn strategy(mut self, strategy: impl Strategy) -> Self {
+        self.strategy = Some(Arc::new(strategy));
+        self
+    }
+
+    /// How long a bounded strategy waits, in place of the strategy's own limit. A strategy that does not wait, or waits
+    /// for ever, refuses a limit.
+    pub fn wait(mut self, limit: Duration) -> Self {
+        self.wait = Some(limit);
+        self
+    }
+
+    /// Whether the lease is renewed while the lock is held. Default: yes. Without, the lock is lost after its ttl.
+    pub fn renew(mut self, renew: bool) -> Self {
+        self.renew = Some(renew);
+        self
+    }
+
+    /// Whether the fencing token is to come with the grant. Default: no; then the first
+    /// [`fencing_token`](LockGuard::fencing_token) asks the store once, where the store does not give it anyway.
+    pub fn fencing(mut self, fencing: bool) -> Self {
+        self.fencing = fencing;
+        self
+    }
+
+    /// Whether a task that holds the key may enter it again. Default: yes; otherwise that is
+    /// [`Reentered`](LockErrorKind::Reentered) at once.
+    pub fn reentrant(mut self, reentrant: bool) -> Self {
+        self.reentrant = reentrant;
+        self
+    }
+
+    /// The longest time that the lock is held, renewals included: for bodies that hang and guards that are forgotten.
+    /// After it the lock is lost. Default: none.
+    pub fn max_hold(mut self, max: Duration) -> Self {
+        self.max_hold = Some(max);
+        self
+    }
+
+    /// The shortest time for which the key is taken: a job that ends early must not run again on the next machine.
+    /// Default: none.
+    pub fn min_hold(mut self, min: Duration) -> Self {
+        self.min_hold = Some(min);
+        self
+    }
+
+    /// How many may wait for the key in this process before a further request is
+    /// [`Overloaded`](LockErrorKind::Overloaded). Default: any number.
+    pub fn max_waiters(mut self, max: usize) -> Self {
+        self.max_waiters = Some(max);
+        self
+    }
+
+    /// What the lock is for; it is kept in the owner record that errors and operators see. Default: none.
+    pub fn label(mut self, label: impl Into<Cow<'static, str>>) -> Self {
+        self.label = Some(label.into());
+        self
+    }
+
+    /// Takes the defaults from the profile of this name. An unknown one is
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) when the lock is asked for.
+    pub fn profile(mut self, name: impl Into<Cow<'static, str>>) -> Self {
+        self.profile = Some(name.into());
+        self
+    }
+
+    /// What [`run`](Self::run) and [`run_with`](Self::run_with) do when the lock is lost. Default: [`OnLost::Cancel`].
+    pub fn on_lost(mut self, on_lost: OnLost) -> Self {
+        self.on_lost = on_lost;
+        self
+    }
+
+    /// Acquires the lock, waiting as the strategy says.
+    ///
+    /// # Errors
+    /// - [`Contended`](LockErrorKind::Contended), [`TimedOut`](LockErrorKind::TimedOut): another holder; the error says
+    ///   who, where the store knows, and [`is_skipped`](LockError::is_skipped) when the strategy does without.
+    /// - [`Overloaded`](LockErrorKind::Overloaded): too many wait.
+    /// - [`Unavailable`](LockErrorKind::Unavailable): the store. A waiting strategy tries again within its limit, and
+    ///   for 30 s at most.
+    /// - [`InvalidKey`](LockErrorKind::InvalidKey), [`InvalidRequest`](LockErrorKind::InvalidRequest),
+    ///   [`Unsupported`](LockErrorKind::Unsupported): the request, before any I/O.
+    /// - [`Upgrade`](LockErrorKind::Upgrade), [`Reentered`](LockErrorKind::Reentered): this task holds the key already.
+    /// - [`ShuttingDown`](LockErrorKind::ShuttingDown).
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves nothing behind: what may have been taken is given back in the background, and a place
+    /// in a queue is left.
+    pub async fn acquire(self) -> Result<LockGuard> {
+        acquire::acquire(self.plan()?).await
+    }
+
+    /// Tries exactly once: `None` when another holds the key. The strategy is not asked, and nothing waits.
+    ///
+    /// # Errors
+    /// As [`acquire`](Self::acquire), but for the contention itself.
+    ///
+    /// # Cancel safety
+    /// As [`acquire`](Self::acquire).
+    pub async fn try_acquire(mut self) -> Result<Option<LockGuard>> {
+        self.strategy = Some(Arc::new(strategy::fail_fast()));
+        self.wait = None;
+        let mut plan = self.plan()?;
+        plan.wait = None;
+        match acquire::acquire(plan).await {
+            Ok(guard) => Ok(Some(guard)),
+            Err(error) if error.kind() == LockErrorKind::Contended => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Acquires the lock, runs `body` under it, and gives it back.
+    ///
+    /// The body runs at most once and never unlocked. When the lock is lost it is dropped (see [`on_lost`](Self::on_lost)).
+    /// What the body borrowed or held is dropped before the lock is given back. A nested request for the same key in
+    /// the same task enters the grant again. The release is waited for, for at most a second; then it goes on in the
+    /// background. A release that fails never masks the body's result.
+    ///
+    /// # Errors
+    /// As [`acquire`](Self::acquire); [`Lost`](LockErrorKind::Lost) when the lock was lost while the body ran: what it
+    /// did so far is not undone.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the body first, then gives the lock back in the background.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), lock_core::LockError> {
+    /// let locks = lock_core::LockManager::in_memory();
+    /// let sum = locks.lock("account:7").run(async { 20 + 22 }).await?;
+    /// assert_eq!(sum, 42);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn run<F: Future>(self, body: F) -> Result<F::Output> {
+        let on_lost = self.on_lost;
+        let guard = self.acquire().await?;
+        run::under(guard, on_lost, body).await
+    }
+
+    /// As [`run`](Self::run), with a handle on the lock for the body: its fencing token, what is left, whether it is lost.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    ///
+    /// # Cancel safety
+    /// As [`run`](Self::run).
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), lock_core::LockError> {
+    /// let locks = lock_core::LockManager::in_memory();
+    /// let token = locks.lock("account:7").run_with(|lock| async move { lock.fencing_token().await }).await??;
+    /// println!("UPDATE account SET .., fence = {token} WHERE id = 7 AND fence < {token}");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn run_with<F, Fut>(self, body: F) -> Result<Fut::Output>
+    where
+        F: FnOnce(LockHandle) -> Fut,
+        Fut: Future,
+    {
+        let on_lost = self.on_lost;
+        let guard = self.acquire().await?;
+        let body = body(guard.handle());
+        run::under(guard, on_lost, body).await
+    }
+
+    /// Checks everything that can be checked without the store.
+    fn plan(self) -> Result<Plan> {
+        let key = self.key.map_err(|bad| LockError::new(bad.kind, bad.text.to_string()))?;
+        let engine = self.engine;
+        let named = self.profile.as_deref().map(|name| engine.profiles.get(name)).transpose();
+        let profile = named.map_err(|error| error.with_key(&key))?.cloned().unwrap_or_default();
+        let defaults = &engine.profiles;
+        let own_strategy = self.strategy.or(profile.strategy);
+        // The manager's limit belongs to the manager's strategy: it must not clash with another one.
+        let default_wait = if own_strategy.is_none() { defaults.wait } else { None };
+        let strategy = own_strategy.unwrap_or_else(|| Arc::clone(&defaults.strategy));
+        let plan = Plan {
+            ttl: self.ttl.or(profile.ttl).unwrap_or(defaults.ttl),
+            wait: self.wait.or(profile.wait).or(default_wait),
+            terms: Terms {
+                kind: self.kind,
+                renew: self.renew.or(profile.renew).unwrap_or(defaults.renew),
+                max_hold: self.max_hold,
+                min_hold: self.min_hold,
+            },
+            fencing: self.fencing,
+            reentrant: self.reentrant,
+            max_waiters: self.max_waiters,
+            label: self.label,
+            strategy,
+            engine,
+            key,
+        };
+        plan.check().map_err(|error| error.with_key(&plan.key))?;
+        Ok(plan)
+    }
+}

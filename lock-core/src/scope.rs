@@ -1,0 +1,111 @@
+//! What a task carries along: the locks that it holds, and the manager that it is to use.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::{Arc, Weak};
+
+use crate::engine::Engine;
+use crate::hold::Hold;
+use crate::key::Key;
+use crate::manager::LockManager;
+
+tokio::task_local! {
+    static CURRENT: LockScope;
+}
+
+/// The locks that the current task holds, and its manager.
+///
+/// Inside [`run`](crate::LockRequest::run), the attribute and the HTTP layer a task knows which locks it holds, so that
+/// a nested call for the same key enters the same grant again without asking the store. A spawned task is another
+/// task: it enters the locks of its parent only when it is told to.
+///
+/// A guard that came from [`acquire`](crate::LockRequest::acquire) can be moved to another task and so is not part of
+/// any scope.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), lock_core::LockError> {
+/// use lock_core::{LockManager, LockScope};
+///
+/// let locks = LockManager::in_memory();
+/// let part = locks.clone();
+/// locks
+///     .lock("import:7")
+///     .run(async {
+///         let scope = LockScope::current();
+///         let worker = tokio::spawn(scope.enter(async move { part.lock("import:7").run(async { 42 }).await }));
+///         assert_eq!(worker.await.unwrap().unwrap(), 42);
+///     })
+///     .await
+/// # }
+/// ```
+#[derive(Clone, Default)]
+pub struct LockScope {
+    manager: Option<LockManager>,
+    innermost: Option<Arc<Entered>>,
+}
+
+/// One hold of the task, and those further out.
+struct Entered {
+    hold: Weak<Hold>,
+    outer: Option<Arc<Entered>>,
+}
+
+impl LockScope {
+    /// The scope of the calling task; an empty one outside.
+    #[must_use]
+    pub fn current() -> Self {
+        CURRENT.try_with(Clone::clone).unwrap_or_default()
+    }
+
+    /// Runs `future` in this scope, in whatever task it is polled.
+    ///
+    /// # Cancel safety
+    /// As `future`.
+    pub fn enter<F: Future>(self, future: F) -> impl Future<Output = F::Output> {
+        CURRENT.scope(self, future)
+    }
+
+    pub(crate) fn with_hold(mut self, hold: &Arc<Hold>) -> Self {
+        self.innermost = Some(Arc::new(Entered { hold: hold.downgrade(), outer: self.innermost }));
+        self
+    }
+
+    pub(crate) fn with_manager(mut self, manager: LockManager) -> Self {
+        self.manager = Some(manager);
+        self
+    }
+
+    pub(crate) fn manager() -> Option<LockManager> {
+        CURRENT.try_with(|scope| scope.manager.clone()).ok().flatten()
+    }
+
+    /// The hold of the calling task on `key` of the manager `engine`.
+    pub(crate) fn hold(engine: &Arc<Engine>, key: &Key) -> Option<Arc<Hold>> {
+        CURRENT.try_with(|scope| scope.find(engine, key)).ok().flatten()
+    }
+
+    fn find(&self, engine: &Arc<Engine>, key: &Key) -> Option<Arc<Hold>> {
+        let mut next = self.innermost.as_deref();
+        while let Some(entered) = next {
+            let hold = entered.hold.upgrade();
+            if let Some(hold) = hold.filter(|hold| Arc::ptr_eq(&hold.engine, engine) && hold.claim.key == *key) {
+                return Some(hold);
+            }
+            next = entered.outer.as_deref();
+        }
+        None
+    }
+
+    fn depth(&self) -> usize {
+        std::iter::successors(self.innermost.as_deref(), |entered| entered.outer.as_deref()).count()
+    }
+}
+
+impl fmt::Debug for LockScope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let manager = self.manager.is_some();
+        f.debug_struct("LockScope").field("manager", &manager).field("holds", &self.depth()).finish()
+    }
+}

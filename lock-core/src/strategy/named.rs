@@ -1,0 +1,120 @@
+//! Strategies by name.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
+
+use super::{
+    Contention, Decision, FailFast, Retry, RetryOrSkip, Skip, Strategy, Wait, fail_fast, retry,
+    retry_or_skip, skip, wait,
+};
+use crate::error::{LockError, LockErrorKind};
+
+/// A built-in strategy with its defaults, parsed from its name: `fail_fast`, `skip`, `retry`, `retry_or_skip` or `wait`.
+///
+/// For configuration files and environment variables. The default is `retry`.
+///
+/// # Examples
+///
+/// ```
+/// use lock_core::strategy::{NamedStrategy, Strategy};
+///
+/// let strategy: NamedStrategy = "skip".parse()?;
+/// assert!(strategy.skips());
+/// assert_eq!(strategy.name(), "skip");
+/// let error = "fail-fast".parse::<NamedStrategy>().unwrap_err();
+/// assert!(error.to_string().contains("did you mean `fail_fast`?"));
+/// # Ok::<(), lock_core::LockError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NamedStrategy(BuiltIn);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum BuiltIn {
+    FailFast(FailFast),
+    Skip(Skip),
+    Retry(Retry),
+    RetryOrSkip(RetryOrSkip),
+    Wait(Wait),
+}
+
+impl NamedStrategy {
+    /// The names there are.
+    pub const NAMES: [&str; 5] = ["fail_fast", "skip", "retry", "retry_or_skip", "wait"];
+
+    /// Whether it may do without, so that a caller needs a way to say "not done": `skip` and `retry_or_skip`.
+    #[must_use]
+    pub fn skips(&self) -> bool {
+        matches!(self.0, BuiltIn::Skip(_) | BuiltIn::RetryOrSkip(_))
+    }
+
+    fn inner(&self) -> &dyn Strategy {
+        match &self.0 {
+            BuiltIn::FailFast(inner) => inner,
+            BuiltIn::Skip(inner) => inner,
+            BuiltIn::Retry(inner) => inner,
+            BuiltIn::RetryOrSkip(inner) => inner,
+            BuiltIn::Wait(inner) => inner,
+        }
+    }
+}
+
+impl Default for NamedStrategy {
+    fn default() -> Self {
+        Self(BuiltIn::Retry(retry()))
+    }
+}
+
+impl Strategy for NamedStrategy {
+    fn decide(&self, contention: &Contention) -> Decision {
+        self.inner().decide(contention)
+    }
+
+    fn name(&self) -> Cow<'static, str> {
+        self.inner().name()
+    }
+
+    fn takes_wait_limit(&self) -> bool {
+        self.inner().takes_wait_limit()
+    }
+}
+
+impl fmt::Display for NamedStrategy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.name())
+    }
+}
+
+impl FromStr for NamedStrategy {
+    type Err = LockError;
+
+    fn from_str(name: &str) -> Result<Self, LockError> {
+        Ok(Self(match name {
+            "fail_fast" => BuiltIn::FailFast(fail_fast()),
+            "skip" => BuiltIn::Skip(skip()),
+            "retry" => BuiltIn::Retry(retry()),
+            "retry_or_skip" => BuiltIn::RetryOrSkip(retry_or_skip()),
+            "wait" => BuiltIn::Wait(wait()),
+            _ => return Err(unknown(name)),
+        }))
+    }
+}
+
+fn unknown(name: &str) -> LockError {
+    let hint = nearest(name).map(|word| format!("did you mean `{word}`? ")).unwrap_or_default();
+    let all = NamedStrategy::NAMES.map(|word| format!("`{word}`")).join(", ");
+    let detail = format!("there is no strategy {name:?}: {hint}expected one of {all}");
+    LockError::new(LockErrorKind::InvalidRequest, detail)
+}
+
+/// The known name that `name` most resembles, if it resembles any: by at most a third of its letters changed.
+fn nearest(name: &str) -> Option<&'static str> {
+    // Comparing is quadratic, and whatever is much longer than every name resembles none.
+    let name = Some(name).filter(|name| name.len() <= 32)?.to_lowercase();
+    NamedStrategy::NAMES
+        .into_iter()
+        .map(|word| (strsim::osa_distance(&name, word), word))
+        .filter(|(distance, word)| *distance * 3 <= word.len().max(name.len()))
+        .min()
+        .map(|(_, word)| word)
+}

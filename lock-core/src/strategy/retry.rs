@@ -1,0 +1,150 @@
+//! Wait up to a limit, then fail or do without.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use super::{Backoff, Contention, Decision, Strategy};
+
+/// What the two strategies share: a limit and a backoff.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Bounded {
+    within: Duration,
+    backoff: Backoff,
+}
+
+impl Bounded {
+    fn new() -> Self {
+        Self { within: Retry::DEFAULT_WAIT, backoff: Backoff::default() }
+    }
+
+    /// Waits on, or gives `up` when the wait is over.
+    fn decide(&self, contention: &Contention, up: Decision) -> Decision {
+        let limit = contention.wait_limit.unwrap_or(self.within);
+        let left = limit.saturating_sub(contention.waited);
+        if left.is_zero() {
+            return up;
+        }
+        Decision::RetryAfter(self.backoff.delay(contention, Some(left)))
+    }
+}
+
+/// Waits up to a limit, then fails; see [`retry`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retry(Bounded);
+
+/// Waits up to a limit, 5 s by default, then fails with [`TimedOut`](crate::LockErrorKind::TimedOut).
+///
+/// The default: for work that a caller waits for. The last try comes at the very end of the wait.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use lock_core::strategy::{Contention, Decision, Strategy, retry};
+///
+/// let strategy = retry().within(Duration::from_secs(1));
+/// assert!(matches!(strategy.decide(&Contention::new()), Decision::RetryAfter(_)));
+/// let late = Contention::new().with_waited(Duration::from_secs(1));
+/// assert_eq!(strategy.decide(&late), Decision::Fail);
+/// ```
+#[must_use]
+pub fn retry() -> Retry {
+    Retry(Bounded::new())
+}
+
+impl Retry {
+    /// How long [`retry`] and [`retry_or_skip`] wait by default: 5 s.
+    pub const DEFAULT_WAIT: Duration = Duration::from_secs(5);
+
+    /// Sets the limit of the wait. A limit of the request goes before it. Zero: no wait at all.
+    #[must_use]
+    pub fn within(mut self, limit: Duration) -> Self {
+        self.0.within = limit;
+        self
+    }
+
+    /// Sets the pauses between tries.
+    #[must_use]
+    pub fn backoff(mut self, backoff: Backoff) -> Self {
+        self.0.backoff = backoff;
+        self
+    }
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        retry()
+    }
+}
+
+impl Strategy for Retry {
+    fn decide(&self, contention: &Contention) -> Decision {
+        self.0.decide(contention, Decision::Fail)
+    }
+
+    fn name(&self) -> Cow<'static, str> {
+        "retry".into()
+    }
+
+    fn takes_wait_limit(&self) -> bool {
+        true
+    }
+}
+
+/// Waits up to a limit, then does without; see [`retry_or_skip`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryOrSkip(Bounded);
+
+/// Waits up to a limit, 5 s by default, then does without: the body does not run, and nothing is wrong.
+///
+/// For work that may be left out, but rarely should.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use lock_core::strategy::{Contention, Decision, Strategy, retry_or_skip};
+///
+/// let late = Contention::new().with_waited(Duration::from_secs(5));
+/// assert_eq!(retry_or_skip().decide(&late), Decision::Skip);
+/// ```
+#[must_use]
+pub fn retry_or_skip() -> RetryOrSkip {
+    RetryOrSkip(Bounded::new())
+}
+
+impl RetryOrSkip {
+    /// Sets the limit of the wait. A limit of the request goes before it. Zero: no wait at all.
+    #[must_use]
+    pub fn within(mut self, limit: Duration) -> Self {
+        self.0.within = limit;
+        self
+    }
+
+    /// Sets the pauses between tries.
+    #[must_use]
+    pub fn backoff(mut self, backoff: Backoff) -> Self {
+        self.0.backoff = backoff;
+        self
+    }
+}
+
+impl Default for RetryOrSkip {
+    fn default() -> Self {
+        retry_or_skip()
+    }
+}
+
+impl Strategy for RetryOrSkip {
+    fn decide(&self, contention: &Contention) -> Decision {
+        self.0.decide(contention, Decision::Skip)
+    }
+
+    fn name(&self) -> Cow<'static, str> {
+        "retry_or_skip".into()
+    }
+
+    fn takes_wait_limit(&self) -> bool {
+        true
+    }
+}

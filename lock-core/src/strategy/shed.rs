@@ -1,0 +1,56 @@
+//! Wait while few do.
+
+use std::borrow::Cow;
+
+use super::{Contention, Decision, Strategy};
+
+/// Waits like another strategy while few wait, and gives up at once when many do; see [`shed`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shed<S> {
+    inner: S,
+    max_waiters: usize,
+}
+
+/// Decides like `inner` while fewer than `max_waiters` others wait for the key; else a newcomer does not join them and
+/// fails at once with [`Overloaded`](crate::LockErrorKind::Overloaded).
+///
+/// For hot keys: under load, the callers that would time out anyway are told so at once. It is asked on arrival only, so
+/// that those who wait already do not lose their turn to a newcomer. An `inner` that would not wait decides alone, and
+/// so it does where the number of waiters is not known. With 0 it sheds everybody who would have to wait.
+///
+/// # Examples
+///
+/// ```
+/// use lock_core::strategy::{Contention, Decision, Strategy, retry, shed};
+///
+/// let strategy = shed(retry(), 64);
+/// let quiet = Contention::new().with_waiters(Some(63));
+/// let busy = Contention::new().with_waiters(Some(64));
+/// assert!(matches!(strategy.decide(&quiet), Decision::RetryAfter(_)));
+/// assert_eq!(strategy.decide(&busy), Decision::Shed);
+/// ```
+#[must_use]
+pub fn shed<S: Strategy>(inner: S, max_waiters: usize) -> Shed<S> {
+    Shed { inner, max_waiters }
+}
+
+impl<S: Strategy> Strategy for Shed<S> {
+    fn decide(&self, contention: &Contention) -> Decision {
+        let decision = self.inner.decide(contention);
+        let arrives = contention.attempts <= 1;
+        let crowded = contention.waiters.is_some_and(|waiters| waiters >= self.max_waiters);
+        if matches!(decision, Decision::RetryAfter(_)) && arrives && crowded {
+            Decision::Shed
+        } else {
+            decision
+        }
+    }
+
+    fn name(&self) -> Cow<'static, str> {
+        format!("shed({})", self.inner.name()).into()
+    }
+
+    fn takes_wait_limit(&self) -> bool {
+        self.inner.takes_wait_limit()
+    }
+}

@@ -1,0 +1,36 @@
+//! Do without at once.
+
+use std::borrow::Cow;
+
+use super::{Contention, Decision, Strategy};
+
+/// Does without as soon as the key is found held; see [`skip`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Skip;
+
+/// Does without at once: the body does not run, and nothing is wrong.
+///
+/// For jobs that every machine starts at the same time and one machine should do.
+///
+/// # Examples
+///
+/// ```
+/// use lock_core::strategy::{Contention, Decision, Strategy, skip};
+///
+/// assert_eq!(skip().decide(&Contention::new()), Decision::Skip);
+/// ```
+#[must_use]
+pub fn skip() -> Skip {
+    Skip
+}
+
+impl Strategy for Skip {
+    fn decide(&self, _contention: &Contention) -> Decision {
+        Decision::Skip
+    }
+
+    fn name(&self) -> Cow<'static, str> {
+        "skip".into()
+    }
+}

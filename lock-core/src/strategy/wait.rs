@@ -1,0 +1,49 @@
+//! Wait for ever.
+
+use std::borrow::Cow;
+
+use super::{Backoff, Contention, Decision, Strategy};
+
+/// Waits for ever; see [`wait`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wait {
+    backoff: Backoff,
+}
+
+/// Waits until the key is free, however long that takes.
+///
+/// For work in the background that must happen. The wait ends when the caller drops the future; a limit of the request
+/// means nothing to it and is refused.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use lock_core::strategy::{Contention, Decision, Strategy, wait};
+///
+/// let late = Contention::new().with_waited(Duration::from_secs(86_400));
+/// assert!(matches!(wait().decide(&late), Decision::RetryAfter(_)));
+/// ```
+#[must_use]
+pub fn wait() -> Wait {
+    Wait::default()
+}
+
+impl Wait {
+    /// Sets the pauses between tries.
+    #[must_use]
+    pub fn backoff(mut self, backoff: Backoff) -> Self {
+        self.backoff = backoff;
+        self
+    }
+}
+
+impl Strategy for Wait {
+    fn decide(&self, contention: &Contention) -> Decision {
+        Decision::RetryAfter(self.backoff.delay(contention, None))
+    }
+
+    fn name(&self) -> Cow<'static, str> {
+        "wait".into()
+    }
+}

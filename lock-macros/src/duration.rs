@@ -1,0 +1,52 @@
+//! `"500ms"` as a duration, with an error that says what to write instead.
+
+use std::time::Duration;
+
+/// Reads a duration as people write it: `500ms`, `2s`, `1m 30s`.
+pub(crate) fn parse(text: &str) -> Result<Duration, String> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Err("a duration is missing: write one such as `500ms`".to_owned());
+    }
+    if is_bare_number(text) {
+        return Err(format!("add a unit: `{text}ms` or `{text}s`?"));
+    }
+    let duration = humantime::parse_duration(text)
+        .map_err(|error| format!("`{text}` is not a duration ({error}): write one such as `500ms`, `2s` or `1m 30s`"))?;
+    if duration.is_zero() {
+        return Err(format!("`{text}` is no time at all: write a duration above zero"));
+    }
+    Ok(duration)
+}
+
+fn is_bare_number(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.' || byte == b'_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read() {
+        for (text, millis) in [("500ms", 500), (" 2s ", 2_000), ("1m 30s", 90_000), ("1h", 3_600_000), ("1.5s", 1_500)] {
+            assert_eq!(parse(text), Ok(Duration::from_millis(millis)), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_duration_says_what_to_write() {
+        for (text, part) in [
+            ("500", "`500ms` or `500s`"),
+            ("0", "add a unit"),
+            ("0s", "no time at all"),
+            ("", "is missing"),
+            ("5 parsecs", "is not a duration"),
+            ("-5s", "is not a duration"),
+            ("soon", "is not a duration"),
+        ] {
+            let error = parse(text).expect_err(text);
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! Several compile errors as one value, so that one build tells all of them.
+
+use proc_macro2::{Span, TokenStream};
+
+/// The errors found so far, in the order of the source.
+#[derive(Debug, Default)]
+pub(crate) struct Errors(Option<syn::Error>);
+
+impl Errors {
+    /// Adds an error at `span`.
+    pub(crate) fn at(&mut self, span: Span, message: impl std::fmt::Display) {
+        self.push(syn::Error::new(span, message));
+    }
+
+    /// Adds an error, or several that are combined already.
+    pub(crate) fn push(&mut self, error: syn::Error) {
+        match &mut self.0 {
+            Some(all) => all.combine(error),
+            None => self.0 = Some(error),
+        }
+    }
+
+    /// Keeps the value of `result`, or its error.
+    pub(crate) fn take<T>(&mut self, result: syn::Result<T>) -> Option<T> {
+        result.map_err(|error| self.push(error)).ok()
+    }
+
+    /// One `compile_error!` for each error; `None` when there is none.
+    pub(crate) fn into_tokens(self) -> Option<TokenStream> {
+        self.0.map(|error| error.into_compile_error())
+    }
+}

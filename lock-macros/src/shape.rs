@@ -1,0 +1,209 @@
+//! Which function is this, and where does its body start.
+//!
+//! A shape that is not recognised is an error, never a guess: a body that is not found would run without the lock.
+
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{ToTokens as _, quote};
+use syn::ext::IdentExt as _;
+use syn::parse::{ParseStream, Parser as _};
+use syn::spanned::Spanned as _;
+use syn::{
+    Attribute, Block, Expr, ExprAsync, GenericArgument, PathArguments, ReturnType, Signature, Stmt, Token, Type,
+    TypeParamBound, Visibility, braced,
+};
+
+use crate::errors::Errors;
+
+/// The function behind the attribute.
+pub(crate) struct Function {
+    /// All attributes of the function; inner ones (`#![allow(..)]`) stand at the end, as outer ones.
+    pub(crate) attrs: Vec<Attribute>,
+    pub(crate) vis: Visibility,
+    pub(crate) sig: Signature,
+    /// The statements, as they were written. They are not parsed, so that half-typed code keeps its own errors.
+    stmts: TokenStream,
+}
+
+/// Where the body is, and what it answers.
+pub(crate) struct Body {
+    /// The statements that run under the lock.
+    pub(crate) stmts: TokenStream,
+    /// Their type; `None` for a missing return type.
+    pub(crate) output: Option<Type>,
+    /// `Box::pin` when the statements stand in `Box::pin(async move { .. })`; `None` for an `async fn`.
+    pub(crate) boxed_by: Option<TokenStream>,
+}
+
+impl Function {
+    /// Reads the item. Anything but a function with a body is an error that says what to do.
+    pub(crate) fn parse(item: TokenStream) -> syn::Result<Self> {
+        let read = |input: ParseStream<'_>| {
+            let mut attrs = input.call(Attribute::parse_outer)?;
+            let vis = input.parse()?;
+            refuse_other_items(&input.fork())?;
+            let sig: Signature = input.parse()?;
+            if input.peek(Token![;]) {
+                let message = "a trait method without a body has nothing to lock: put `#[distributed_lock]` on the \
+                               implementations, or give the method a default body";
+                return Err(syn::Error::new(sig.ident.span(), message));
+            }
+            let content;
+            braced!(content in input);
+            let inner = content.call(Attribute::parse_inner)?;
+            attrs.extend(inner.into_iter().map(|mut attr| {
+                attr.style = syn::AttrStyle::Outer;
+                attr
+            }));
+            Ok(Self { attrs, vis, sig, stmts: content.parse()? })
+        };
+        read.parse2(item)
+    }
+
+    /// Finds the body, and refuses what cannot be locked.
+    pub(crate) fn body(&self, errors: &mut Errors) -> Option<Body> {
+        self.refuse_qualifiers(errors);
+        if self.sig.asyncness.is_some() {
+            let output = match &self.sig.output {
+                ReturnType::Default => None,
+                ReturnType::Type(_, ty) => Some((**ty).clone()),
+            };
+            return Some(Body { stmts: self.stmts.clone(), output, boxed_by: None });
+        }
+        errors.take(self.boxed_body())
+    }
+
+    fn refuse_qualifiers(&self, errors: &mut Errors) {
+        if let Some(constness) = &self.sig.constness {
+            errors.at(constness.span, "a `const fn` cannot be locked: taking a lock is I/O");
+        }
+        if let Some(abi) = &self.sig.abi {
+            errors.at(abi.span(), "an `extern` function cannot be locked: its caller cannot await; lock inside of it");
+        }
+    }
+
+    // Input (what `#[async_trait]` leaves of a method):
+    //     fn f<'a>(..) -> Pin<Box<dyn Future<Output = T> + Send + 'a>> { Box::pin(async move { stmts }) }
+    //
+    // Output:
+    //     Body { stmts, output: T, boxed_by: Box::pin }
+    fn boxed_body(&self) -> syn::Result<Body> {
+        let ReturnType::Type(_, ret) = &self.sig.output else { return Err(self.not_async()) };
+        let output = match pinned_output(ret) {
+            Pinned::No => return Err(self.not_async()),
+            Pinned::Unclear => return Err(unclear(ret.span())),
+            Pinned::Future(output) => output,
+        };
+        let stmts = Block::parse_within.parse2(self.stmts.clone()).map_err(|_| unclear(ret.span()))?;
+        let (boxed_by, block) = only_box_pin(&stmts).ok_or_else(|| unclear(ret.span()))?;
+        let stmts = &block.block.stmts;
+        Ok(Body { stmts: quote!(#(#stmts)*), output: Some(output), boxed_by: Some(boxed_by) })
+    }
+
+    fn not_async(&self) -> syn::Error {
+        syn::Error::new(
+            self.sig.fn_token.span,
+            "only an `async fn` can be locked\nhelp: add `async`; if another attribute such as `#[tokio::main]` takes \
+             it away, put `#[distributed_lock]` above that attribute",
+        )
+    }
+}
+
+/// Tells a function from everything else that can stand behind an attribute.
+fn refuse_other_items(input: ParseStream<'_>) -> syn::Result<()> {
+    while !input.is_empty() {
+        if input.parse::<Option<syn::Lit>>().is_ok_and(|abi| abi.is_some()) {
+            continue;
+        }
+        let word = input.call(Ident::parse_any).map_err(|error| not_a_function(error.span(), None))?;
+        match word.to_string().as_str() {
+            "fn" => return Ok(()),
+            "gen" => {
+                let message = "a generator cannot be locked: it hands out values while it runs; lock the `async fn` \
+                               that takes them";
+                return Err(syn::Error::new(word.span(), message));
+            }
+            "async" | "const" | "unsafe" | "extern" | "safe" | "default" => {}
+            "impl" | "trait" => {
+                let message = format!("put `#[distributed_lock]` on each `async fn` inside this `{word}`");
+                return Err(syn::Error::new(word.span(), message));
+            }
+            other => return Err(not_a_function(word.span(), Some(other))),
+        }
+    }
+    Err(not_a_function(Span::call_site(), None))
+}
+
+fn not_a_function(span: Span, found: Option<&str>) -> syn::Error {
+    let found = match found {
+        Some(found @ ("struct" | "enum" | "union" | "mod" | "static" | "type" | "use")) => format!(", not on a `{found}`"),
+        _ => String::new(),
+    };
+    syn::Error::new(span, format!("`#[distributed_lock]` goes on an `async fn`{found}"))
+}
+
+fn unclear(span: Span) -> syn::Error {
+    syn::Error::new(
+        span,
+        "it is not clear where the body of this function starts, and it must not run without the lock\nhelp: put \
+         `#[distributed_lock]` on the `async fn`, below `#[async_trait]` and above every attribute that rewrites the \
+         body; a function written by hand must be `Box::pin(async move { .. })` and nothing else",
+    )
+}
+
+enum Pinned {
+    /// Not a pinned box at all.
+    No,
+    /// A pinned box whose future cannot be read.
+    Unclear,
+    /// `Pin<Box<dyn Future<Output = T>>>`.
+    Future(Type),
+}
+
+/// The `T` of `Pin<Box<dyn Future<Output = T> + ..>>`.
+fn pinned_output(ty: &Type) -> Pinned {
+    let Some(pinned) = generic_of(ty, "Pin") else { return Pinned::No };
+    let Some(Type::TraitObject(object)) = generic_of(pinned, "Box") else { return Pinned::Unclear };
+    let output = object.bounds.iter().find_map(|bound| match bound {
+        TypeParamBound::Trait(bound) => future_output(&bound.path),
+        _ => None,
+    });
+    output.map_or(Pinned::Unclear, Pinned::Future)
+}
+
+/// The `T` of `Future<Output = T>`.
+fn future_output(path: &syn::Path) -> Option<Type> {
+    let segment = path.segments.last().filter(|segment| segment.ident == "Future")?;
+    let PathArguments::AngleBracketed(arguments) = &segment.arguments else { return None };
+    arguments.args.iter().find_map(|argument| match argument {
+        GenericArgument::AssocType(assoc) if assoc.ident == "Output" => Some(assoc.ty.clone()),
+        _ => None,
+    })
+}
+
+/// The first type argument of a path that ends in `name`.
+fn generic_of<'a>(ty: &'a Type, name: &str) -> Option<&'a Type> {
+    let Type::Path(path) = ty else { return None };
+    let segment = path.path.segments.last().filter(|segment| segment.ident == name)?;
+    let PathArguments::AngleBracketed(arguments) = &segment.arguments else { return None };
+    arguments.args.iter().find_map(|argument| match argument {
+        GenericArgument::Type(inner) => Some(inner),
+        _ => None,
+    })
+}
+
+/// `Box::pin` and the block of `Box::pin(async move { .. })`, when that is all there is: a statement before it would
+/// run without the lock.
+fn only_box_pin(stmts: &[Stmt]) -> Option<(TokenStream, &ExprAsync)> {
+    let [Stmt::Expr(Expr::Call(call), None)] = stmts else { return None };
+    let Expr::Path(path) = &*call.func else { return None };
+    let ends = path.path.segments.iter().rev().map(|segment| &segment.ident);
+    if !ends.take(2).eq(["pin", "Box"]) {
+        return None;
+    }
+    match call.args.first() {
+        Some(Expr::Async(block)) if call.args.len() == 1 && block.capture.is_some() && block.attrs.is_empty() => {
+            Some((call.func.to_token_stream(), block))
+        }
+        _ => None,
+    }
+}

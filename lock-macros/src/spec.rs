@@ -1,0 +1,264 @@
+//! Options and signature to a [`LockSpec`]. Every message about the meaning of an option lives here.
+
+use std::time::Duration;
+
+use proc_macro2::{Ident, Span};
+use syn::spanned::Spanned as _;
+use syn::{Expr, Lit, LitStr, Path, Signature};
+
+use crate::args::{Arg, Args};
+use crate::duration;
+use crate::errors::Errors;
+use crate::params::Params;
+use crate::suggest::{did_you_mean, list};
+use crate::template::{self, Segment};
+
+/// No store can keep a shorter lease: a single round trip and the clock's rate of error take as long.
+const SHORTEST_TTL: Duration = Duration::from_millis(10);
+
+/// What the attribute asks for, checked.
+pub(crate) struct LockSpec {
+    pub(crate) template: LitStr,
+    pub(crate) segments: Vec<Segment>,
+    pub(crate) ttl: Option<(LitStr, Duration)>,
+    pub(crate) strategy: Option<Strategy>,
+    pub(crate) wait: Option<Duration>,
+    pub(crate) renew: Option<bool>,
+    pub(crate) on_lost: Option<OnLost>,
+    pub(crate) handle: Option<Ident>,
+    pub(crate) manager: Option<Expr>,
+    pub(crate) krate: Path,
+}
+
+/// What to do while another holds the key.
+pub(crate) enum Strategy {
+    Named(Named),
+    /// Evaluated once per call.
+    Value(Box<Expr>),
+}
+
+/// A strategy that has a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Named {
+    FailFast,
+    Skip,
+    Retry,
+    RetryOrSkip,
+    Wait,
+}
+
+impl Named {
+    const ALL: [Self; 5] = [Self::FailFast, Self::Skip, Self::Retry, Self::RetryOrSkip, Self::Wait];
+
+    /// The word in the attribute, and the name of the constructor in `lock_core::strategy`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::FailFast => "fail_fast",
+            Self::Skip => "skip",
+            Self::Retry => "retry",
+            Self::RetryOrSkip => "retry_or_skip",
+            Self::Wait => "wait",
+        }
+    }
+
+    /// Whether "done without" is a success, so that the return type must be able to say it.
+    pub(crate) fn skips(self) -> bool {
+        matches!(self, Self::Skip | Self::RetryOrSkip)
+    }
+
+    /// Whether it waits, and not for ever: only then does a length of the wait mean anything.
+    fn waits_for_a_while(self) -> bool {
+        matches!(self, Self::Retry | Self::RetryOrSkip)
+    }
+}
+
+/// What becomes of the body when the lock is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnLost {
+    Cancel,
+    Finish,
+}
+
+impl LockSpec {
+    /// Checks the options against each other and against the signature; `None` when there are errors.
+    pub(crate) fn validate(args: &Args, signature: &Signature, errors: &mut Errors) -> Option<Self> {
+        let params = Params::of(signature);
+        refuse_wait_without_waiting(args, errors);
+        let key = errors.take(key(args.key.as_ref(), &params));
+        let ttl = check(args.ttl.as_ref(), errors, ttl);
+        let strategy = check(args.strategy.as_ref(), errors, strategy);
+        let wait = check(args.wait.as_ref(), errors, |arg| Ok(duration_of(arg)?.1));
+        let renew = check(args.renew.as_ref(), errors, renew);
+        let on_lost = check(args.on_lost.as_ref(), errors, on_lost);
+        let handle = check(args.handle.as_ref(), errors, |arg| handle(arg, &params));
+        let krate = errors.take(krate(args.krate.as_ref()));
+        let (template, segments) = key?;
+        Some(Self {
+            template,
+            segments,
+            ttl: ttl?,
+            strategy: strategy?,
+            wait: wait?,
+            renew: renew?,
+            on_lost: on_lost?,
+            handle: handle?,
+            manager: args.manager.as_ref().map(|arg| arg.value.clone()),
+            krate: krate?,
+        })
+    }
+
+    /// Whether the strategy is known to do without the lock at times. A strategy that is an expression says so only
+    /// at run time, through `LockError::is_skipped`.
+    pub(crate) fn skips(&self) -> bool {
+        matches!(&self.strategy, Some(Strategy::Named(named)) if named.skips())
+    }
+}
+
+/// `Some(None)` for an option that is not given, `None` for one that is wrong.
+fn check<T>(
+    arg: Option<&Arg>,
+    errors: &mut Errors,
+    read: impl FnOnce(&Arg) -> syn::Result<T>,
+) -> Option<Option<T>> {
+    match arg {
+        None => Some(None),
+        Some(arg) => errors.take(read(arg)).map(Some),
+    }
+}
+
+fn key(arg: Option<&Arg>, params: &Params) -> syn::Result<(LitStr, Vec<Segment>)> {
+    let Some(arg) = arg else {
+        let message = "`key` is missing: `#[distributed_lock(key = \"order:<id>\")]`";
+        return Err(syn::Error::new(Span::call_site(), message));
+    };
+    let literal = string(&arg.value)
+        .ok_or_else(|| expected(arg, "a string literal such as `\"order:<id>\"`; placeholders stand inside of it"))?;
+    let segments = template::parse(&literal, params)?;
+    Ok((literal, segments))
+}
+
+fn ttl(arg: &Arg) -> syn::Result<(LitStr, Duration)> {
+    let (literal, duration) = duration_of(arg)?;
+    if duration < SHORTEST_TTL {
+        let message = format!("a ttl of {duration:?} is below what any store can hold: write at least `10ms`");
+        return Err(syn::Error::new(literal.span(), message));
+    }
+    Ok((literal, duration))
+}
+
+fn duration_of(arg: &Arg) -> syn::Result<(LitStr, Duration)> {
+    if let Some(Lit::Int(number)) = literal(&arg.value) {
+        let digits = number.base10_digits();
+        let message = format!("add a unit: `\"{digits}ms\"` or `\"{digits}s\"`?");
+        return Err(syn::Error::new(number.span(), message));
+    }
+    let literal = string(&arg.value).ok_or_else(|| expected(arg, "a string with a unit such as `\"500ms\"`"))?;
+    let duration = duration::parse(&literal.value()).map_err(|message| syn::Error::new(literal.span(), message))?;
+    Ok((literal, duration))
+}
+
+fn strategy(arg: &Arg) -> syn::Result<Strategy> {
+    let names = || Named::ALL.map(Named::name);
+    match literal(&arg.value) {
+        None => Ok(Strategy::Value(Box::new(arg.value.clone()))),
+        Some(Lit::Str(literal)) => {
+            let word = literal.value();
+            let named = Named::ALL.into_iter().find(|named| named.name() == word);
+            named.map(Strategy::Named).ok_or_else(|| {
+                let near = did_you_mean(&word, names());
+                let message = format!("unknown strategy `{word}`{near}\nstrategies: {}", list(names()));
+                syn::Error::new(literal.span(), message)
+            })
+        }
+        Some(_) => Err(expected(arg, "the name of a strategy such as `\"retry\"`, or an expression that is one")),
+    }
+}
+
+fn renew(arg: &Arg) -> syn::Result<bool> {
+    match literal(&arg.value) {
+        Some(Lit::Bool(flag)) => Ok(flag.value),
+        _ => Err(expected(arg, "`true` or `false`")),
+    }
+}
+
+fn on_lost(arg: &Arg) -> syn::Result<OnLost> {
+    let literal = string(&arg.value).ok_or_else(|| expected(arg, "`\"cancel\"` or `\"finish\"`"))?;
+    match literal.value().as_str() {
+        "cancel" => Ok(OnLost::Cancel),
+        "finish" => Ok(OnLost::Finish),
+        other => {
+            let near = did_you_mean(other, ["cancel", "finish"]);
+            let message = format!("unknown value `{other}`{near}\n`on_lost` is `\"cancel\"` or `\"finish\"`");
+            Err(syn::Error::new(literal.span(), message))
+        }
+    }
+}
+
+fn handle(arg: &Arg, params: &Params) -> syn::Result<Ident> {
+    let name = match ungrouped(&arg.value) {
+        Expr::Path(path) if path.attrs.is_empty() && path.qself.is_none() => path.path.get_ident(),
+        _ => None,
+    };
+    let name = name
+        .filter(|name| !["self", "Self", "super", "crate"].iter().any(|keyword| *name == keyword))
+        .ok_or_else(|| expected(arg, "a name for the handle in the body, such as `lock`"))?;
+    if params.binds_anywhere(name) {
+        let message = format!("`{name}` is a parameter already: choose another name for the handle");
+        return Err(syn::Error::new(name.span(), message));
+    }
+    Ok(name.clone())
+}
+
+fn krate(arg: Option<&Arg>) -> syn::Result<Path> {
+    let Some(arg) = arg else { return syn::parse_str("::lock_core") };
+    match ungrouped(&arg.value) {
+        Expr::Path(path) if path.qself.is_none() => Ok(path.path.clone()),
+        Expr::Lit(literal) => match &literal.lit {
+            Lit::Str(text) => text.parse_with(Path::parse_mod_style),
+            _ => Err(expected(arg, "a path such as `::lock_core`")),
+        },
+        _ => Err(expected(arg, "a path such as `::lock_core`")),
+    }
+}
+
+/// A length of the wait says nothing to a strategy that does not wait, or that waits for ever.
+fn refuse_wait_without_waiting(args: &Args, errors: &mut Errors) {
+    let (Some(wait), Some(strategy_arg)) = (&args.wait, &args.strategy) else { return };
+    let Ok(Strategy::Named(named)) = strategy(strategy_arg) else { return };
+    if named.waits_for_a_while() {
+        return;
+    }
+    let later = if wait.position > strategy_arg.position { wait } else { strategy_arg };
+    let name = named.name();
+    let why = if named == Named::Wait { "waits for ever" } else { "does not wait" };
+    let message = format!(
+        "`wait` does not go with `strategy = \"{name}\"`, which {why}: drop `wait`, or choose `retry` or `retry_or_skip`"
+    );
+    errors.at(later.name.span(), message);
+}
+
+fn expected(arg: &Arg, form: &str) -> syn::Error {
+    syn::Error::new(arg.value.span(), format!("`{}` takes {form}", arg.name))
+}
+
+fn string(value: &Expr) -> Option<LitStr> {
+    match literal(value) {
+        Some(Lit::Str(literal)) => Some(literal.clone()),
+        _ => None,
+    }
+}
+
+fn literal(value: &Expr) -> Option<&Lit> {
+    match ungrouped(value) {
+        Expr::Lit(literal) => Some(&literal.lit),
+        _ => None,
+    }
+}
+
+/// A fragment that comes through `macro_rules!` stands in a group that nobody sees.
+fn ungrouped(value: &Expr) -> &Expr {
+    match value {
+        Expr::Group(group) => ungrouped(&group.expr),
+        value => value,
+    }
+}

@@ -1,0 +1,180 @@
+//! `"order:<id>:<item.sku>"` to segments, and each placeholder to an expression over the parameters.
+
+use proc_macro2::Ident;
+use syn::{Expr, LitStr, Member};
+
+use crate::params::Params;
+use crate::suggest::did_you_mean;
+
+/// A stretch of the key.
+pub(crate) enum Segment {
+    /// Text that is part of every key of this template.
+    Literal(String),
+    /// A value of the call, taken by reference.
+    Value(Box<Expr>),
+}
+
+/// Splits the literal and checks each placeholder against the parameters.
+pub(crate) fn parse(literal: &LitStr, params: &Params) -> syn::Result<Vec<Segment>> {
+    let error = |message: String| syn::Error::new(literal.span(), message);
+    let mut segments = Vec::new();
+    for piece in split(&literal.value()).map_err(error)? {
+        segments.push(match piece {
+            Piece::Literal(text) => Segment::Literal(text),
+            Piece::Placeholder(text) => Segment::Value(Box::new(placeholder(&text, literal, params)?)),
+        });
+    }
+    Ok(segments)
+}
+
+/// A piece of the text, before placeholders mean anything.
+#[derive(Debug, PartialEq, Eq)]
+enum Piece {
+    Literal(String),
+    Placeholder(String),
+}
+
+/// `"a:<b>"` to `[Literal("a:"), Placeholder("b")]`; `<<` is a plain `<`.
+fn split(template: &str) -> Result<Vec<Piece>, String> {
+    let mut pieces: Vec<Piece> = Vec::new();
+    let mut literal = String::new();
+    let mut rest = template;
+    while let Some(open) = rest.find('<') {
+        literal.push_str(&rest[..open]);
+        rest = &rest[open + 1..];
+        if let Some(after) = rest.strip_prefix('<') {
+            literal.push('<');
+            rest = after;
+            continue;
+        }
+        let close = rest.find('>').ok_or("`<` opens a placeholder and no `>` closes it; `<<` writes a plain `<`")?;
+        if !pieces.is_empty() && !separates(&literal) {
+            let second = &rest[..close];
+            return Err(format!(
+                "nothing keeps the value of `<{second}>` apart from the value before it: put a `:` between them"
+            ));
+        }
+        if !literal.is_empty() {
+            pieces.push(Piece::Literal(std::mem::take(&mut literal)));
+        }
+        pieces.push(Piece::Placeholder(rest[..close].to_owned()));
+        rest = &rest[close + 1..];
+    }
+    literal.push_str(rest);
+    if !literal.is_empty() {
+        pieces.push(Piece::Literal(literal));
+    }
+    if pieces.is_empty() {
+        return Err("the key is empty: write one such as `order:<id>`".to_owned());
+    }
+    Ok(pieces)
+}
+
+/// Whether two values with this text between them can be told apart: `<a><b>` would give one key for "ab", "c" and for
+/// "a", "bc". Letters, digits and `%` come in encoded values; the key builder of lock-core draws the same line.
+fn separates(literal: &str) -> bool {
+    literal.bytes().any(|byte| !byte.is_ascii_alphanumeric() && byte != b'%')
+}
+
+/// The expression of one placeholder. Its tokens take the span of the literal, so that what the compiler says about
+/// them ("no field `skv`") points at the text they stand in.
+fn placeholder(text: &str, literal: &LitStr, params: &Params) -> syn::Result<Expr> {
+    let error = |message: String| syn::Error::new(literal.span(), message);
+    let not_allowed = || {
+        error(format!(
+            "key placeholder `<{text}>` is not allowed: write an argument, a field path, a tuple index or a method \
+             without arguments, such as `<id>`, `<item.sku>`, `<pair.0>` or `<user.name()>`"
+        ))
+    };
+    if text.trim().is_empty() {
+        return Err(error(format!("key placeholder `<{text}>` is empty: name an argument, such as `<id>`")));
+    }
+    let value: Expr = LitStr::new(text, literal.span()).parse().map_err(|_| not_allowed())?;
+    let root = root_of(&value).ok_or_else(not_allowed)?;
+    if params.binds(root) {
+        return Ok(value);
+    }
+    let name = root.to_string();
+    if params.binds_inside_a_pattern(&name) {
+        return Err(error(format!(
+            "key placeholder `{name}` may be a part of a destructured argument: name this parameter, \
+             such as `pair: (A, B)` with `<pair.0>`, and take it apart in the body"
+        )));
+    }
+    if name == "self" {
+        return Err(error(format!("key placeholder `self`: this function has no `self`{}", params.available())));
+    }
+    let near = did_you_mean(&name, params.names());
+    Err(error(format!("key placeholder `{name}` is not an argument{near}{}", params.available())))
+}
+
+/// The leftmost name of `a.b.0.c()`; `None` for any other expression.
+fn root_of(value: &Expr) -> Option<&Ident> {
+    match value {
+        Expr::Path(path) if path.attrs.is_empty() && path.qself.is_none() => path.path.get_ident(),
+        Expr::Field(field) => match &field.member {
+            Member::Named(_) | Member::Unnamed(_) => root_of(&field.base),
+        },
+        Expr::MethodCall(call) if call.args.is_empty() && call.turbofish.is_none() => root_of(&call.receiver),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn literal(text: &str) -> Piece {
+        Piece::Literal(text.to_owned())
+    }
+
+    fn placeholder(text: &str) -> Piece {
+        Piece::Placeholder(text.to_owned())
+    }
+
+    #[test]
+    fn a_template_is_split_into_text_and_placeholders() {
+        for (template, pieces) in [
+            ("order", vec![literal("order")]),
+            ("order:<id>", vec![literal("order:"), placeholder("id")]),
+            ("<a>-<b.c>", vec![placeholder("a"), literal("-"), placeholder("b.c")]),
+            ("a<<b>c", vec![literal("a<b>c")]),
+            ("<<<a>>", vec![literal("<"), placeholder("a"), literal(">")]),
+            ("größe:<é>!", vec![literal("größe:"), placeholder("é"), literal("!")]),
+        ] {
+            assert_eq!(split(template), Ok(pieces), "{template}");
+        }
+    }
+
+    #[test]
+    fn a_broken_template_is_an_error() {
+        for (template, part) in [("", "empty"), ("order:<id", "no `>`"), ("<", "no `>`"), ("<a><b>", "apart"), ("x:<a>20%<b>", "apart")] {
+            let error = split(template).expect_err(template);
+            assert!(error.contains(part), "{template}: {error}");
+        }
+    }
+
+    #[test]
+    fn only_paths_and_bare_methods_have_a_root() {
+        for (text, root) in [
+            ("id", Some("id")),
+            ("item.sku", Some("item")),
+            ("pair.0.1", Some("pair")),
+            ("self.tenant", Some("self")),
+            ("user.name().first", Some("user")),
+            ("a + b", None),
+            ("f(x)", None),
+            ("a.f(x)", None),
+            ("a.f::<u8>()", None),
+            ("a.await", None),
+            ("a[0]", None),
+            ("&a", None),
+            ("a::b", None),
+            ("{ a }", None),
+            ("1", None),
+        ] {
+            let value: Expr = syn::parse_str(text).expect(text);
+            assert_eq!(root_of(&value).map(ToString::to_string).as_deref(), root, "{text}");
+        }
+    }
+}

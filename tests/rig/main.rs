@@ -1,0 +1,5 @@
+//! The rig itself, on a real server: a fault that does not do what it says would make every other test worthless.
+
+mod processes;
+mod proxy;
+mod server;

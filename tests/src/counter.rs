@@ -1,0 +1,73 @@
+//! A resource that needs a lock.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A number in a file that is read, increased and written back with nothing to protect it.
+///
+/// Tasks and processes that add at the same time lose updates, so a sum that is too small proves an overlap. Between
+/// the read and the write it gives way to others, so that an overlap costs an update nearly every time.
+#[derive(Clone, Debug)]
+pub struct Counter {
+    path: PathBuf,
+}
+
+/// Digits of `u64::MAX`: a number is always written in full width, so that no reader sees half of one.
+const WIDTH: usize = 20;
+
+impl Counter {
+    /// Makes a counter that stands at zero.
+    ///
+    /// # Panics
+    /// When the file cannot be written.
+    #[must_use]
+    pub fn create(path: &Path) -> Self {
+        File::create(path).expect("cannot create the counter's file");
+        let counter = Self::open(path);
+        counter.write(0);
+        counter
+    }
+
+    /// A counter that exists.
+    #[must_use]
+    pub fn open(path: &Path) -> Self {
+        Self { path: path.to_owned() }
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Adds one, with `pause` between the read and the write.
+    ///
+    /// # Panics
+    /// When the file cannot be read or written.
+    pub async fn add_one(&self, pause: Duration) {
+        let before = self.value();
+        if pause.is_zero() {
+            tokio::task::yield_now().await;
+        } else {
+            tokio::time::sleep(pause).await;
+        }
+        self.write(before + 1);
+    }
+
+    /// What it stands at.
+    ///
+    /// # Panics
+    /// When the file holds no number.
+    #[must_use]
+    pub fn value(&self) -> u64 {
+        let text = std::fs::read_to_string(&self.path).expect("cannot read the counter's file");
+        text.parse().expect("the counter's file holds no number")
+    }
+
+    fn write(&self, value: u64) {
+        let file = OpenOptions::new().write(true).open(&self.path).expect("cannot open the counter's file");
+        file.write_all_at(format!("{value:0WIDTH$}").as_bytes(), 0).expect("cannot write the counter's file");
+    }
+}

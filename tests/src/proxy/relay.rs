@@ -1,0 +1,169 @@
+//! The proxy's thread: accepts, and passes bytes on as the settings say.
+
+use std::net::SocketAddr;
+use std::sync::mpsc;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{ReadHalf, WriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{oneshot, watch};
+
+use super::control::{Bytes, Flow, Settings, Traffic};
+use crate::port::Port;
+
+type Orders = watch::Receiver<Settings>;
+
+pub(super) fn run(
+    port: &Port,
+    server: SocketAddr,
+    orders: Orders,
+    seen: watch::Sender<Traffic>,
+    ready: &mpsc::Sender<()>,
+    stopped: oneshot::Receiver<()>,
+) {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("cannot start a runtime");
+    runtime.block_on(async {
+        tokio::select! {
+            () = accept(port, server, orders, seen, ready) => {}
+            // An error means that the handle was dropped: the same.
+            _ = stopped => {}
+        }
+    });
+}
+
+async fn accept(
+    port: &Port,
+    server: SocketAddr,
+    mut orders: Orders,
+    seen: watch::Sender<Traffic>,
+    ready: &mpsc::Sender<()>,
+) {
+    let mut listener = Some(port.listen());
+    let _ = ready.send(());
+    loop {
+        tokio::select! {
+            changed = orders.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+                match (orders.borrow_and_update().refuse, &listener) {
+                    (true, Some(_)) => listener = None,
+                    (false, None) => listener = Some(port.listen()),
+                    _ => {}
+                }
+            }
+            Some(client) = next(listener.as_ref()) => {
+                tokio::spawn(connect(client, server, orders.clone(), seen.clone()));
+            }
+        }
+    }
+}
+
+/// The next client; never while nothing listens.
+async fn next(listener: Option<&TcpListener>) -> Option<TcpStream> {
+    match listener {
+        Some(listener) => listener.accept().await.ok().map(|(client, _)| client),
+        None => std::future::pending().await,
+    }
+}
+
+async fn connect(mut client: TcpStream, server: SocketAddr, orders: Orders, seen: watch::Sender<Traffic>) {
+    seen.send_modify(|traffic| {
+        traffic.opened += 1;
+        traffic.open += 1;
+    });
+    match TcpStream::connect(server).await {
+        Ok(server) => relay(client, server, orders, &seen).await,
+        Err(_) => reset(&mut client),
+    }
+    seen.send_modify(|traffic| traffic.open -= 1);
+}
+
+/// Passes bytes in both directions until both have ended or the connection is cut.
+async fn relay(mut client: TcpStream, mut server: TcpStream, orders: Orders, seen: &watch::Sender<Traffic>) {
+    // Without it the kernel would wait for more before it sends a short piece, and hide what is measured.
+    let _ = (client.set_nodelay(true), server.set_nodelay(true));
+    let was_cut = {
+        let ((from_client, to_client), (from_server, to_server)) = (client.split(), server.split());
+        let requests = Pump { orders: orders.clone(), seen, side: &REQUESTS };
+        let replies = Pump { orders: orders.clone(), seen, side: &REPLIES };
+        tokio::select! {
+            _ = async { tokio::join!(requests.run(from_client, to_server), replies.run(from_server, to_client)) } => false,
+            () = cut(orders.clone()) => true,
+        }
+    };
+    if was_cut {
+        reset(&mut client);
+        reset(&mut server);
+    }
+}
+
+/// Completes when the connection is cut after this was called, or the proxy ends.
+async fn cut(mut orders: Orders) {
+    let before = orders.borrow().cuts;
+    let _ = orders.wait_for(|settings| settings.cuts != before).await;
+}
+
+/// Makes the following close an RST.
+fn reset(stream: &mut TcpStream) {
+    let _ = stream.set_zero_linger();
+}
+
+/// One of the two directions.
+struct Side {
+    flow: fn(&Settings) -> Flow,
+    bytes: fn(&mut Traffic) -> &mut Bytes,
+}
+
+static REQUESTS: Side = Side { flow: |settings| settings.requests, bytes: |traffic| &mut traffic.requests };
+static REPLIES: Side = Side { flow: |settings| settings.replies, bytes: |traffic| &mut traffic.replies };
+
+struct Pump<'a> {
+    orders: Orders,
+    seen: &'a watch::Sender<Traffic>,
+    side: &'static Side,
+}
+
+impl Pump<'_> {
+    async fn run(mut self, mut from: ReadHalf<'_>, mut to: WriteHalf<'_>) {
+        let mut buffer = vec![0; 64 * 1024];
+        // An error of the sender ends its direction as its end of stream does.
+        while let Ok(length @ 1..) = from.read(&mut buffer).await {
+            self.count(length, |bytes| &mut bytes.seen);
+            if !self.may_pass(length).await {
+                self.count(length, |bytes| &mut bytes.swallowed);
+                continue;
+            }
+            if to.write_all(&buffer[..length]).await.is_err() {
+                return;
+            }
+            self.count(length, |bytes| &mut bytes.passed);
+        }
+        // The end of the stream is a piece like any other: it does not overtake, nor cross where nothing passes.
+        let side = self.side;
+        if self.orders.wait_for(|settings| (side.flow)(settings) == Flow::Pass).await.is_ok() {
+            let _ = to.shutdown().await;
+        }
+    }
+
+    /// Waits as long as the settings ask for; says whether the piece passes or is lost.
+    async fn may_pass(&mut self, length: usize) -> bool {
+        let delay = self.orders.borrow().delay;
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
+        }
+        let side = self.side;
+        if (side.flow)(&self.orders.borrow()) == Flow::Hold {
+            self.count(length, |bytes| &mut bytes.held);
+        }
+        match self.orders.wait_for(|settings| (side.flow)(settings) != Flow::Hold).await {
+            Ok(settings) => (side.flow)(&settings) == Flow::Pass,
+            Err(_) => false,
+        }
+    }
+
+    fn count(&self, length: usize, field: fn(&mut Bytes) -> &mut u64) {
+        self.seen.send_modify(|traffic| *field((self.side.bytes)(traffic)) += length as u64);
+    }
+}

@@ -1,0 +1,271 @@
+//! A Redis server of the test's own.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use redis::Value;
+
+use crate::directory::Directory;
+use crate::port::Port;
+use crate::process::Process;
+use crate::recorder::Recorder;
+use crate::wait::{Bound, PATIENCE};
+
+const INSTALL: &str = "redis-server is not installed; run: apt-get install -y redis-server";
+
+/// How long [`RedisServer::command`] waits for an answer; a stopped server then is a panic and no hang.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
+/// A `redis-server` child process on a free port of 127.0.0.1 with nothing on disk.
+///
+/// All methods block the calling thread for the fraction of a millisecond that a local command takes; starting takes
+/// about 20 ms. Dropping it kills the server, also a stopped one, and removes its directory.
+#[derive(Debug)]
+pub struct RedisServer {
+    // Dropped in this order: the process before the directory it works in and the port it listens on.
+    process: Process,
+    builder: RedisBuilder,
+    directory: Directory,
+    port: Port,
+}
+
+/// What a [`RedisServer`] is started with.
+#[derive(Clone, Debug, Default)]
+#[must_use = "nothing runs before `start`"]
+pub struct RedisBuilder {
+    arguments: Vec<String>,
+    password: Option<String>,
+}
+
+impl RedisBuilder {
+    /// Adds an option of the configuration file, such as `("maxmemory", "3mb")`.
+    pub fn config(mut self, name: &str, value: &str) -> Self {
+        self.arguments.extend([format!("--{name}"), value.to_owned()]);
+        self
+    }
+
+    /// Asks every client for `password`; [`RedisServer::url`] carries it.
+    pub fn password(mut self, password: &str) -> Self {
+        self.password = Some(password.to_owned());
+        self.config("requirepass", password)
+    }
+
+    /// Starts the server and returns when it answers.
+    ///
+    /// # Panics
+    /// When Redis is not installed (the text says how to install it) or does not start.
+    #[must_use]
+    pub fn start(self) -> RedisServer {
+        let (directory, port) = (Directory::new(), Port::reserve());
+        let process = spawn(&self, &directory, &port);
+        let mut server = RedisServer { process, builder: self, directory, port };
+        server.wait_ready();
+        server
+    }
+}
+
+impl RedisServer {
+    /// Starts a server without password.
+    ///
+    /// # Panics
+    /// As [`RedisBuilder::start`].
+    #[must_use]
+    pub fn start() -> Self {
+        Self::builder().start()
+    }
+
+    /// A server that is still to be configured.
+    pub fn builder() -> RedisBuilder {
+        RedisBuilder::default()
+    }
+
+    /// `redis://127.0.0.1:<port>/`, with the password if there is one.
+    #[must_use]
+    pub fn url(&self) -> String {
+        self.url_at(self.port())
+    }
+
+    /// The same server behind another port of 127.0.0.1.
+    pub(crate) fn url_at(&self, port: u16) -> String {
+        match &self.builder.password {
+            Some(password) => format!("redis://:{password}@127.0.0.1:{port}/"),
+            None => format!("redis://127.0.0.1:{port}/"),
+        }
+    }
+
+    /// The URL for a user of the access control list, made with `ACL SETUSER`.
+    #[must_use]
+    pub fn url_for(&self, user: &str, password: &str) -> String {
+        format!("redis://{user}:{password}@127.0.0.1:{}/", self.port())
+    }
+
+    /// The port of 127.0.0.1; the same for the whole life of this value.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port.address().port()
+    }
+
+    pub(crate) fn address(&self) -> std::net::SocketAddr {
+        self.port.address()
+    }
+
+    pub(crate) fn password(&self) -> Option<&str> {
+        self.builder.password.as_deref()
+    }
+
+    /// The process id of the server that runs, or ran last.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Kills the server with SIGKILL and returns when it is gone. Connecting is refused until [`restart`](Self::restart).
+    pub fn kill9(&mut self) {
+        self.process.kill9();
+    }
+
+    /// Starts the server again on the same port, with the same options, without its data; kills it first if it runs.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn restart(&mut self) {
+        self.kill9();
+        self.process = spawn(&self.builder, &self.directory, &self.port);
+        self.wait_ready();
+    }
+
+    /// Stops the process with SIGSTOP: connections stay open and are accepted, nothing is answered.
+    ///
+    /// # Panics
+    /// When the server has ended.
+    pub fn stop(&self) {
+        self.process.stop();
+    }
+
+    /// Lets the process go on.
+    ///
+    /// # Panics
+    /// When the server has ended.
+    pub fn cont(&self) {
+        self.process.cont();
+    }
+
+    /// Runs one command on a connection of its own.
+    ///
+    /// # Panics
+    /// When the server does not answer, or answers with an error; see [`try_command`](Self::try_command).
+    pub fn command(&self, parts: &[&str]) -> Value {
+        self.try_command(parts).unwrap_or_else(|error| panic!("redis command {parts:?}: {error}"))
+    }
+
+    /// Runs one command on a connection of its own and returns also an error.
+    ///
+    /// # Errors
+    /// When the server refuses the command or does not answer.
+    pub fn try_command(&self, parts: &[&str]) -> redis::RedisResult<Value> {
+        let client = redis::Client::open(self.url())?;
+        let mut connection = client.get_connection_with_timeout(ANSWER_WITHIN)?;
+        connection.set_read_timeout(Some(ANSWER_WITHIN))?;
+        let (name, arguments) = parts.split_first().expect("a command has a name");
+        redis::cmd(name).arg(arguments).query(&mut connection)
+    }
+
+    /// Runs one command and converts its answer, as in `let ttl: i64 = server.get(&["PTTL", "key"])`.
+    ///
+    /// # Panics
+    /// As [`command`](Self::command), and when the answer is of another type.
+    #[must_use]
+    pub fn get<T: redis::FromRedisValue>(&self, parts: &[&str]) -> T {
+        let value = self.command(parts);
+        redis::from_redis_value(value).unwrap_or_else(|error| panic!("redis command {parts:?}: {error}"))
+    }
+
+    /// One field of `INFO`, such as `run_id`.
+    ///
+    /// # Panics
+    /// When there is no such field.
+    #[must_use]
+    pub fn info(&self, field: &str) -> String {
+        let text: String = self.get(&["INFO", "everything"]);
+        let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+        line.unwrap_or_else(|| panic!("INFO has no field {field}")).to_owned()
+    }
+
+    /// Every key that the server has, sorted.
+    ///
+    /// # Panics
+    /// As [`command`](Self::command).
+    #[must_use]
+    pub fn keys(&self) -> Vec<String> {
+        let mut keys: Vec<String> = self.get(&["KEYS", "*"]);
+        keys.sort_unstable();
+        keys
+    }
+
+    /// Records the commands that clients send from now on.
+    ///
+    /// # Panics
+    /// When the server does not answer.
+    #[must_use]
+    pub fn record(&self) -> Recorder<'_> {
+        Recorder::start(self)
+    }
+
+    /// Waits until a PING over TCP is answered: by PONG, or by the question for a password.
+    fn wait_ready(&mut self) {
+        let bound = Bound::new(PATIENCE);
+        bound.block_until("redis-server answers PING", || {
+            if let Some(status) = self.process.exited() {
+                let log = std::fs::read_to_string(self.directory.path().join("log")).unwrap_or_default();
+                panic!("redis-server ended at its start ({status}): {log}");
+            }
+            ping(&self.port)
+        });
+    }
+}
+
+fn ping(port: &Port) -> bool {
+    let Ok(mut stream) = TcpStream::connect(port.address()) else { return false };
+    let mut answer = [0; 7];
+    stream.set_read_timeout(Some(ANSWER_WITHIN)).is_ok()
+        && stream.write_all(b"PING\r\n").is_ok()
+        && stream.read_exact(&mut answer).is_ok()
+        && (&answer == b"+PONG\r\n" || &answer == b"-NOAUTH")
+}
+
+fn spawn(builder: &RedisBuilder, directory: &Directory, port: &Port) -> Process {
+    let mut command = Command::new("redis-server");
+    command.args(["--bind", "127.0.0.1", "--port", &port.address().port().to_string()]);
+    command.arg("--dir").arg(directory.path());
+    command.args(["--logfile", "log", "--save", "", "--appendonly", "no"]);
+    // Without it a replica waits five seconds for others before its first sync.
+    command.args(["--repl-diskless-sync-delay", "0"]);
+    if major_version() >= 7 {
+        command.args(["--enable-debug-command", "yes", "--enable-protected-configs", "yes"]);
+    }
+    command.args(&builder.arguments);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    Process::spawn(&mut command).unwrap_or_else(|error| panic!("{}", why_not(&error)))
+}
+
+/// The major version of the installed server; older ones than 7 allow DEBUG without being asked.
+fn major_version() -> u32 {
+    static VERSION: OnceLock<u32> = OnceLock::new();
+    *VERSION.get_or_init(|| {
+        let output = Command::new("redis-server").arg("--version").output();
+        let output = output.unwrap_or_else(|error| panic!("{}", why_not(&error)));
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let version = text.split_once(" v=").and_then(|(_, rest)| rest.split('.').next()?.parse().ok());
+        version.unwrap_or_else(|| panic!("redis-server --version says no version: {text}"))
+    })
+}
+
+fn why_not(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => INSTALL.to_owned(),
+        _ => format!("cannot start redis-server: {error}"),
+    }
+}

@@ -1,0 +1,57 @@
+//! A second server that follows a first one.
+
+use crate::redis_server::RedisServer;
+use crate::wait::{Bound, PATIENCE};
+
+/// A replica of a [`RedisServer`].
+#[derive(Debug)]
+pub struct Replica {
+    server: RedisServer,
+}
+
+impl Replica {
+    /// Starts a replica and returns when it is linked to `primary` and has its data.
+    ///
+    /// # Panics
+    /// When the link does not come up.
+    #[must_use]
+    pub fn of(primary: &RedisServer) -> Self {
+        let mut builder =
+            RedisServer::builder().config("replicaof", &format!("127.0.0.1 {}", primary.port()));
+        if let Some(password) = primary.password() {
+            builder = builder.password(password).config("masterauth", password);
+        }
+        let server = builder.start();
+        Bound::new(PATIENCE)
+            .block_until("the replica is linked", || server.info("master_link_status") == "up");
+        Self { server }
+    }
+
+    /// The replica as a server.
+    #[must_use]
+    pub fn server(&self) -> &RedisServer {
+        &self.server
+    }
+
+    /// Cuts the replica off: what `primary` writes from now on never reaches it.
+    ///
+    /// Deterministic, unlike stopping the process: data in a socket's buffer would still arrive. The replica comes
+    /// back with a password that the primary refuses.
+    ///
+    /// # Panics
+    /// When the primary goes on counting the replica.
+    pub fn detach(&self, primary: &RedisServer) {
+        self.server.command(&["CONFIG", "SET", "masterauth", "not-the-password"]);
+        primary.command(&["CLIENT", "KILL", "TYPE", "replica"]);
+        Bound::new(PATIENCE)
+            .block_until("the primary has no replica left", || primary.info("connected_slaves") == "0");
+    }
+
+    /// Makes it a primary with the data that it has.
+    ///
+    /// # Panics
+    /// When the server does not answer.
+    pub fn promote(&self) {
+        self.server.command(&["REPLICAOF", "NO", "ONE"]);
+    }
+}

@@ -1,0 +1,99 @@
+//! A second process under the test's control.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+
+use tokio::sync::mpsc;
+
+use crate::process::Process;
+use crate::wait::PATIENCE;
+
+/// The program `worker` as a child process: told what to do by arguments and lines on its input, it answers in lines.
+///
+/// Its standard error is the test's. Start it with `Worker::start(env!("CARGO_BIN_EXE_worker"), ..)`.
+#[derive(Debug)]
+pub struct Worker {
+    process: Process,
+    lines: mpsc::UnboundedReceiver<String>,
+}
+
+impl Worker {
+    /// Starts `program`.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[must_use]
+    pub fn start(program: &str, arguments: &[&str]) -> Self {
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process =
+            Process::spawn(&mut command).unwrap_or_else(|error| panic!("cannot start {program}: {error}"));
+        let output = process.child_mut().stdout.take().expect("BUG: the output was asked for");
+        let (sender, lines) = mpsc::unbounded_channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { process, lines }
+    }
+
+    /// The next line that it prints; `None` when its output has ended.
+    ///
+    /// # Panics
+    /// When that takes longer than [`PATIENCE`].
+    pub async fn line(&mut self) -> Option<String> {
+        let line = tokio::time::timeout(PATIENCE, self.lines.recv()).await;
+        line.unwrap_or_else(|_| panic!("waited {PATIENCE:?} in vain for a line of the worker"))
+    }
+
+    /// Waits for a line that starts with `word` and returns the rest of it.
+    ///
+    /// # Panics
+    /// When the next line starts otherwise, or there is none.
+    pub async fn expect(&mut self, word: &str) -> String {
+        let line = self.line().await.unwrap_or_else(|| panic!("the worker ended instead of printing {word}"));
+        let rest =
+            line.strip_prefix(word).unwrap_or_else(|| panic!("expected {word}, the worker printed: {line}"));
+        rest.trim().to_owned()
+    }
+
+    /// Sends a line.
+    ///
+    /// # Panics
+    /// When the worker has ended.
+    pub fn tell(&mut self, line: &str) {
+        let input = self.process.child_mut().stdin.as_mut().expect("the worker's input is open");
+        writeln!(input, "{line}").expect("the worker has ended");
+    }
+
+    /// Waits for its end and returns what it printed since the last line that was read.
+    ///
+    /// # Panics
+    /// When it fails, or goes on for longer than [`PATIENCE`].
+    pub async fn finish(mut self) -> Vec<String> {
+        drop(self.process.child_mut().stdin.take());
+        let mut rest = Vec::new();
+        while let Some(line) = self.line().await {
+            rest.push(line);
+        }
+        let mut status = None;
+        crate::wait_until("the worker ends", PATIENCE, async || {
+            status = self.process.exited();
+            status.is_some()
+        })
+        .await;
+        assert!(
+            status.is_some_and(|status| status.success()),
+            "the worker failed ({status:?}) after {rest:?}"
+        );
+        rest
+    }
+
+    /// Its process, to stop, continue and kill it.
+    pub fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+}
