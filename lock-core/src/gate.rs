@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, OwnedMutexGuard};
 
+use crate::backend::BoxFuture;
 use crate::key::Key;
 
 const SHARDS: usize = 32;
@@ -75,7 +76,8 @@ impl Gate {
             line.waiting.fetch_add(1, Ordering::AcqRel);
             Arc::clone(line)
         };
-        Waiter { gate: self, key: key.clone(), line, turn: None, granted: false }
+        let turn = Turn::Coming(Box::pin(Arc::clone(&line.turn).lock_owned()));
+        Waiter { gate: self, key: key.clone(), line, turn, granted: false }
     }
 
     #[cfg(test)]
@@ -85,20 +87,26 @@ impl Gate {
     }
 }
 
+/// Whether it is a waiter's turn. The future is kept between two waits: dropping it would cost the place in the line.
+enum Turn {
+    Coming(BoxFuture<'static, OwnedMutexGuard<()>>),
+    Head(#[allow(dead_code, reason = "held for its drop")] OwnedMutexGuard<()>),
+    Over,
+}
+
 /// A place in the line; dropping it leaves.
-#[derive(Debug)]
 pub(crate) struct Waiter<'a> {
     gate: &'a Gate,
     key: Key,
     line: Arc<Line>,
-    turn: Option<OwnedMutexGuard<()>>,
+    turn: Turn,
     granted: bool,
 }
 
 impl Waiter<'_> {
     /// Whether it is this waiter's turn to ask the store.
     pub(crate) fn is_head(&self) -> bool {
-        self.turn.is_some()
+        matches!(self.turn, Turn::Head(_))
     }
 
     /// Others in the line.
@@ -110,8 +118,8 @@ impl Waiter<'_> {
     ///
     /// Cancel safe: a waiter that is dropped here, or returns without the key, passes the news on.
     pub(crate) async fn news(&mut self) {
-        if self.turn.is_none() {
-            self.turn = Some(Arc::clone(&self.line.turn).lock_owned().await);
+        if let Turn::Coming(turn) = &mut self.turn {
+            self.turn = Turn::Head(turn.await);
         }
         self.line.freed.notified().await;
     }
@@ -124,11 +132,12 @@ impl Waiter<'_> {
 
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
-        let was_head = self.turn.take().is_some();
-        if was_head && !self.granted {
+        let turn = std::mem::replace(&mut self.turn, Turn::Over);
+        if matches!(turn, Turn::Head(_)) && !self.granted {
             // This waiter may have taken the news with it, so the next head asks the store.
             self.line.freed.notify_one();
         }
+        drop(turn);
         let mut shard = self.gate.shard(&self.key);
         if self.line.waiting.fetch_sub(1, Ordering::AcqRel) == 1 {
             shard.remove(&self.key);

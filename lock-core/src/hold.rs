@@ -12,12 +12,15 @@ use crate::engine::Engine;
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
 use crate::kind::Kind;
 
-/// What is taken off a lease of a remote store: 1 % for clocks that run at different speeds, and 2 ms for the
-/// granularity of its expiry (Redlock, "Distributed Locks with Redis").
+/// For the granularity of expiry in the store and of timers here.
+const GRANULARITY: Duration = Duration::from_millis(2);
+
+/// What is taken off a lease, so that a loss is told before anybody else can have the key: the granularity, and for a
+/// store in another process 1 % for clocks that run at different speeds ("Distributed Locks with Redis" takes both).
 pub(crate) fn drift(placement: Placement, lease: Duration) -> Duration {
     match placement {
-        Placement::Embedded => Duration::ZERO,
-        Placement::Remote => lease / 100 + Duration::from_millis(2),
+        Placement::Embedded => GRANULARITY.min(lease / 4),
+        Placement::Remote => lease / 100 + GRANULARITY,
     }
 }
 

@@ -59,7 +59,12 @@ pub mod key;
 mod kind;
 mod manager;
 mod observe;
+mod outcome;
 pub mod owner;
+#[cfg(feature = "macros")]
+#[doc(hidden)]
+#[path = "private.rs"]
+pub mod __private;
 mod profile;
 mod renewal;
 mod request;
@@ -72,6 +77,11 @@ pub use error::{LockError, LockErrorKind, LossReason, Result};
 pub use guard::{LockGuard, LockHandle};
 pub use kind::Kind;
 pub use manager::{LockManager, ManagerBuilder, ShutdownReport};
+pub use outcome::{FromLockError, FromSkipped, Skipped};
 pub use profile::Profile;
 pub use request::{LockRequest, OnLost};
 pub use scope::LockScope;
+
+#[cfg(feature = "macros")]
+#[cfg_attr(docsrs, doc(cfg(feature = "macros")))]
+pub use lock_macros::distributed_lock;

@@ -67,6 +67,10 @@ impl Function {
                 ReturnType::Default => None,
                 ReturnType::Type(_, ty) => Some((**ty).clone()),
             };
+            if let Some(Type::Never(never)) = &output {
+                errors.at(never.span(), "a function that never returns cannot say that the lock was not had");
+                return None;
+            }
             return Some(Body { stmts: self.stmts.clone(), output, boxed_by: None });
         }
         errors.take(self.boxed_body())

@@ -12,7 +12,11 @@ const LONG: Duration = Duration::from_secs(10);
 async fn connect(proxy: &Proxy) -> RedisResult<MultiplexedConnection> {
     let config =
         AsyncConnectionConfig::new().set_response_timeout(Some(SHORT)).set_connection_timeout(Some(LONG));
-    redis::Client::open(proxy.url())?.get_multiplexed_async_connection_with_config(&config).await
+    // The answers to the set-up must not wait for their turn in a burst of tests.
+    let mut connection =
+        redis::Client::open(proxy.url())?.get_multiplexed_async_connection_with_config(&config).await?;
+    connection.set_response_timeout(SHORT);
+    Ok(connection)
 }
 
 async fn set(connection: &mut MultiplexedConnection, key: &str) -> RedisResult<()> {
@@ -56,12 +60,15 @@ async fn a_held_request_runs_late_also_when_its_client_has_gone() {
 #[tokio::test]
 async fn a_held_reply_comes_late() {
     let (server, proxy, mut connection) = set_up().await;
+    let before =
+        proxy.until("all is delivered", |traffic| traffic.replies.passed == traffic.replies.seen).await;
     proxy.replies(Flow::Hold);
     let call =
         tokio::spawn(async move { redis::cmd("INCR").arg("n").query_async::<i64>(&mut connection).await });
     proxy.until("the reply waits", |traffic| traffic.replies.held > 0).await;
-    assert!(!call.is_finished());
     assert_eq!(server.keys(), ["n"]);
+    assert_eq!(proxy.traffic().replies.passed, before.replies.passed);
+    assert!(!call.is_finished());
     proxy.replies(Flow::Pass);
     assert_eq!(call.await.expect("no panic").expect("the reply"), 1);
 }
@@ -103,9 +110,7 @@ fn a_cut_is_an_rst_and_no_ordinary_end() {
     let server = RedisServer::start();
     let proxy = Proxy::before(&server);
     let mut stream = std::net::TcpStream::connect(("127.0.0.1", proxy.port())).expect("the proxy listens");
-    while proxy.traffic().open == 0 {
-        std::thread::yield_now();
-    }
+    stream.set_read_timeout(Some(LONG)).expect("a timeout");
     // Only a connection that is through to the server can be cut.
     std::io::Write::write_all(&mut stream, b"PING\r\n").expect("the proxy reads");
     stream.read_exact(&mut [0; 7]).expect("the answer");

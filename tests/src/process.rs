@@ -1,9 +1,9 @@
 //! Child processes that do not outlive the test process.
 
 use std::io;
-use std::process::{Child, Command, ExitStatus, Stdio};
-
 use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
@@ -19,14 +19,15 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts `command`.
+    /// Starts `command`. The guardian also removes `directory`, if there is one.
     ///
     /// # Errors
     /// When the program cannot be started, `NotFound` when it is not installed.
-    pub fn spawn(command: &mut Command) -> io::Result<Self> {
+    pub fn spawn(command: &mut Command, directory: Option<&Path>) -> io::Result<Self> {
         let mut child = command.process_group(0).spawn()?;
         let guardian = Command::new("sh")
-            .args(["-c", "read -r _; kill -9 \"$1\"", "guardian", &child.id().to_string()])
+            .args(["-c", "read -r _; kill -9 \"$1\"; rm -rf \"$2\"", "guardian", &child.id().to_string()])
+            .arg(directory.unwrap_or(Path::new("")))
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())

@@ -157,6 +157,7 @@ impl RedisServer {
     ///
     /// # Panics
     /// When the server does not answer, or answers with an error; see [`try_command`](Self::try_command).
+    #[allow(clippy::must_use_candidate, reason = "most commands are run for what they do")]
     pub fn command(&self, parts: &[&str]) -> Value {
         self.try_command(parts).unwrap_or_else(|error| panic!("redis command {parts:?}: {error}"))
     }
@@ -248,7 +249,7 @@ fn spawn(builder: &RedisBuilder, directory: &Directory, port: &Port) -> Process 
     }
     command.args(&builder.arguments);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    Process::spawn(&mut command).unwrap_or_else(|error| panic!("{}", why_not(&error)))
+    Process::spawn(&mut command, Some(directory.path())).unwrap_or_else(|error| panic!("{}", why_not(&error)))
 }
 
 /// The major version of the installed server; older ones than 7 allow DEBUG without being asked.

@@ -26,8 +26,8 @@ impl Worker {
     pub fn start(program: &str, arguments: &[&str]) -> Self {
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut process =
-            Process::spawn(&mut command).unwrap_or_else(|error| panic!("cannot start {program}: {error}"));
+        let mut process = Process::spawn(&mut command, None)
+            .unwrap_or_else(|error| panic!("cannot start {program}: {error}"));
         let output = process.child_mut().stdout.take().expect("BUG: the output was asked for");
         let (sender, lines) = mpsc::unbounded_channel();
         std::thread::spawn(move || {

@@ -4,7 +4,6 @@
 //! the first one is not polled, and break when that one ends: so the caller's runtimes and the thread that renews
 //! have one each, made when first used.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use tokio::runtime::{Handle, Id};
@@ -18,17 +17,17 @@ use crate::error::LockErrorKind;
 #[derive(Debug)]
 pub(super) struct Links {
     server: Arc<Server>,
-    /// A handful at most, so a scan is faster than a map. This is a `std` lock: it is never held across an await.
-    links: RwLock<Vec<(Id, watch::Receiver<State>)>>,
-    closed: AtomicBool,
+    /// `None` once closed. A handful at most, so a scan is faster than a map. This is a `std` lock: it is never held
+    /// across an await.
+    links: RwLock<Option<Vec<(Id, watch::Receiver<State>)>>>,
 }
 
 impl Links {
     /// Starts with the connection that proved the server good.
     pub(super) fn new(server: Arc<Server>, first: Session) -> Self {
         let link = connection::supervise(Arc::clone(&server), Some(first));
-        let links = RwLock::new(vec![(Handle::current().id(), link)]);
-        Self { server, links, closed: AtomicBool::new(false) }
+        let links = RwLock::new(Some(vec![(Handle::current().id(), link)]));
+        Self { server, links }
     }
 
     pub(super) fn server(&self) -> &Server {
@@ -43,27 +42,27 @@ impl Links {
         }
     }
 
-    /// The connection of this runtime, if it is up.
-    pub(super) fn now(&self) -> Option<Arc<Live>> {
-        let id = Handle::current().id();
-        let links = self.links.read().unwrap_or_else(PoisonError::into_inner);
-        let (_, link) = links.iter().find(|(of, _)| *of == id)?;
-        link.borrow().live.clone()
+    /// The connection of this runtime, if it is up. On the way of every call.
+    fn now(&self) -> Option<Arc<Live>> {
+        self.state(|state| state.live.clone())
     }
 
     /// Why this runtime has no connection, as far as its last dial told.
     pub(super) fn failure(&self) -> Option<Failure> {
+        self.state(|state| state.failure.clone())
+    }
+
+    fn state<T>(&self, read: impl FnOnce(&State) -> Option<T>) -> Option<T> {
         let id = Handle::current().id();
         let links = self.links.read().unwrap_or_else(PoisonError::into_inner);
-        let (_, link) = links.iter().find(|(of, _)| *of == id)?;
-        link.borrow().failure.clone()
+        let (_, link) = links.as_ref()?.iter().find(|(of, _)| *of == id)?;
+        read(&link.borrow())
     }
 
     async fn wait(&self) -> Result<Arc<Live>, Failure> {
-        if self.closed.load(Ordering::Acquire) {
+        let Some(mut link) = self.link() else {
             return Err(Failure::new(LockErrorKind::ShuttingDown, "the connections were closed"));
-        }
-        let mut link = self.link();
+        };
         // A wrong password stays wrong for as long as anybody would wait here.
         let settled =
             |state: &State| state.live.is_some() || state.failure.as_ref().is_some_and(Failure::is_permanent);
@@ -80,21 +79,22 @@ impl Links {
     }
 
     /// The link of this runtime, made if there is none; those of runtimes that ended are dropped on this occasion.
-    fn link(&self) -> watch::Receiver<State> {
+    /// `None` once everything is closed.
+    fn link(&self) -> Option<watch::Receiver<State>> {
         let id = Handle::current().id();
         let mut links = self.links.write().unwrap_or_else(PoisonError::into_inner);
+        let links = links.as_mut()?;
         links.retain(|(_, link)| link.has_changed().is_ok());
         if let Some((_, link)) = links.iter().find(|(of, _)| *of == id) {
-            return link.clone();
+            return Some(link.clone());
         }
         let link = connection::supervise(Arc::clone(&self.server), None);
         links.push((id, link.clone()));
-        link
+        Some(link)
     }
 
     /// Ends all connections, for good.
     pub(super) fn close(&self) {
-        self.closed.store(true, Ordering::Release);
-        self.links.write().unwrap_or_else(PoisonError::into_inner).clear();
+        *self.links.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }

@@ -1,0 +1,62 @@
+//! Claims without a manager.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::backend::{Claim, Mode, Queue};
+use crate::error::{LockError, LockErrorKind, Result};
+use crate::key::Key;
+use crate::owner::{Identity, Owner, OwnerRecord, OwnerSource};
+
+/// Makes claims of fresh owners, each used for one grant, as a manager would.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use lock_core::key::Key;
+/// use lock_core::testkit::Claims;
+///
+/// let claims = Claims::new()?;
+/// let key = Key::new("order:42")?;
+/// let (first, second) = (claims.exclusive(&key, Duration::from_secs(5)), claims.exclusive(&key, Duration::from_secs(5)));
+/// assert_ne!(first.owner, second.owner);
+/// # Ok::<(), lock_core::LockError>(())
+/// ```
+#[derive(Debug)]
+pub struct Claims {
+    owners: OwnerSource,
+    identity: Arc<Identity>,
+}
+
+impl Claims {
+    /// A source with a random part of its own.
+    ///
+    /// # Errors
+    /// [`Unavailable`](LockErrorKind::Unavailable) when the operating system gives no random bytes.
+    pub fn new() -> Result<Self> {
+        let owners = OwnerSource::new().map_err(|error| {
+            let detail = "the operating system gives no random bytes";
+            LockError::new(LockErrorKind::Unavailable, detail).permanent().with_source(error)
+        })?;
+        Ok(Self { owners, identity: Arc::new(Identity::of_this_process("testkit")) })
+    }
+
+    /// A fresh owner.
+    #[must_use]
+    pub fn owner(&self) -> Owner {
+        self.owners.mint()
+    }
+
+    /// A claim of a fresh owner.
+    #[must_use]
+    pub fn claim(&self, key: &Key, mode: Mode, queue: Queue, ttl: Duration) -> Claim {
+        let record = OwnerRecord::new(Arc::clone(&self.identity), None);
+        Claim { mode, queue, ..Claim::new(key.clone(), self.owner(), ttl, record) }
+    }
+
+    /// An exclusive, barging claim of a fresh owner.
+    #[must_use]
+    pub fn exclusive(&self, key: &Key, ttl: Duration) -> Claim {
+        self.claim(key, Mode::Exclusive, Queue::Barging, ttl)
+    }
+}

@@ -1,0 +1,123 @@
+//! Calls that are dropped half-way.
+
+use std::future::{Future, poll_fn};
+use std::task::Poll;
+use std::time::Duration;
+
+use super::{Case, Subject, cases};
+use crate::backend::{BoxFuture, Capability, Mode, Queue};
+
+/// A call that is not done after so many polls is let run to its end.
+const POLLS: usize = 12;
+
+pub(super) fn cases() -> impl IntoIterator<Item = Case> {
+    let all = cases![|_| true; a_try, a_release, a_renewal];
+    let fifo = cases![|can: &Capability| can.fifo; a_try_in_a_queue];
+    let notifies = cases![|can: &Capability| can.notifies; a_wait];
+    all.into_iter().chain(fifo).chain(notifies)
+}
+
+/// Polls `future` for `polls` times and drops it; whether it completed.
+async fn polled<T>(mut future: BoxFuture<'_, T>, polls: usize) -> bool {
+    let mut left = polls;
+    poll_fn(|cx| {
+        if left == 0 {
+            return Poll::Ready(false);
+        }
+        left -= 1;
+        match future.as_mut().poll(cx) {
+            Poll::Ready(_) => Poll::Ready(true),
+            // Asking for another poll at once would hide the points at which it waits for an answer.
+            Poll::Pending if left == 0 => Poll::Ready(false),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
+}
+
+/// A try that is dropped at any of its polls leaves nothing that a release of its owner does not free.
+async fn a_try(subject: Subject) {
+    for polls in 0..POLLS {
+        let key = subject.key(&polls.to_string());
+        let (dropped, next) = (subject.exclusive(&key), subject.exclusive(&key));
+        let complete = polled(subject.backend().try_acquire_dyn(&dropped), polls).await;
+        subject.release(&dropped).await;
+        subject.granted_within(&next, Duration::ZERO).await;
+        subject.release(&next).await;
+        if complete {
+            return;
+        }
+    }
+}
+
+/// A release that is dropped at any of its polls can be repeated.
+async fn a_release(subject: Subject) {
+    for polls in 0..POLLS {
+        let key = subject.key(&polls.to_string());
+        let (claim, next) = (subject.exclusive(&key), subject.exclusive(&key));
+        subject.acquire(&claim).await;
+        let complete = polled(subject.backend().release_dyn(&claim, None), polls).await;
+        subject.release(&claim).await;
+        subject.acquire(&next).await;
+        subject.release(&next).await;
+        if complete {
+            return;
+        }
+    }
+}
+
+/// A renewal that is dropped at any of its polls leaves the grant to its owner.
+async fn a_renewal(subject: Subject) {
+    for polls in 0..POLLS {
+        let claim = subject.exclusive(&subject.key(&polls.to_string()));
+        subject.acquire(&claim).await;
+        let batch = [crate::backend::Renew { claim: &claim, ttl: subject.long() }];
+        let complete = polled(subject.backend().renew_dyn(&batch), polls).await;
+        subject.renewed(&claim, subject.long()).await;
+        subject.release(&claim).await;
+        if complete {
+            return;
+        }
+    }
+}
+
+/// A try that was to take a place in a queue leaves none once its owner is released.
+async fn a_try_in_a_queue(subject: Subject) {
+    for polls in 0..POLLS {
+        let key = subject.key(&polls.to_string());
+        let [holder, dropped, next] = [(); 3].map(|()| subject.claim(&key, Mode::Exclusive, Queue::Fifo));
+        subject.acquire(&holder).await;
+        let complete = polled(subject.backend().try_acquire_dyn(&dropped), polls).await;
+        subject.release(&dropped).await;
+        subject.release(&holder).await;
+        subject.granted_within(&next, Duration::ZERO).await;
+        subject.release(&next).await;
+        if complete {
+            return;
+        }
+    }
+}
+
+/// A wait that is dropped takes nothing, and the next waiter is told all the same.
+async fn a_wait(subject: Subject) {
+    let key = subject.key("k");
+    let [holder, dropped, waiting] = [(); 3].map(|()| subject.exclusive(&key));
+    subject.acquire(&holder).await;
+    subject.refused(&dropped).await;
+    subject.refused(&waiting).await;
+    polled(subject.backend().changed_dyn(&dropped), 1).await;
+    subject.release(&dropped).await;
+    let told = async {
+        while !subject.gets(&waiting).await {
+            subject.backend().changed_dyn(&waiting).await;
+        }
+    };
+    let ((), in_time) = tokio::join!(
+        async {
+            subject.release(&holder).await;
+        },
+        subject.in_time(told)
+    );
+    assert!(in_time, "nobody told the waiter");
+    subject.release(&waiting).await;
+}

@@ -1,0 +1,126 @@
+//! One holder at a time.
+
+use super::{Case, Subject, cases};
+use crate::backend::{Attempt, Claim};
+use crate::key::Key;
+
+pub(super) fn cases() -> impl IntoIterator<Item = Case> {
+    cases![|_| true; excludes, the_next_gets_it, grants_are_dated, asks_again, asks_again_with_less, two_keys,
+        any_text_is_a_key, the_hint_is_a_lease]
+}
+
+/// A key that is held is refused to every other owner.
+async fn excludes(subject: Subject) {
+    let key = subject.key("k");
+    let holder = subject.exclusive(&key);
+    subject.acquire(&holder).await;
+    for _ in 0..5 {
+        subject.refused(&subject.exclusive(&key)).await;
+    }
+    subject.release(&holder).await;
+}
+
+/// After a release the next owner gets the key.
+async fn the_next_gets_it(subject: Subject) {
+    let key = subject.key("k");
+    for _ in 0..5 {
+        let (holder, next) = (subject.exclusive(&key), subject.exclusive(&key));
+        subject.acquire(&holder).await;
+        subject.refused(&next).await;
+        subject.release(&holder).await;
+        subject.acquire(&next).await;
+        subject.release(&next).await;
+    }
+}
+
+/// A lease counts from a moment between the call and its answer, and is at least as long as was asked for.
+async fn grants_are_dated(subject: Subject) {
+    let claim = subject.exclusive(&subject.key("k"));
+    let before = subject.now();
+    let grant = subject.acquire(&claim).await;
+    let after = subject.now();
+    assert!(before.is_past(grant.sent), "sent before the call");
+    assert!(grant.sent.is_past(after), "sent after the answer");
+    assert!(grant.lease >= claim.ttl, "a lease of {:?} for a ttl of {:?}", grant.lease, claim.ttl);
+    subject.release(&claim).await;
+}
+
+/// An owner that asks again after a grant is granted again, with the same fencing token.
+async fn asks_again(subject: Subject) {
+    let key = subject.key("k");
+    let claim = Claim { fencing: subject.capability().fencing, ..subject.exclusive(&key) };
+    let first = subject.acquire(&claim).await;
+    for _ in 0..3 {
+        let again = subject.acquire(&claim).await;
+        assert_eq!(again.fence, first.fence, "the same grant has the same token");
+    }
+    subject.release(&claim).await;
+    subject.acquire(&subject.exclusive(&key)).await;
+}
+
+/// An owner that asks again for less keeps the lease that it has.
+async fn asks_again_with_less(subject: Subject) {
+    let key = subject.key("k");
+    let claim = subject.exclusive(&key);
+    subject.acquire(&claim).await;
+    subject.acquire(&subject.brief(claim.clone())).await;
+    subject.short_lease_runs_out().await;
+    subject.refused(&subject.exclusive(&key)).await;
+    subject.release(&claim).await;
+}
+
+/// Two keys do not disturb each other, not even when the text of one is part of the other's.
+async fn two_keys(subject: Subject) {
+    let holders = ["a", "a:a", "a:q", "A", "{a}", "a*", "a:fence", "a "]
+        .map(|name| subject.exclusive(&subject.key(name)));
+    for holder in &holders {
+        subject.acquire(holder).await;
+    }
+    for (number, holder) in holders.iter().enumerate() {
+        subject.release(holder).await;
+        for (later, other) in holders.iter().enumerate() {
+            let other = subject.exclusive(&other.key);
+            assert_eq!(subject.gets(&other).await, later <= number, "{:?} after {:?}", other.key, holder.key);
+            subject.release(&other).await;
+        }
+    }
+}
+
+/// Any text is a key, and different texts are different keys.
+async fn any_text_is_a_key(subject: Subject) {
+    let mut texts =
+        ["é", "e\u{301}", "锁", "🔒", "a b", "a\r\nb", "\n", "\0", "%", "%20", "{", "}{", "'\"\\", "$1", "/"]
+            .map(str::to_owned)
+            .to_vec();
+    texts.push(format!("{}x", "y".repeat(64)));
+    let long = subject.key("long");
+    texts.push("z".repeat(Key::MAX_LEN - long.as_str().len() + "long".len()));
+    let claims: Vec<_> = texts.iter().map(|text| subject.exclusive(&subject.key(text))).collect();
+    for claim in &claims {
+        subject.acquire(claim).await;
+    }
+    for claim in &claims {
+        let other = subject.exclusive(&claim.key);
+        subject.refused(&other).await;
+        subject.release(claim).await;
+        subject.acquire(&other).await;
+        subject.release(&other).await;
+    }
+}
+
+/// A refusal tells no more than is left of the holder's lease, if it tells.
+async fn the_hint_is_a_lease(subject: Subject) {
+    let key = subject.key("k");
+    let holder = subject.exclusive(&key);
+    let grant = subject.acquire(&holder).await;
+    let Attempt::Held(held) = subject.attempt(&subject.exclusive(&key)).await.expect("an answer") else {
+        panic!("granted beside a holder");
+    };
+    if let Some(remaining) = held.remaining {
+        assert!(remaining <= grant.lease, "{remaining:?} of {:?}", grant.lease);
+    }
+    if let Some(record) = held.holder {
+        assert_eq!(record, holder.record, "the record of another");
+    }
+    subject.release(&holder).await;
+}

@@ -1,0 +1,60 @@
+//! Leases run out, and not before.
+
+use super::{Case, Subject, cases};
+use crate::clock::Moment;
+
+pub(super) fn cases() -> impl IntoIterator<Item = Case> {
+    cases![|_| true; frees, not_early, shortest, longest]
+}
+
+/// The lease of a holder that went away runs out and frees the key.
+async fn frees(subject: Subject) {
+    let key = subject.key("k");
+    let (gone, next) = (subject.brief(subject.exclusive(&key)), subject.exclusive(&key));
+    subject.acquire(&gone).await;
+    subject.refused(&next).await;
+    subject.granted_within(&next, gone.ttl).await;
+    subject.refused(&subject.exclusive(&key)).await;
+    subject.release(&next).await;
+}
+
+/// Nobody is granted a key before the lease of its holder has run out by the holder's own clock.
+async fn not_early(subject: Subject) {
+    let key = subject.key("k");
+    for _ in 0..2 {
+        let (holder, next) = (subject.brief(subject.exclusive(&key)), subject.exclusive(&key));
+        let grant = subject.acquire(&holder).await;
+        subject.granted_within(&next, holder.ttl).await;
+        let held = subject.now().since(grant.sent);
+        // The margin that a manager takes off for clocks that do not run alike.
+        assert!(held >= grant.lease.mul_f64(0.98), "free after {held:?} of {:?}", grant.lease);
+        subject.release(&next).await;
+    }
+}
+
+/// The shortest lease that the capability names is granted, and ends.
+async fn shortest(subject: Subject) {
+    let key = subject.key("k");
+    let ttl = subject.capability().min_ttl;
+    let (mut brief, next) = (subject.exclusive(&key), subject.exclusive(&key));
+    brief.ttl = ttl;
+    subject.acquire(&brief).await;
+    subject.granted_within(&next, ttl).await;
+    subject.release(&next).await;
+}
+
+/// The longest lease that the capability names is granted, and does not wrap around.
+async fn longest(subject: Subject) {
+    let key = subject.key("k");
+    let (mut claim, other) = (subject.exclusive(&key), subject.exclusive(&key));
+    claim.ttl = subject.capability().max_ttl;
+    let grant = subject.acquire(&claim).await;
+    let end: Moment = grant.sent.plus(grant.lease);
+    assert!(!end.is_past(subject.now()));
+    subject.short_lease_runs_out().await;
+    subject.refused(&other).await;
+    subject.renewed(&claim, claim.ttl).await;
+    subject.release(&claim).await;
+    subject.acquire(&other).await;
+    subject.release(&other).await;
+}

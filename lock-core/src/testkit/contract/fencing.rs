@@ -1,0 +1,92 @@
+//! Fencing tokens.
+
+use super::{Case, Subject, cases};
+use crate::backend::{Capability, Claim, Mode, Queue};
+use crate::error::LockErrorKind;
+
+pub(super) fn cases() -> impl IntoIterator<Item = Case> {
+    let all = cases![|can: &Capability| can.fencing; grows_with_every_owner, grows_over_expiry, on_demand, only_for_the_holder];
+    let shared = cases![|can: &Capability| can.fencing && can.shared; grows_over_readers];
+    all.into_iter().chain(shared)
+}
+
+/// Every owner of a key has a larger fencing token than all before, however it came by it.
+async fn grows_with_every_owner(subject: Subject) {
+    let key = subject.key("k");
+    let mut last = None;
+    for round in 0..30 {
+        let claim = Claim { fencing: round % 2 == 0, ..subject.exclusive(&key) };
+        let grant = subject.acquire(&claim).await;
+        assert!(!claim.fencing || grant.fence.is_some(), "asked for with the grant");
+        let token = Some(subject.token(&claim, &grant).await);
+        assert!(token > last, "{token:?} after {last:?}");
+        last = token;
+        subject.release(&claim).await;
+    }
+}
+
+/// The owner after one whose lease ran out has a larger token.
+async fn grows_over_expiry(subject: Subject) {
+    let key = subject.key("k");
+    let (gone, next) = (subject.brief(subject.exclusive(&key)), subject.exclusive(&key));
+    let first = subject.acquire(&gone).await;
+    let first = subject.token(&gone, &first).await;
+    let second = subject.granted_within(&next, gone.ttl).await;
+    assert!(subject.token(&next, &second).await > first);
+    subject.release(&next).await;
+}
+
+/// A token can be had during the hold.
+async fn on_demand(subject: Subject) {
+    let key = subject.key("k");
+    let claim = subject.exclusive(&key);
+    let grant = subject.acquire(&claim).await;
+    let token = subject.backend().fence_dyn(&claim).await.expect("the holder gets a token");
+    assert!(grant.fence.is_none_or(|fence| fence <= token));
+    subject.release(&claim).await;
+    let next = Claim { fencing: true, ..subject.exclusive(&key) };
+    let grant = subject.acquire(&next).await;
+    assert!(grant.fence.expect("asked for with the grant") > token);
+    subject.release(&next).await;
+}
+
+/// Nobody but the holder gets a token: not one who was refused, not one who released, not one who ran out.
+async fn only_for_the_holder(subject: Subject) {
+    let key = subject.key("k");
+    let (holder, refused, released) =
+        (subject.exclusive(&key), subject.exclusive(&key), subject.exclusive(&key));
+    let ran_out = subject.brief(subject.exclusive(&key));
+    subject.acquire(&released).await;
+    subject.release(&released).await;
+    subject.acquire(&ran_out).await;
+    subject.granted_within(&holder, ran_out.ttl).await;
+    subject.refused(&refused).await;
+    for (claim, who) in [(&refused, "refused"), (&released, "released"), (&ran_out, "ran out")] {
+        match subject.backend().fence_dyn(claim).await {
+            Ok(token) => panic!("one who {who} got {token}"),
+            Err(error) => assert_eq!(error.kind(), LockErrorKind::Lost, "one who {who}: {error}"),
+        }
+    }
+    subject.release(&holder).await;
+}
+
+/// Readers have growing tokens too, and the writer after them a larger one than each.
+async fn grows_over_readers(subject: Subject) {
+    let key = subject.key("k");
+    let mut tokens = Vec::new();
+    let mut readers = Vec::new();
+    for _ in 0..3 {
+        let reader = Claim { fencing: true, ..subject.claim(&key, Mode::Shared, Queue::Barging) };
+        let grant = subject.acquire(&reader).await;
+        tokens.push(subject.token(&reader, &grant).await);
+        readers.push(reader);
+    }
+    for reader in &readers {
+        subject.release(reader).await;
+    }
+    let writer = Claim { fencing: true, ..subject.exclusive(&key) };
+    let grant = subject.acquire(&writer).await;
+    tokens.push(subject.token(&writer, &grant).await);
+    assert!(tokens.is_sorted_by(|first, second| first < second), "{tokens:?}");
+    subject.release(&writer).await;
+}

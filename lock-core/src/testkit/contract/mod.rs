@@ -1,0 +1,133 @@
+//! The contract of [`Backend`](crate::backend::Backend) as a suite of cases.
+//!
+//! [`run_all`] runs those that the backend's capability calls for, one after another, each on keys of its own, and
+//! panics with the list of those that failed. Nothing is asked of the store but to answer; a store that is shared may
+//! hold other keys. Real time passes for a store elsewhere: a few short leases run out, about ten seconds in all. For
+//! the memory store run it under tokio's paused clock.
+//!
+//! A case that waits for expiry asks until it is granted and does not sleep a fixed time, and a case that shows that
+//! something did *not* run out measures that with another key whose lease did.
+
+mod cancel;
+mod exclusive;
+mod expiry;
+mod fencing;
+mod fifo;
+mod permit;
+mod refusal;
+mod release;
+mod renewal;
+mod report;
+mod shared;
+mod subject;
+
+use std::fmt;
+use std::future::Future;
+use std::time::Duration;
+
+pub use report::{Failure, Report};
+pub use subject::Subject;
+
+use crate::backend::{BoxFuture, Capability};
+
+/// A case that takes longer has failed.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// One sentence of the contract and its test.
+#[derive(Clone, Copy)]
+#[non_exhaustive]
+pub struct Case {
+    /// The file and the function: `exclusive::excludes`.
+    pub name: &'static str,
+    /// Whether the contract asks this of a backend that can do so much.
+    pub needs: fn(&Capability) -> bool,
+    /// Runs it; panics when the backend breaks the contract.
+    pub run: fn(Subject) -> BoxFuture<'static, ()>,
+}
+
+impl fmt::Debug for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Case").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// Lists the cases of one file: `cases![needs; name, name]`.
+macro_rules! cases {
+    ($needs:expr; $($name:ident),+ $(,)?) => {
+        [$($crate::testkit::contract::Case {
+            name: concat!(module_path!(), "::", stringify!($name)),
+            needs: $needs,
+            run: |subject| Box::pin($name(subject)),
+        }),+]
+    };
+}
+use cases;
+
+/// Every case, whatever it needs.
+#[must_use]
+pub fn cases() -> Vec<Case> {
+    let mut all = Vec::new();
+    all.extend(exclusive::cases());
+    all.extend(release::cases());
+    all.extend(expiry::cases());
+    all.extend(renewal::cases());
+    all.extend(fencing::cases());
+    all.extend(shared::cases());
+    all.extend(permit::cases());
+    all.extend(fifo::cases());
+    all.extend(refusal::cases());
+    all.extend(cancel::cases());
+    for case in &mut all {
+        case.name = case.name.rsplit_once("contract::").map_or(case.name, |(_, name)| name);
+    }
+    all
+}
+
+/// Runs the cases that apply, each on a subject that `make` makes for it, and reports.
+///
+/// # Panics
+/// Does not: a case that panics is a [`Failure`] in the report.
+///
+/// # Cancel safety
+/// Dropping it leaves the case that ran running on the runtime until its limit of one minute.
+pub async fn run<F, S>(mut make: F) -> Report
+where
+    F: FnMut() -> S,
+    S: Future<Output = Subject>,
+{
+    let mut report = Report::default();
+    for case in cases() {
+        let subject = make().await.for_case(case.name);
+        if !(case.needs)(&subject.capability()) {
+            report.not_applicable.push(case.name);
+            continue;
+        }
+        report.ran.push(case.name);
+        // A task of its own catches the panic of the case.
+        let outcome = tokio::spawn(tokio::time::timeout(LIMIT, (case.run)(subject))).await;
+        let text = match outcome {
+            Ok(Ok(())) => continue,
+            Ok(Err(_)) => format!("took longer than {LIMIT:?}"),
+            Err(error) => report::panic_text(error),
+        };
+        report.failures.push(Failure { case: case.name, text });
+    }
+    report
+}
+
+/// As [`run`], for a test: panics when a case failed.
+///
+/// # Panics
+/// With the list of failures.
+///
+/// # Cancel safety
+/// As [`run`].
+pub async fn run_all<F, S>(make: F) -> Report
+where
+    F: FnMut() -> S,
+    S: Future<Output = Subject>,
+{
+    let report = run(make).await;
+    assert!(report.failures.is_empty(), "{report}");
+    report
+}

@@ -1,0 +1,119 @@
+//! Giving back.
+
+use super::{Case, Subject, cases};
+use crate::backend::{Capability, Claim, Released};
+
+pub(super) fn cases() -> impl IntoIterator<Item = Case> {
+    let all = cases![|_| true; says_released, twice, of_another, of_one_who_ran_out, after_expiry, keeps, now_or_never];
+    let telling = cases![|can: &Capability| can.notifies; a_waiter_is_told];
+    all.into_iter().chain(telling)
+}
+
+/// The release of a holder says so.
+async fn says_released(subject: Subject) {
+    let claim = subject.exclusive(&subject.key("k"));
+    subject.acquire(&claim).await;
+    assert_eq!(subject.release(&claim).await, Released::Released);
+}
+
+/// A release that is repeated touches nothing, least of all the next holder.
+async fn twice(subject: Subject) {
+    let key = subject.key("k");
+    let (first, second) = (subject.exclusive(&key), subject.exclusive(&key));
+    subject.acquire(&first).await;
+    subject.release(&first).await;
+    assert_ne!(subject.release(&first).await, Released::Released);
+    subject.acquire(&second).await;
+    assert_eq!(subject.release(&first).await, Released::Taken);
+    subject.refused(&subject.exclusive(&key)).await;
+    subject.release(&second).await;
+}
+
+/// The release of an owner that never had the key changes nothing and says so.
+async fn of_another(subject: Subject) {
+    let key = subject.key("k");
+    let (holder, other) = (subject.exclusive(&key), subject.exclusive(&key));
+    subject.acquire(&holder).await;
+    subject.refused(&other).await;
+    assert_eq!(subject.release(&other).await, Released::Taken);
+    subject.refused(&subject.exclusive(&key)).await;
+    subject.renewed(&holder, subject.long()).await;
+    subject.release(&holder).await;
+}
+
+/// The late release of an owner whose lease ran out leaves the next holder alone and says so.
+async fn of_one_who_ran_out(subject: Subject) {
+    let key = subject.key("k");
+    let (stale, holder) = (subject.brief(subject.exclusive(&key)), subject.exclusive(&key));
+    subject.acquire(&stale).await;
+    subject.granted_within(&holder, stale.ttl).await;
+    assert_eq!(subject.release(&stale).await, Released::Taken);
+    subject.refused(&subject.exclusive(&key)).await;
+    subject.release(&holder).await;
+}
+
+/// A release after the lease ran out, with nobody there since, says so.
+async fn after_expiry(subject: Subject) {
+    let claim = subject.brief(subject.exclusive(&subject.key("k")));
+    subject.acquire(&claim).await;
+    subject.short_lease_runs_out().await;
+    assert_eq!(subject.release(&claim).await, Released::Expired);
+}
+
+/// A key that is released with `keep_for` stays taken for that long, and nobody renews it.
+async fn keeps(subject: Subject) {
+    let key = subject.key("k");
+    let (claim, next) = (subject.exclusive(&key), subject.exclusive(&key));
+    let keep = subject.short();
+    subject.acquire(&claim).await;
+    let before = subject.now();
+    let released = subject.backend().release_dyn(&claim, Some(keep)).await.expect("an answer to release");
+    assert_eq!(released, Released::Released);
+    subject.not_renewed(&claim).await;
+    subject.granted_within(&next, keep).await;
+    // The store's clock may run a little faster than ours.
+    let kept = subject.now().since(before);
+    assert!(kept >= keep.mul_f64(0.95), "kept for {kept:?} of {keep:?}");
+    subject.release(&next).await;
+}
+
+/// A release without waiting, where there is one, is done when it returns.
+async fn now_or_never(subject: Subject) {
+    let key = subject.key("k");
+    let (claim, next) = (subject.exclusive(&key), subject.exclusive(&key));
+    subject.acquire(&claim).await;
+    match subject.backend().release_now_dyn(&claim, None) {
+        Some(released) => {
+            assert_eq!(released, Released::Released);
+            subject.acquire(&next).await;
+            assert_eq!(subject.backend().release_now_dyn(&claim, None), Some(Released::Taken));
+            subject.refused(&subject.exclusive(&key)).await;
+            subject.release(&next).await;
+        }
+        None => {
+            subject.refused(&next).await;
+            subject.release(&claim).await;
+        }
+    }
+}
+
+/// One who waits is told of a release long before the lease would have run out.
+async fn a_waiter_is_told(subject: Subject) {
+    let key = subject.key("k");
+    let (holder, waiting): (Claim, Claim) = (subject.exclusive(&key), subject.exclusive(&key));
+    subject.acquire(&holder).await;
+    subject.refused(&waiting).await;
+    let told = async {
+        // A hint may come early: until it is true, wait for the next.
+        while !subject.gets(&waiting).await {
+            subject.backend().changed_dyn(&waiting).await;
+        }
+    };
+    let release = async {
+        tokio::time::sleep(subject.short() / 4).await;
+        subject.release(&holder).await;
+    };
+    let ((), in_time) = tokio::join!(release, subject.in_time(told));
+    assert!(in_time, "nobody told the waiter");
+    subject.release(&waiting).await;
+}

@@ -1,0 +1,111 @@
+//! Keeping a grant.
+
+use super::{Case, Subject, cases};
+use crate::backend::{Claim, Renew, Renewal};
+
+pub(super) fn cases() -> impl IntoIterator<Item = Case> {
+    cases![|_| true; outlives_its_first_lease, never_shortens, not_after_release, not_after_expiry, not_of_another,
+        a_batch_is_answered_in_order, an_empty_batch, is_dated]
+}
+
+/// A grant that is renewed outlives its first lease.
+async fn outlives_its_first_lease(subject: Subject) {
+    let key = subject.key("k");
+    let claim = subject.brief(subject.exclusive(&key));
+    subject.acquire(&claim).await;
+    subject.renewed(&claim, subject.long()).await;
+    subject.short_lease_runs_out().await;
+    subject.refused(&subject.exclusive(&key)).await;
+    subject.renewed(&claim, subject.long()).await;
+    subject.release(&claim).await;
+}
+
+/// A renewal for less than is left takes nothing away.
+async fn never_shortens(subject: Subject) {
+    let key = subject.key("k");
+    let claim = subject.exclusive(&key);
+    subject.acquire(&claim).await;
+    subject.renewed(&claim, subject.short()).await;
+    subject.short_lease_runs_out().await;
+    subject.refused(&subject.exclusive(&key)).await;
+    subject.release(&claim).await;
+}
+
+/// A renewal after the release is refused and makes no grant.
+async fn not_after_release(subject: Subject) {
+    let key = subject.key("k");
+    let (claim, next) = (subject.exclusive(&key), subject.exclusive(&key));
+    subject.acquire(&claim).await;
+    subject.release(&claim).await;
+    subject.not_renewed(&claim).await;
+    subject.acquire(&next).await;
+    subject.release(&next).await;
+}
+
+/// A renewal after expiry is refused and makes no grant, whether somebody else came or not.
+async fn not_after_expiry(subject: Subject) {
+    let key = subject.key("k");
+    let (stale, next) = (subject.brief(subject.exclusive(&key)), subject.exclusive(&key));
+    subject.acquire(&stale).await;
+    subject.short_lease_runs_out().await;
+    subject.not_renewed(&stale).await;
+    subject.acquire(&next).await;
+    subject.not_renewed(&stale).await;
+    subject.renewed(&next, subject.long()).await;
+    subject.release(&next).await;
+}
+
+/// Nobody renews what another holds.
+async fn not_of_another(subject: Subject) {
+    let key = subject.key("k");
+    let (holder, other) = (subject.brief(subject.exclusive(&key)), subject.exclusive(&key));
+    subject.acquire(&holder).await;
+    subject.not_renewed(&other).await;
+    // Had it extended the holder's lease, this would take as long.
+    subject.granted_within(&subject.exclusive(&key), holder.ttl).await;
+}
+
+/// A large batch of grants that are ours and others that are not is answered in its order, one each.
+async fn a_batch_is_answered_in_order(subject: Subject) {
+    let claims: Vec<Claim> =
+        (0..150).map(|number| subject.exclusive(&subject.key(&number.to_string()))).collect();
+    let is_mine = |number: usize| number % 3 == 1;
+    for (number, claim) in claims.iter().enumerate() {
+        if is_mine(number) {
+            subject.acquire(claim).await;
+        } else if number % 3 == 2 {
+            subject.acquire(&subject.exclusive(&claim.key)).await;
+        }
+    }
+    let batch: Vec<_> = claims.iter().map(|claim| Renew { claim, ttl: subject.long() }).collect();
+    let answers = subject.backend().renew_dyn(&batch).await;
+    assert_eq!(answers.len(), claims.len());
+    for (number, answer) in answers.iter().enumerate() {
+        let as_expected = match answer {
+            Renewal::Renewed { .. } => is_mine(number),
+            Renewal::NotMine => !is_mine(number),
+            Renewal::Unknown(_) => false,
+        };
+        assert!(as_expected, "number {number}: {answer:?}");
+    }
+    for claim in &claims {
+        subject.release(claim).await;
+    }
+}
+
+/// A batch of nothing has no answers.
+async fn an_empty_batch(subject: Subject) {
+    assert!(subject.backend().renew_dyn(&[]).await.is_empty());
+}
+
+/// A renewed lease counts from a moment between the call and its answer.
+async fn is_dated(subject: Subject) {
+    let claim = subject.exclusive(&subject.key("k"));
+    subject.acquire(&claim).await;
+    let before = subject.now();
+    let Renewal::Renewed { sent } = subject.renew(&claim, subject.long()).await else {
+        panic!("the holder may renew");
+    };
+    assert!(before.is_past(sent) && sent.is_past(subject.now()), "sent outside the call");
+    subject.release(&claim).await;
+}

@@ -1,0 +1,334 @@
+//! A backend that fails on command.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::backend::{Attempt, Backend, Capability, Claim, FencingToken, Released, Renew, Renewal};
+use crate::error::{LockError, LockErrorKind, Result};
+
+/// A call of [`Backend`] that a [`Flaky`] can fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Operation {
+    /// [`Backend::try_acquire`].
+    Acquire,
+    /// [`Backend::renew`], a whole batch.
+    Renew,
+    /// [`Backend::release`]; with a fault planned, [`Backend::release_now`] answers that it cannot.
+    Release,
+    /// [`Backend::fence`].
+    Fence,
+}
+
+/// How a call fails. The error is temporary [`Unavailable`](LockErrorKind::Unavailable).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Fault {
+    /// Before it reaches the store, which certainly did nothing.
+    Refuse,
+    /// The request is lost on its way: the store did nothing, and the error does not say so.
+    LoseRequest,
+    /// The answer is lost on its way: the store did its part, and the error does not say so.
+    LoseAnswer,
+    /// The call hangs before it reaches the store, until [`FlakyControl::heal`]; then it goes on.
+    Hang,
+    /// The store does its part, and its answer hangs until [`FlakyControl::heal`].
+    HangAnswer,
+}
+
+/// A backend around another that fails on command.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use lock_core::backend::{Attempt, Backend, memory::Memory};
+/// use lock_core::key::Key;
+/// use lock_core::testkit::{Claims, Fault, Flaky, Operation};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), lock_core::LockError> {
+/// let (flaky, control) = Flaky::new(Memory::new());
+/// let claim = Claims::new()?.exclusive(&Key::new("order:42")?, Duration::from_secs(5));
+///
+/// control.fail_next(Operation::Acquire, Fault::LoseAnswer, 1);
+/// assert!(flaky.try_acquire(&claim).await.is_err());
+/// // The store had granted it all the same.
+/// assert!(matches!(flaky.try_acquire(&claim).await?, Attempt::Granted(_)));
+/// assert_eq!(control.calls(Operation::Acquire), 2);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Flaky<B> {
+    inner: B,
+    control: FlakyControl,
+}
+
+/// The handle that tells a [`Flaky`] what to fail. Clones control the same one.
+#[derive(Clone, Debug)]
+pub struct FlakyControl(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    plans: [Mutex<Plan>; 4],
+    /// Counts calls of `heal`; a call that hangs waits for the next.
+    healed: watch::Sender<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Plan {
+    faults: VecDeque<(Fault, u64)>,
+    calls: u64,
+    hanging: u64,
+}
+
+impl<B: Backend> Flaky<B> {
+    /// A backend around `inner` that does not fail yet, and its control.
+    pub fn new(inner: B) -> (Self, FlakyControl) {
+        let control =
+            FlakyControl(Arc::new(Shared { plans: Default::default(), healed: watch::Sender::new(0) }));
+        (Self { inner, control: control.clone() }, control)
+    }
+
+    /// The backend within.
+    pub fn get_ref(&self) -> &B {
+        &self.inner
+    }
+
+    async fn before(&self, operation: Operation, fault: Option<Fault>) -> Result<()> {
+        match fault {
+            Some(Fault::Refuse) => Err(error(operation, "refused").nothing_taken()),
+            Some(Fault::LoseRequest) => Err(error(operation, "lost")),
+            Some(Fault::Hang) => {
+                self.control.hang(operation).await;
+                Ok(())
+            }
+            Some(Fault::LoseAnswer | Fault::HangAnswer) | None => Ok(()),
+        }
+    }
+
+    async fn after(&self, operation: Operation, fault: Option<Fault>) -> Result<()> {
+        match fault {
+            Some(Fault::LoseAnswer) => Err(error(operation, "answered, and the answer was lost")),
+            Some(Fault::HangAnswer) => {
+                self.control.hang(operation).await;
+                Ok(())
+            }
+            Some(Fault::Refuse | Fault::LoseRequest | Fault::Hang) | None => Ok(()),
+        }
+    }
+
+    async fn call<T>(&self, operation: Operation, call: impl Future<Output = Result<T>> + Send) -> Result<T> {
+        let fault = self.control.next(operation);
+        self.before(operation, fault).await?;
+        let answer = call.await;
+        self.after(operation, fault).await?;
+        answer
+    }
+}
+
+fn error(operation: Operation, what: &str) -> LockError {
+    LockError::new(LockErrorKind::Unavailable, format!("planned fault: {operation:?} was {what}"))
+}
+
+impl FlakyControl {
+    /// Fails the next `times` calls of `operation` with `fault`, after the faults that are planned already.
+    pub fn fail_next(&self, operation: Operation, fault: Fault, times: u64) {
+        self.plan(operation).faults.push_back((fault, times));
+    }
+
+    /// Fails every call of `operation` with `fault` until [`heal`](Self::heal), after the faults that are planned already.
+    pub fn fail_always(&self, operation: Operation, fault: Fault) {
+        self.fail_next(operation, fault, u64::MAX);
+    }
+
+    /// Forgets every planned fault, and lets the calls that hang go on.
+    pub fn heal(&self) {
+        for plan in &self.0.plans {
+            lock(plan).faults.clear();
+        }
+        self.0.healed.send_modify(|count| *count += 1);
+    }
+
+    /// How often `operation` was called, whatever came of it.
+    #[must_use]
+    pub fn calls(&self, operation: Operation) -> u64 {
+        self.plan(operation).calls
+    }
+
+    /// How many calls of `operation` hang now; those that were dropped do not.
+    #[must_use]
+    pub fn hanging(&self, operation: Operation) -> u64 {
+        self.plan(operation).hanging
+    }
+
+    fn plan(&self, operation: Operation) -> MutexGuard<'_, Plan> {
+        lock(&self.0.plans[operation as usize])
+    }
+
+    fn next(&self, operation: Operation) -> Option<Fault> {
+        let mut plan = self.plan(operation);
+        plan.calls += 1;
+        while plan.faults.front().is_some_and(|(_, times)| *times == 0) {
+            plan.faults.pop_front();
+        }
+        let (fault, times) = plan.faults.front_mut()?;
+        *times -= 1;
+        Some(*fault)
+    }
+
+    fn has_fault(&self, operation: Operation) -> bool {
+        self.plan(operation).faults.iter().any(|(_, times)| *times > 0)
+    }
+
+    async fn hang(&self, operation: Operation) {
+        let mut healed = self.0.healed.subscribe();
+        let _hanging = Hanging::new(self, operation);
+        // The sender lives in `self`.
+        let _ = healed.changed().await;
+    }
+}
+
+/// Counts a call that hangs for as long as its future exists.
+struct Hanging<'a>(&'a FlakyControl, Operation);
+
+impl<'a> Hanging<'a> {
+    fn new(control: &'a FlakyControl, operation: Operation) -> Self {
+        control.plan(operation).hanging += 1;
+        Self(control, operation)
+    }
+}
+
+impl Drop for Hanging<'_> {
+    fn drop(&mut self) {
+        self.0.plan(self.1).hanging -= 1;
+    }
+}
+
+fn lock(plan: &Mutex<Plan>) -> MutexGuard<'_, Plan> {
+    plan.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<B: Backend> Backend for Flaky<B> {
+    fn capability(&self) -> Capability {
+        self.inner.capability()
+    }
+
+    async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
+        self.call(Operation::Acquire, self.inner.try_acquire(claim)).await
+    }
+
+    async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
+        let call = async { Ok(self.inner.renew(batch).await) };
+        match self.call(Operation::Renew, call).await {
+            Ok(answers) => answers,
+            Err(_) => {
+                batch.iter().map(|_| Renewal::Unknown(error(Operation::Renew, "not answered"))).collect()
+            }
+        }
+    }
+
+    async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
+        self.call(Operation::Release, self.inner.release(claim, keep_for)).await
+    }
+
+    fn release_now(&self, claim: &Claim, keep_for: Option<Duration>) -> Option<Released> {
+        if self.control.has_fault(Operation::Release) {
+            return None;
+        }
+        let released = self.inner.release_now(claim, keep_for)?;
+        self.control.plan(Operation::Release).calls += 1;
+        Some(released)
+    }
+
+    async fn fence(&self, claim: &Claim) -> Result<FencingToken> {
+        self.call(Operation::Fence, self.inner.fence(claim)).await
+    }
+
+    async fn changed(&self, claim: &Claim) {
+        self.inner.changed(claim).await;
+    }
+
+    async fn close(&self) {
+        self.inner.close().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::memory::Memory;
+    use crate::key::Key;
+    use crate::testkit::Claims;
+
+    fn claims() -> [Claim; 2] {
+        let claims = Claims::new().expect("random bytes");
+        let key = Key::new("k").expect("a key");
+        [(); 2].map(|()| claims.exclusive(&key, Duration::from_secs(5)))
+    }
+
+    async fn granted(flaky: &Flaky<Memory>, claim: &Claim) -> bool {
+        matches!(flaky.try_acquire(claim).await.expect("an answer"), Attempt::Granted(_))
+    }
+
+    #[tokio::test]
+    async fn faults_come_in_the_order_of_the_plan_and_end() {
+        let (flaky, control) = Flaky::new(Memory::new());
+        let [first, second] = claims();
+        control.fail_next(Operation::Acquire, Fault::Refuse, 1);
+        control.fail_next(Operation::Acquire, Fault::LoseRequest, 1);
+        control.fail_next(Operation::Acquire, Fault::LoseAnswer, 1);
+        assert!(!flaky.try_acquire(&first).await.expect_err("refused").is_ambiguous());
+        assert!(flaky.try_acquire(&first).await.expect_err("lost").is_ambiguous());
+        assert!(flaky.try_acquire(&first).await.expect_err("lost").is_ambiguous());
+        assert!(!granted(&flaky, &second).await, "the third reached the store");
+        assert_eq!(control.calls(Operation::Acquire), 4);
+    }
+
+    #[tokio::test]
+    async fn a_release_that_is_to_fail_takes_the_way_on_which_it_can() {
+        let (flaky, control) = Flaky::new(Memory::new());
+        let [first, second] = claims();
+        assert!(granted(&flaky, &first).await);
+        control.fail_next(Operation::Release, Fault::LoseRequest, 1);
+        assert_eq!(flaky.release_now(&first, None), None);
+        flaky.release(&first, None).await.expect_err("lost");
+        assert!(!granted(&flaky, &second).await);
+        assert_eq!(flaky.release_now(&first, None), Some(Released::Released));
+        assert_eq!(control.calls(Operation::Release), 2);
+    }
+
+    #[tokio::test]
+    async fn calls_hang_until_healed_before_or_after_the_store() {
+        for (fault, reached) in [(Fault::Hang, false), (Fault::HangAnswer, true)] {
+            let (flaky, control) = Flaky::new(Memory::new());
+            let [first, second] = claims();
+            control.fail_always(Operation::Acquire, fault);
+            let call = tokio::spawn({
+                let (flaky, first) = (flaky.clone(), first.clone());
+                async move { granted(&flaky, &first).await }
+            });
+            while control.hanging(Operation::Acquire) == 0 {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(matches!(flaky.get_ref().try_acquire(&second).await, Ok(Attempt::Held(_))), reached);
+            flaky.release(&second, None).await.expect("an answer");
+            control.heal();
+            assert!(call.await.expect("no panic"));
+            assert_eq!(control.hanging(Operation::Acquire), 0);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_batch_that_fails_is_unknown_one_by_one() {
+        let (flaky, control) = Flaky::new(Memory::new());
+        let [first, second] = claims();
+        let batch = [&first, &second].map(|claim| Renew { claim, ttl: claim.ttl });
+        control.fail_next(Operation::Renew, Fault::Refuse, 1);
+        assert!(matches!(flaky.renew(&batch).await[..], [Renewal::Unknown(_), Renewal::Unknown(_)]));
+        assert!(matches!(flaky.renew(&batch).await[..], [Renewal::NotMine, Renewal::NotMine]));
+    }
+}

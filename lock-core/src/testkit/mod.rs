@@ -1,0 +1,27 @@
+//! What the author of a backend needs to test it (feature `testkit`).
+//!
+//! - [`contract`]: the suite that every backend passes, chosen by its [`Capability`](crate::backend::Capability).
+//! - [`history`]: records who held what and when, and finds two holders at once or a fencing token out of order.
+//! - [`Flaky`]: a backend around another that fails on command, before or after the store did its part.
+//! - [`Claims`]: claims of fresh owners, which otherwise only a manager makes.
+//!
+//! # Examples
+//! ```
+//! use lock_core::backend::memory::Memory;
+//! use lock_core::testkit::contract::{self, Subject};
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() {
+//! let memory = Memory::new();
+//! let report = contract::run_all(|| std::future::ready(Subject::new(memory.clone()))).await;
+//! assert!(report.ran.len() > 20);
+//! # }
+//! ```
+
+mod claims;
+pub mod contract;
+mod flaky;
+pub mod history;
+
+pub use claims::Claims;
+pub use flaky::{Fault, Flaky, FlakyControl, Operation};

@@ -1,0 +1,107 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use lock_core::{LockErrorKind, LockManager, LossReason, OnLost};
+use tokio::time::Instant;
+
+use crate::{is_free, millis, patient};
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_not_renewed_is_lost_at_its_end() {
+    let locks = LockManager::in_memory();
+    let guard = locks.lock("k").ttl(millis(500)).renew(false).acquire().await.unwrap();
+    let start = Instant::now();
+    assert_eq!(guard.lost().await, LossReason::Expired);
+    let after = start.elapsed();
+    assert!(after >= millis(497) && after < millis(500), "{after:?}: at its end, but before anyone else can have it");
+    assert!(!guard.is_held() && guard.remaining().is_zero());
+    assert_eq!(guard.check().unwrap_err().loss_reason(), Some(LossReason::Expired));
+    assert_eq!(guard.fencing_token().await.unwrap_err().kind(), LockErrorKind::Lost);
+    assert_eq!(guard.release().await.unwrap_err().kind(), LockErrorKind::Lost);
+    assert_eq!(locks.held(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_body_is_dropped_when_the_lock_is_lost_and_before_anyone_else_has_it() {
+    let locks = LockManager::in_memory();
+    let running = Arc::new(AtomicBool::new(false));
+    struct Running(Arc<AtomicBool>);
+    impl Drop for Running {
+        fn drop(&mut self) {
+            self.0.store(false, Ordering::SeqCst);
+        }
+    }
+    let body = {
+        let running = running.clone();
+        async move {
+            running.store(true, Ordering::SeqCst);
+            let _running = Running(running);
+            std::future::pending::<()>().await;
+        }
+    };
+    let task = tokio::spawn(locks.lock("k").ttl(millis(500)).renew(false).run(body));
+    tokio::time::sleep(millis(1)).await;
+    assert!(running.load(Ordering::SeqCst));
+    let next = patient(&locks, "k", millis(10_000)).acquire().await.unwrap();
+    assert!(!running.load(Ordering::SeqCst));
+    let error = task.await.unwrap().unwrap_err();
+    assert_eq!((error.kind(), error.loss_reason()), (LockErrorKind::Lost, Some(LossReason::Expired)));
+    drop(next);
+}
+
+#[tokio::test(start_paused = true)]
+async fn finish_lets_the_body_end_and_tells_after_it() {
+    let locks = LockManager::in_memory();
+    let ended = Arc::new(AtomicBool::new(false));
+    let flag = ended.clone();
+    let body = async move {
+        tokio::time::sleep(millis(2_000)).await;
+        flag.store(true, Ordering::SeqCst);
+    };
+    let request = locks.lock("k").ttl(millis(500)).renew(false).on_lost(OnLost::Finish);
+    let error = request.run(body).await.unwrap_err();
+    assert!(error.is_lost() && ended.load(Ordering::SeqCst));
+}
+
+#[tokio::test(start_paused = true)]
+async fn max_hold_ends_a_lock_that_is_renewed() {
+    let locks = LockManager::in_memory();
+    let start = Instant::now();
+    let request = locks.lock("k").ttl(millis(500)).max_hold(millis(3_000));
+    let error = request.run(std::future::pending::<()>()).await.unwrap_err();
+    assert_eq!(error.loss_reason(), Some(LossReason::MaxHold));
+    assert_eq!(start.elapsed(), millis(3_000));
+    assert!(is_free(&locks, "k").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_comes_back_too_late_is_not_polled_again() {
+    let locks = LockManager::in_memory();
+    let mut polls = 0;
+    let body = std::future::poll_fn(|cx| {
+        polls += 1;
+        assert_eq!(polls, 1, "polled after the lease was over");
+        cx.waker().wake_by_ref();
+        std::task::Poll::<()>::Pending
+    });
+    let mut run = Box::pin(locks.lock("k").ttl(millis(500)).renew(false).run(body));
+    std::future::poll_fn(|cx| {
+        let _ = run.as_mut().poll(cx);
+        std::task::Poll::Ready(())
+    })
+    .await;
+    // As after a stop of the whole process: the keeper had no chance to tell.
+    tokio::time::advance(millis(600)).await;
+    assert!(run.await.unwrap_err().is_lost());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_normal_release_is_not_a_loss() {
+    let locks = LockManager::in_memory();
+    let guard = locks.lock("k").acquire().await.unwrap();
+    let handle = guard.handle();
+    guard.release().await.unwrap();
+    assert!(!handle.is_held());
+    assert_eq!(handle.check().unwrap_err().loss_reason(), None);
+    assert!(tokio::time::timeout(millis(60_000), handle.lost()).await.is_err());
+}

@@ -1,0 +1,33 @@
+//! The library over the memory store, on a paused clock.
+
+mod acquire;
+mod bad_input;
+mod drops;
+mod loss;
+mod manager;
+mod reentrancy;
+mod renewal;
+
+use std::time::Duration;
+
+use lock_core::{LockManager, strategy};
+
+fn millis(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+/// Whether somebody else could have `key` now.
+async fn is_free(locks: &LockManager, key: &str) -> bool {
+    match locks.lock(key).try_acquire().await.expect("the memory store answers") {
+        Some(guard) => {
+            guard.release().await.expect("it was just taken");
+            true
+        }
+        None => false,
+    }
+}
+
+/// A request that waits for up to `limit`.
+fn patient(locks: &LockManager, key: &str, limit: Duration) -> lock_core::LockRequest {
+    locks.lock(key).strategy(strategy::retry().within(limit))
+}

@@ -1,0 +1,83 @@
+use lock_core::{LockErrorKind, LockManager, LossReason, Profile, ShutdownReport, strategy};
+use tokio::time::Instant;
+
+use crate::{millis, patient};
+
+#[tokio::test(start_paused = true)]
+async fn the_manager_of_the_scope_goes_before_the_installed_one() {
+    let error = LockManager::current().unwrap_err();
+    assert_eq!(error.kind(), LockErrorKind::NotInstalled);
+    assert!(error.to_string().contains("install()"), "{error}");
+
+    let (default, tenant) = (LockManager::in_memory(), LockManager::in_memory());
+    default.install().unwrap();
+    let second = tenant.install().unwrap_err();
+    assert_eq!(second.kind(), LockErrorKind::InvalidRequest);
+    let guard = default.lock("k").acquire().await.unwrap();
+    assert!(LockManager::current().unwrap().lock("k").try_acquire().await.unwrap().is_none());
+    tenant
+        .scope(async {
+            let here = LockManager::current().unwrap();
+            drop(here.lock("k").try_acquire().await.unwrap().expect("another store"));
+            // The scope stays inside a lock of it.
+            here.lock("k").run(async { LockManager::current().unwrap().lock("j").acquire().await }).await.unwrap().unwrap()
+        })
+        .await
+        .release()
+        .await
+        .unwrap();
+    drop(guard);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_request_does_not_say_comes_from_profile_and_manager() {
+    let locks = LockManager::builder(lock_core::backend::memory::Memory::new())
+        .namespace("shop")
+        .ttl(millis(3_000))
+        .wait(millis(70))
+        .profile("quick", Profile::new().ttl(millis(200)).strategy(strategy::fail_fast()))
+        .build()
+        .unwrap();
+    let guard = locks.lock("k").acquire().await.unwrap();
+    assert_eq!((guard.key(), guard.remaining()), ("shop:k", millis(2_998)));
+    let start = Instant::now();
+    assert!(locks.lock("k").acquire().await.unwrap_err().is_timed_out());
+    assert!(start.elapsed() >= millis(70) && start.elapsed() < millis(90));
+    let start = Instant::now();
+    assert_eq!(locks.lock("k").profile("quick").acquire().await.unwrap_err().kind(), LockErrorKind::Contended);
+    assert_eq!(start.elapsed(), millis(0));
+    drop(guard);
+    assert_eq!(locks.lock("k").profile("quick").acquire().await.unwrap().remaining(), millis(198));
+    assert_eq!(locks.lock("k").profile("quick").ttl(millis(90)).acquire().await.unwrap().remaining(), millis(88));
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_waits_for_guards_and_turns_others_away() {
+    let locks = LockManager::in_memory();
+    let guard = locks.lock("k").acquire().await.unwrap();
+    let waiting = tokio::spawn(patient(&locks, "k", millis(60_000)).acquire());
+    tokio::time::sleep(millis(1)).await;
+    let ending = {
+        let locks = locks.clone();
+        tokio::spawn(async move { locks.shutdown(millis(5_000)).await })
+    };
+    assert_eq!(waiting.await.unwrap().unwrap_err().kind(), LockErrorKind::ShuttingDown);
+    assert_eq!(locks.lock("j").acquire().await.unwrap_err().kind(), LockErrorKind::ShuttingDown);
+    assert!(guard.is_held() && !ending.is_finished());
+    drop(guard);
+    assert_eq!(ending.await.unwrap(), ShutdownReport::default());
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_revokes_what_is_left_after_the_grace() {
+    let store = lock_core::backend::memory::Memory::new();
+    let locks = LockManager::builder(store.clone()).build().unwrap();
+    let guard = locks.lock("k").ttl(millis(60_000)).acquire().await.unwrap();
+    let start = Instant::now();
+    let report = locks.shutdown(millis(500)).await;
+    assert_eq!((report.revoked, report.unanswered), (vec!["k".to_owned()], 0));
+    assert!(start.elapsed() < millis(600));
+    assert_eq!(guard.lost().await, LossReason::ShutDown);
+    let next = LockManager::builder(store).build().unwrap();
+    assert!(next.lock("k").try_acquire().await.unwrap().is_some());
+}

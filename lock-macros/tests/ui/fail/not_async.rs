@@ -1,0 +1,8 @@
+use lock_core::{LockError, distributed_lock};
+
+#[distributed_lock(key = "order")]
+fn ship() -> Result<(), LockError> {
+    Ok(())
+}
+
+fn main() {}

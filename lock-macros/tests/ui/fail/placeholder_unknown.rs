@@ -1,0 +1,15 @@
+use lock_core::{LockError, distributed_lock};
+
+#[distributed_lock(key = "order:<idd>")]
+async fn ship_1(id: u64, name: String) -> Result<u64, LockError> {
+    let _ = name;
+    Ok(id)
+}
+
+#[distributed_lock(key = "order:<customer>")]
+async fn ship_2(id: u64, name: String) -> Result<u64, LockError> {
+    let _ = name;
+    Ok(id)
+}
+
+fn main() {}

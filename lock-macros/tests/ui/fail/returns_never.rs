@@ -1,0 +1,8 @@
+use lock_core::distributed_lock;
+
+#[distributed_lock(key = "order")]
+async fn ship() -> ! {
+    loop {}
+}
+
+fn main() {}

@@ -1,0 +1,49 @@
+//! Functions that a macro writes: the literal, the name and the options may come from either side.
+#![deny(warnings)]
+
+use lock_core::{LockError, distributed_lock};
+
+macro_rules! locked {
+    ($name:ident, $key:literal, $ttl:literal, $strategy:expr) => {
+        #[distributed_lock(key = $key, ttl = $ttl, strategy = $strategy)]
+        async fn $name(id: u64) -> Result<u64, LockError> {
+            Ok(id)
+        }
+    };
+}
+
+locked!(constant, "constant", "5s", "fail_fast");
+locked!(evaluated, "constant", "5s", lock_core::strategy::retry());
+
+macro_rules! whole {
+    ($name:ident, $handle:ident, $body:block) => {
+        #[distributed_lock(key = "order:<id>", handle = $handle)]
+        async fn $name(id: u64) -> Result<(), LockError> {
+            let _ = id;
+            $body
+        }
+    };
+}
+
+whole!(with_handle, lock, {
+    lock.check()?;
+    Ok(())
+});
+
+macro_rules! method {
+    ($ty:ident) => {
+        impl $ty {
+            #[distributed_lock(key = "shop:<self.0>")]
+            async fn sweep(&self) -> Result<u64, LockError> {
+                Ok(self.0)
+            }
+        }
+    };
+}
+
+struct Shop(u64);
+method!(Shop);
+
+fn main() {
+    drop((constant(1), evaluated(1), with_handle(1), Shop(1).sweep()));
+}

@@ -1,0 +1,50 @@
+//! A module that calls its own things what the prelude calls others.
+#![deny(warnings)]
+#![allow(dead_code, non_camel_case_types)]
+
+struct Option;
+struct String;
+struct Some;
+struct None;
+struct Result;
+struct Box;
+struct Duration;
+struct LockManager;
+mod core {}
+mod std {}
+mod lock_core {}
+#[allow(unused_macros)]
+macro_rules! concat {
+    () => {};
+}
+#[allow(unused_macros)]
+macro_rules! module_path {
+    () => {};
+}
+
+#[::lock_core::distributed_lock(key = "order:<key>:<__lock_request>", ttl = "1s", strategy = "retry", wait = "1s", on_lost = "finish", renew = true, handle = outcome)]
+async fn ship(
+    key: u64,
+    ttl: u64,
+    manager: u64,
+    lock: u64,
+    __lock_request: u64,
+    __lock_outcome: u64,
+) -> ::std::result::Result<u64, ::lock_core::LockError> {
+    outcome.check()?;
+    ::std::result::Result::Ok(key + ttl + manager + lock + __lock_request + __lock_outcome)
+}
+
+#[::lock_core::distributed_lock(key = "order:<r#type>")]
+async fn r#fn(r#type: u64) -> ::std::result::Result<u64, ::lock_core::LockError> {
+    #![allow(unused_variables)]
+    let unused = 3;
+    struct Ok;
+    struct Err;
+    ::std::result::Result::Ok(r#type)
+}
+
+fn main() {
+    drop(ship(1, 2, 3, 4, 5, 6));
+    drop(r#fn(1));
+}
