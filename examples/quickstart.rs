@@ -1,1 +1,118 @@
-fn main() {}
+//! A shop with 100 pieces of one item and 500 people who want it at the same moment.
+//!
+//! ```sh
+//! cargo run --release --example quickstart                                      # locks in memory
+//! LOCK_URL=redis://127.0.0.1:6379/ cargo run --release --example quickstart     # the same on Redis
+//! cargo run --release --example quickstart -- --serve                           # keep serving
+//! ```
+//!
+//! The service is in `quickstart/shop.rs`: routes under a `LockLayer`, functions under `#[distributed_lock]`. This file
+//! starts it, sends it the burst, and says what happened. It ends with status 1 if more was sold than there was.
+#![allow(clippy::print_stdout, reason = "the report is what this program is for")]
+
+#[path = "quickstart/client.rs"]
+mod client;
+#[path = "quickstart/report.rs"]
+mod report;
+#[path = "quickstart/shop.rs"]
+mod shop;
+
+use std::error::Error;
+use std::io::{IsTerminal, Write};
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_core::ManagerBuilder;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+use report::Burst;
+use shop::Shop;
+
+const STOCK: u32 = 100;
+const ORDERS: u32 = 500;
+const PLACES: u32 = 5;
+
+#[tokio::main]
+async fn main() -> Result<ExitCode, Box<dyn Error>> {
+    let serve = match std::env::args().nth(1).as_deref() {
+        None => false,
+        Some("--serve") => true,
+        Some(other) => return Err(format!("unknown argument `{other}`: there is only `--serve`").into()),
+    };
+    let locks = ManagerBuilder::from_env().await?.service("shop").build()?;
+    locks.install()?;
+    println!("store       {}", report::store(&locks));
+
+    let shop = Arc::new(Shop::new(STOCK));
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+    let address = listener.local_addr()?;
+    let app = shop::routes(Arc::clone(&shop), locks.clone());
+    let server = tokio::spawn(async move { axum::serve(listener, app).await });
+    println!("service     http://{address}/");
+
+    if serve {
+        println!("try         curl -i -X POST http://{address}/orders/lamp/ann");
+        println!("            curl -i -X POST http://{address}/jobs/nightly");
+        server.await??;
+        return Ok(ExitCode::SUCCESS);
+    }
+
+    println!("\n{ORDERS} people order one of {STOCK} lamps at the same moment");
+    let unlocked = burst(address, &shop, "without a lock", "unlocked").await;
+    shop.restock(STOCK);
+    let locked = burst(address, &shop, "with the lock", "orders").await;
+    shop.restock(STOCK);
+    println!("\nthe nightly job is fired from {PLACES} places at the same moment");
+    let jobs = jobs(address).await;
+
+    println!();
+    report::burst("without a lock", &unlocked, STOCK);
+    report::burst("with the lock", &locked, STOCK);
+    report::jobs(&jobs);
+    let left = locks.shutdown(Duration::from_secs(2)).await;
+    println!("at the end  {} locks held, {} releases unanswered", left.revoked.len(), left.unanswered);
+    Ok(if report::is_good(&locked, &jobs, STOCK) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// All orders at once, each over a connection of its own.
+async fn burst(address: SocketAddr, shop: &Shop, name: &str, route: &str) -> Burst {
+    let mut orders = JoinSet::new();
+    for person in 0..ORDERS {
+        let path = format!("/{route}/lamp/person-{person}");
+        orders.spawn(async move { client::post(address, &path).await });
+    }
+    let mut burst = Burst::new(shop);
+    let mut answered = 0;
+    while let Some(answer) = orders.join_next().await {
+        burst.count(answer.expect("an order does not panic"));
+        answered += 1;
+        progress(name, answered);
+    }
+    burst.sold(shop);
+    burst
+}
+
+async fn jobs(address: SocketAddr) -> Vec<client::Answer> {
+    let mut runs = JoinSet::new();
+    for _ in 0..PLACES {
+        runs.spawn(async move { client::post(address, "/jobs/nightly").await });
+    }
+    runs.join_all().await
+}
+
+/// One line that grows on a terminal, and a line for each fifth in a file.
+fn progress(name: &str, answered: u32) {
+    let fifth = answered % (ORDERS / 5) == 0;
+    if std::io::stdout().is_terminal() {
+        print!("\r  {name:<15} {answered:>3} of {ORDERS} answered");
+        if answered == ORDERS {
+            println!();
+        }
+        let _ = std::io::stdout().flush();
+    } else if fifth {
+        println!("  {name:<15} {answered:>3} of {ORDERS} answered");
+    }
+}

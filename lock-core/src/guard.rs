@@ -1,5 +1,6 @@
 //! The Rust value that holds, and the handle that looks on.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,6 +8,8 @@ use crate::backend::{FencingToken, Released, Renew, Renewal};
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
 use crate::hold::Hold;
 use crate::renewal::Certainty;
+use crate::request::OnLost;
+use crate::run;
 
 /// Holds a lock until it is released, dropped or lost.
 ///
@@ -101,6 +104,33 @@ impl LockGuard {
     #[must_use]
     pub fn handle(&self) -> LockHandle {
         LockHandle { hold: Arc::clone(self.hold()) }
+    }
+
+    /// Runs `body` under this lock, which is held on afterwards: as [`LockRequest::run`](crate::LockRequest::run), for
+    /// callers that decide themselves when to release. A nested request for the same key enters the grant again; when
+    /// the lock is lost, the body is dropped at its current await point.
+    ///
+    /// # Errors
+    /// [`Lost`](LockErrorKind::Lost) when the lock was lost before the body ended: what it did so far is not undone.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the body; the guard goes on holding.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), lock_core::LockError> {
+    /// let locks = lock_core::LockManager::in_memory();
+    /// let guard = locks.lock("account:7").acquire().await?;
+    /// let sum = guard.run(async { 20 + 22 }).await?;
+    /// assert!(guard.is_held());
+    /// guard.release().await?;
+    /// # assert_eq!(sum, 42);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn run<F: Future>(&self, body: F) -> Result<F::Output> {
+        run::inside(self, OnLost::Cancel, body).await
     }
 
     /// Sets the lease to `ttl` from now on, and renews at once. A lease is never shortened: a shorter `ttl` counts from

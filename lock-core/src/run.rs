@@ -15,8 +15,17 @@ use crate::scope::LockScope;
 /// How long a caller waits for its release to be answered; then the background goes on with it.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Runs `body` under `guard`.
+/// Runs `body` under `guard`, then gives it back.
 pub(crate) async fn under<F: Future>(guard: LockGuard, on_lost: OnLost, body: F) -> Result<F::Output> {
+    let outcome = inside(&guard, on_lost, body).await;
+    if outcome.is_ok() {
+        give_back(guard).await;
+    }
+    outcome
+}
+
+/// Runs `body` under `guard`, which goes on holding.
+pub(crate) async fn inside<F: Future>(guard: &LockGuard, on_lost: OnLost, body: F) -> Result<F::Output> {
     let hold = guard.hold();
     let finished = {
         let scope = LockScope::current().with_hold(hold);
@@ -38,12 +47,8 @@ pub(crate) async fn under<F: Future>(guard: LockGuard, on_lost: OnLost, body: F)
         // The body is dropped here, before the guard.
     };
     match finished {
-        Ok(output) => {
-            let held = guard.check();
-            give_back(guard).await;
-            held.map(|()| output)
-        }
-        Err(reason) => Err(LockError::lost(&guard.hold().claim.key, reason)),
+        Ok(output) => guard.check().map(|()| output),
+        Err(reason) => Err(LockError::lost(&hold.claim.key, reason)),
     }
 }
 

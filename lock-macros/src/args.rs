@@ -112,7 +112,10 @@ impl Args {
 /// Reads `name = expression`.
 fn parse_one(input: ParseStream<'_>, position: usize) -> syn::Result<Arg> {
     if let Ok(text) = input.fork().parse::<LitStr>() {
-        return Err(syn::Error::new(text.span(), format_args!("name the option: `key = {:?}`", text.value())));
+        return Err(syn::Error::new(
+            text.span(),
+            format_args!("name the option: `key = {:?}`", text.value()),
+        ));
     }
     // `parse_any` because `crate` is a keyword.
     let name = input
@@ -167,7 +170,11 @@ mod tests {
     fn each_option_of_the_table_has_a_place() {
         let mut args = Args::default();
         for (option, _) in OPTIONS {
-            let name = if option == "crate" { Ident::parse_any.parse_str("crate").unwrap() } else { Ident::new(option, Span::call_site()) };
+            let name = if option == "crate" {
+                Ident::parse_any.parse_str("crate").unwrap()
+            } else {
+                Ident::new(option, Span::call_site())
+            };
             assert!(args.slot(&name).is_some(), "{option}");
         }
     }

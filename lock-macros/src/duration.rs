@@ -11,8 +11,9 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     if is_bare_number(text) {
         return Err(format!("add a unit: `{text}ms` or `{text}s`?"));
     }
-    let duration = humantime::parse_duration(text)
-        .map_err(|error| format!("`{text}` is not a duration ({error}): write one such as `500ms`, `2s` or `1m 30s`"))?;
+    let duration = humantime::parse_duration(text).map_err(|error| {
+        format!("`{text}` is not a duration ({error}): write one such as `500ms`, `2s` or `1m 30s`")
+    })?;
     if duration.is_zero() {
         return Err(format!("`{text}` is no time at all: write a duration above zero"));
     }
@@ -29,7 +30,9 @@ mod tests {
 
     #[test]
     fn durations_are_read() {
-        for (text, millis) in [("500ms", 500), (" 2s ", 2_000), ("1m 30s", 90_000), ("1h", 3_600_000), ("1.5s", 1_500)] {
+        for (text, millis) in
+            [("500ms", 500), (" 2s ", 2_000), ("1m 30s", 90_000), ("1h", 3_600_000), ("1.5s", 1_500)]
+        {
             assert_eq!(parse(text), Ok(Duration::from_millis(millis)), "{text}");
         }
     }

@@ -7,6 +7,11 @@ use proc_macro2::{Span, TokenStream};
 pub(crate) struct Errors(Option<syn::Error>);
 
 impl Errors {
+    /// Whether nothing is wrong so far.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
     /// Adds an error at `span`.
     pub(crate) fn at(&mut self, span: Span, message: impl std::fmt::Display) {
         self.push(syn::Error::new(span, message));

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use proc_macro2::{Ident, Literal, Span, TokenStream};
+use proc_macro2::{Ident, Literal, Span, TokenStream, TokenTree};
 use quote::{ToTokens as _, format_ident, quote, quote_spanned};
 use syn::ext::IdentExt as _;
 use syn::spanned::Spanned as _;
@@ -18,7 +18,7 @@ use crate::template::Segment;
 
 /// The whole attribute. With an error the item stays as it was, so that other errors and editors still see it; the
 /// `compile_error!` beside it keeps it from ever running without the lock.
-pub(crate) fn attribute(args: TokenStream, item: TokenStream) -> TokenStream {
+pub(crate) fn attribute(args: TokenStream, item: &TokenStream) -> TokenStream {
     let mut errors = Errors::default();
     let args = Args::parse(args, &mut errors);
     let expanded = errors.take(Function::parse(item.clone())).and_then(|function| {
@@ -66,7 +66,6 @@ fn locked(function: &Function, spec: &LockSpec, body: &Body) -> TokenStream {
 // The key is rendered by reference before the body takes the parameters. The body is a future and no closure over one,
 // so that nothing can run it twice; a strategy repeats the acquire.
 fn statements(spec: &LockSpec, body: &Body, function: &Ident) -> TokenStream {
-    let private = private(spec);
     let label = label(function);
     let request = request(spec, &label);
     let run = run(spec, body);
@@ -75,14 +74,19 @@ fn statements(spec: &LockSpec, body: &Body, function: &Ident) -> TokenStream {
     let at = body.output.as_ref().map_or_else(|| function.span(), first_span);
     let [request_name, error, outcome] = ["request", "error", "outcome"].map(local);
     let outcome_there = Ident::new(&outcome.to_string(), outcome.span().located_at(at));
+    let private_there = located(private(spec), at);
     let at = Span::call_site().located_at(at);
     let answer = if spec.skips() {
-        quote_spanned!(at=> #private::outcome_or_skip(#outcome_there, #label))
+        quote_spanned!(at=> #private_there::outcome_or_skip(#outcome_there, #label))
     } else {
-        quote_spanned!(at=> #private::outcome(#outcome_there))
+        quote_spanned!(at=> #private_there::outcome(#outcome_there))
     };
+    // A key may name a parameter that begins with an underscore; that is no use that a lint should mind. Only then is
+    // the lint silenced: a user who forbids it could not compile an `allow`.
+    let underscore = spec.segments.iter().any(Segment::begins_with_underscore);
+    let allow = underscore.then(|| quote!(#[allow(clippy::used_underscore_binding)]));
     quote! {
-        #[allow(clippy::used_underscore_binding)]
+        #allow
         let #request_name = #request;
         let #outcome = match #request_name.build() {
             ::core::result::Result::Ok(#request_name) => #run,
@@ -100,8 +104,10 @@ fn request(spec: &LockSpec, label: &TokenStream) -> TokenStream {
         None => quote!(#private::LockManager::current()),
         Some(manager) => {
             // A coercion to `&LockManager`, so a reference, `Arc`, `Box` or anything else that derefs to one will do.
+            // The binding keeps the expected type away from the user's expression, and takes nothing out of a field.
             let at = Span::call_site().located_at(manager.span());
-            quote_spanned!(at=> #private::manager(&(#manager)))
+            let name = Ident::new("__lock_manager", Span::mixed_site().located_at(manager.span()));
+            quote_spanned!(at=> match (#manager) { ref #name => #private::manager(#name) })
         }
     };
     let key = key(spec);
@@ -170,7 +176,11 @@ fn run(spec: &LockSpec, body: &Body) -> TokenStream {
 //
 // Never taken. It tells the block its type, so that a body of another type is reported at the user's expression.
 fn return_edge(output: Option<&Type>) -> TokenStream {
-    let Some(output) = output else { return quote!(if false { return; }) };
+    let Some(output) = output else {
+        return quote!(if false {
+            return;
+        });
+    };
     let mut output = output.clone();
     EraseImplTrait.visit_type_mut(&mut output);
     let returned = local("return");
@@ -218,7 +228,13 @@ fn code(text: &str) -> String {
 }
 
 fn expression(value: &Expr) -> String {
-    value.to_token_stream().to_string().replace(" :: ", "::").replace(" (", "(").replace("( ", "(").replace(" )", ")")
+    value
+        .to_token_stream()
+        .to_string()
+        .replace(" :: ", "::")
+        .replace(" (", "(")
+        .replace("( ", "(")
+        .replace(" )", ")")
 }
 
 fn duration(spec: &LockSpec, duration: Duration) -> TokenStream {
@@ -244,7 +260,66 @@ fn local(name: &str) -> Ident {
     format_ident!("__lock_{name}", span = Span::mixed_site())
 }
 
+/// The same tokens, said to stand elsewhere. What their names mean does not change.
+fn located(tokens: TokenStream, at: Span) -> TokenStream {
+    let respan = |mut token: TokenTree| {
+        token.set_span(token.span().located_at(at));
+        token
+    };
+    tokens.into_iter().map(respan).collect()
+}
+
 /// The span of the first token: stable Rust cannot join spans.
 fn first_span(ty: &Type) -> Span {
     ty.to_token_stream().into_iter().next().map_or_else(Span::call_site, |token| token.span())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn expand(args: &str, item: &str) -> String {
+        attribute(args.parse().expect(args), &item.parse().expect(item)).to_string()
+    }
+
+    const SHIP: &str = "async fn ship(id: u64) -> Result<u64, LockError> { Ok(id) }";
+
+    #[test]
+    fn the_docs_say_what_locks_the_function() {
+        for (options, line) in [
+            (r#"key = "order:<id>""#, "Locked by `order:<id>`."),
+            (
+                r#"key = "order:<id>", ttl = "500ms", strategy = "retry""#,
+                "Locked by `order:<id>`, ttl `500ms`, strategy `retry`.",
+            ),
+            (r#"key = "a`b", strategy = my::own(3)"#, "Locked by `` a`b ``, strategy `my::own(3)`."),
+        ] {
+            let expanded = expand(options, SHIP);
+            assert!(expanded.contains(line), "{options}: {expanded}");
+        }
+    }
+
+    /// An editor, and every other diagnostic, still sees the function; the build fails all the same.
+    #[test]
+    fn with_an_error_the_item_stays_as_it_was() {
+        for (options, item) in [
+            (r#"key = "order:<idd>""#, SHIP),
+            (r#"key = "order""#, "struct Shop;"),
+            (r#"key = "order""#, "fn ship() -> Pin<Box<dyn Future<Output = ()>>> { Box::pin(now()) }"),
+            (r#"key = "order""#, "fn ship() {}"),
+            ("", SHIP),
+        ] {
+            let expanded = expand(options, item);
+            let item: TokenStream = item.parse().expect(item);
+            assert!(expanded.ends_with(&item.to_string()), "{options}: {expanded}");
+            assert!(expanded.contains("compile_error"), "{options}: {expanded}");
+        }
+    }
+
+    /// The body is not parsed: half-typed code keeps the errors of the compiler.
+    #[test]
+    fn a_half_typed_body_is_passed_on() {
+        let expanded = expand(r#"key = "order""#, "async fn ship(s: Shop) -> Result<(), LockError> { s. }");
+        assert!(expanded.contains("{ s . }") && !expanded.contains("compile_error"), "{expanded}");
+    }
 }

@@ -1,4 +1,13 @@
-//! x
+//! The attribute [`macro@distributed_lock`]: the body of an `async fn` runs in one place at a time across all machines
+//! of a service.
+//!
+//! Use it through `lock_core::distributed_lock`; this crate is a part of `lock-core` and pinned to its version.
+//!
+//! The data flow, one file a step: the tokens of the attribute become options (`args`), options and signature become a
+//! specification (`spec`, with `template`, `duration` and `params`), the function becomes a body (`shape`), and both
+//! become code (`expand`). What is wrong becomes a compile error under the token it is about; a function that cannot be
+//! locked is never let through.
+
 mod args;
 mod duration;
 mod errors;
@@ -11,8 +20,8 @@ mod template;
 
 use proc_macro::TokenStream;
 
-/// x
+#[doc = include_str!("docs.md")]
 #[proc_macro_attribute]
 pub fn distributed_lock(args: TokenStream, item: TokenStream) -> TokenStream {
-    expand::attribute(args.into(), item.into()).into()
+    expand::attribute(args.into(), &item.into()).into()
 }

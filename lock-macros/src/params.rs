@@ -50,10 +50,13 @@ impl Params {
         self.names().any(|known| name == known)
     }
 
-    /// Whether `name` is a part of a destructured parameter, or may be one and resembles no other name.
-    pub(crate) fn binds_inside_a_pattern(&self, name: &str) -> bool {
-        let hidden = self.replaced && name != "self" && nearest(name, self.names()).is_none();
-        hidden || self.inside.iter().any(|inner| inner == name)
+    /// Whether `name` is a part of a destructured parameter, or may be one and resembles no other name: the words that
+    /// say so.
+    pub(crate) fn inside_a_pattern(&self, name: &str) -> Option<&'static str> {
+        if self.inside.iter().any(|inner| inner == name) {
+            return Some("is a part");
+        }
+        (self.replaced && name != "self" && nearest(name, self.names()).is_none()).then_some("may be a part")
     }
 
     /// Whether `name` is bound anywhere in the signature, as far as that can be seen.
@@ -66,12 +69,12 @@ impl Params {
         self.names.iter().map(String::as_str)
     }
 
-    /// The names as the end of an error.
+    /// The names, for an error.
     pub(crate) fn available(&self) -> String {
         if self.names.is_empty() {
-            return "; the function has no arguments".to_owned();
+            return "the function has no arguments".to_owned();
         }
-        format!("; available: {}", list(self.names()))
+        format!("available: {}", list(self.names()))
     }
 }
 
@@ -85,7 +88,8 @@ impl<'ast> Visit<'ast> for Params {
 /// `__arg1`: the name that `#[async_trait]` gives to a destructured parameter.
 fn is_positional(ident: &Ident) -> bool {
     let name = ident.to_string();
-    name.strip_prefix("__arg").is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
+    name.strip_prefix("__arg")
+        .is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
 }
 
 #[cfg(test)]
@@ -98,19 +102,27 @@ mod tests {
 
     #[test]
     fn plain_names_are_available_and_parts_of_patterns_are_not() {
-        let params = params("fn f(&self, id: u64, mut n: u8, _x: u8, (a, Pair { b, .. }): T, _: u8, w @ (v, _): T, r#type: u8)");
+        let params = params(
+            "fn f(&self, id: u64, mut n: u8, _x: u8, (a, Pair { b, .. }): T, _: u8, w @ (v, _): T, r#type: u8)",
+        );
         assert_eq!(params.names().collect::<Vec<_>>(), ["id", "n", "_x", "w", "r#type", "self"]);
-        assert!(params.binds_inside_a_pattern("a") && params.binds_inside_a_pattern("b"));
-        assert!(params.binds_inside_a_pattern("v"));
-        assert!(!params.binds_inside_a_pattern("id") && !params.binds_inside_a_pattern("c"));
+        for (name, words) in [
+            ("a", Some("is a part")),
+            ("b", Some("is a part")),
+            ("v", Some("is a part")),
+            ("id", None),
+            ("c", None),
+        ] {
+            assert_eq!(params.inside_a_pattern(name), words, "{name}");
+        }
     }
 
     #[test]
     fn a_parameter_renamed_by_async_trait_may_hide_any_name() {
         let params = params("fn f(&self, order: u8, __arg1: (u8, u8))");
         assert_eq!(params.names().collect::<Vec<_>>(), ["order", "self"]);
-        assert!(params.binds_inside_a_pattern("x"));
-        assert!(!params.binds_inside_a_pattern("ordre"), "a misspelt name is a misspelt name");
-        assert!(!params.binds_inside_a_pattern("self"));
+        assert_eq!(params.inside_a_pattern("x"), Some("may be a part"));
+        assert_eq!(params.inside_a_pattern("ordre"), None, "a misspelt name is a misspelt name");
+        assert_eq!(params.inside_a_pattern("self"), None);
     }
 }

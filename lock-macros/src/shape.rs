@@ -8,8 +8,8 @@ use syn::ext::IdentExt as _;
 use syn::parse::{ParseStream, Parser as _};
 use syn::spanned::Spanned as _;
 use syn::{
-    Attribute, Block, Expr, ExprAsync, GenericArgument, PathArguments, ReturnType, Signature, Stmt, Token, Type,
-    TypeParamBound, Visibility, braced,
+    Attribute, Block, Expr, ExprAsync, GenericArgument, PathArguments, ReturnType, Signature, Stmt, Token,
+    Type, TypeParamBound, Visibility, braced,
 };
 
 use crate::errors::Errors;
@@ -81,7 +81,10 @@ impl Function {
             errors.at(constness.span, "a `const fn` cannot be locked: taking a lock is I/O");
         }
         if let Some(abi) = &self.sig.abi {
-            errors.at(abi.span(), "an `extern` function cannot be locked: its caller cannot await; lock inside of it");
+            errors.at(
+                abi.span(),
+                "an `extern` function cannot be locked: its caller cannot await; lock inside of it",
+            );
         }
     }
 
@@ -100,7 +103,7 @@ impl Function {
         let stmts = Block::parse_within.parse2(self.stmts.clone()).map_err(|_| unclear(ret.span()))?;
         let (boxed_by, block) = only_box_pin(&stmts).ok_or_else(|| unclear(ret.span()))?;
         let stmts = &block.block.stmts;
-        Ok(Body { stmts: quote!(#(#stmts)*), output: Some(output), boxed_by: Some(boxed_by) })
+        Ok(Body { stmts: quote!(#(#stmts)*), output: Some(output.clone()), boxed_by: Some(boxed_by) })
     }
 
     fn not_async(&self) -> syn::Error {
@@ -118,6 +121,9 @@ fn refuse_other_items(input: ParseStream<'_>) -> syn::Result<()> {
         if input.parse::<Option<syn::Lit>>().is_ok_and(|abi| abi.is_some()) {
             continue;
         }
+        if input.peek(Token![|]) || input.peek(Token![||]) {
+            return Err(closure(input.span()));
+        }
         let word = input.call(Ident::parse_any).map_err(|error| not_a_function(error.span(), None))?;
         match word.to_string().as_str() {
             "fn" => return Ok(()),
@@ -127,6 +133,7 @@ fn refuse_other_items(input: ParseStream<'_>) -> syn::Result<()> {
                 return Err(syn::Error::new(word.span(), message));
             }
             "async" | "const" | "unsafe" | "extern" | "safe" | "default" => {}
+            "let" | "move" => return Err(closure(word.span())),
             "impl" | "trait" => {
                 let message = format!("put `#[distributed_lock]` on each `async fn` inside this `{word}`");
                 return Err(syn::Error::new(word.span(), message));
@@ -137,9 +144,15 @@ fn refuse_other_items(input: ParseStream<'_>) -> syn::Result<()> {
     Err(not_a_function(Span::call_site(), None))
 }
 
+fn closure(span: Span) -> syn::Error {
+    syn::Error::new(span, "a closure cannot be locked: pass what it does to `LockManager::lock(key).run(..)`")
+}
+
 fn not_a_function(span: Span, found: Option<&str>) -> syn::Error {
     let found = match found {
-        Some(found @ ("struct" | "enum" | "union" | "mod" | "static" | "type" | "use")) => format!(", not on a `{found}`"),
+        Some(found @ ("struct" | "enum" | "union" | "mod" | "static" | "type" | "use")) => {
+            format!(", not on `{found}`")
+        }
         _ => String::new(),
     };
     syn::Error::new(span, format!("`#[distributed_lock]` goes on an `async fn`{found}"))
@@ -154,17 +167,17 @@ fn unclear(span: Span) -> syn::Error {
     )
 }
 
-enum Pinned {
+enum Pinned<'a> {
     /// Not a pinned box at all.
     No,
     /// A pinned box whose future cannot be read.
     Unclear,
     /// `Pin<Box<dyn Future<Output = T>>>`.
-    Future(Type),
+    Future(&'a Type),
 }
 
 /// The `T` of `Pin<Box<dyn Future<Output = T> + ..>>`.
-fn pinned_output(ty: &Type) -> Pinned {
+fn pinned_output(ty: &Type) -> Pinned<'_> {
     let Some(pinned) = generic_of(ty, "Pin") else { return Pinned::No };
     let Some(Type::TraitObject(object)) = generic_of(pinned, "Box") else { return Pinned::Unclear };
     let output = object.bounds.iter().find_map(|bound| match bound {
@@ -175,11 +188,11 @@ fn pinned_output(ty: &Type) -> Pinned {
 }
 
 /// The `T` of `Future<Output = T>`.
-fn future_output(path: &syn::Path) -> Option<Type> {
+fn future_output(path: &syn::Path) -> Option<&Type> {
     let segment = path.segments.last().filter(|segment| segment.ident == "Future")?;
     let PathArguments::AngleBracketed(arguments) = &segment.arguments else { return None };
     arguments.args.iter().find_map(|argument| match argument {
-        GenericArgument::AssocType(assoc) if assoc.ident == "Output" => Some(assoc.ty.clone()),
+        GenericArgument::AssocType(assoc) if assoc.ident == "Output" => Some(&assoc.ty),
         _ => None,
     })
 }
@@ -205,7 +218,9 @@ fn only_box_pin(stmts: &[Stmt]) -> Option<(TokenStream, &ExprAsync)> {
         return None;
     }
     match call.args.first() {
-        Some(Expr::Async(block)) if call.args.len() == 1 && block.capture.is_some() && block.attrs.is_empty() => {
+        Some(Expr::Async(block))
+            if call.args.len() == 1 && block.capture.is_some() && block.attrs.is_empty() =>
+        {
             Some((call.func.to_token_stream(), block))
         }
         _ => None,

@@ -83,14 +83,20 @@ impl LockSpec {
     /// Checks the options against each other and against the signature; `None` when there are errors.
     pub(crate) fn validate(args: &Args, signature: &Signature, errors: &mut Errors) -> Option<Self> {
         let params = Params::of(signature);
-        refuse_wait_without_waiting(args, errors);
-        let key = errors.take(key(args.key.as_ref(), &params));
+        let key = match &args.key {
+            Some(arg) => errors.take(key(arg, &params)),
+            None => {
+                missing_key(errors);
+                None
+            }
+        };
         let ttl = check(args.ttl.as_ref(), errors, ttl);
         let strategy = check(args.strategy.as_ref(), errors, strategy);
         let wait = check(args.wait.as_ref(), errors, |arg| Ok(duration_of(arg)?.1));
         let renew = check(args.renew.as_ref(), errors, renew);
         let on_lost = check(args.on_lost.as_ref(), errors, on_lost);
         let handle = check(args.handle.as_ref(), errors, |arg| handle(arg, &params));
+        refuse_wait_without_waiting(args, errors);
         let krate = errors.take(krate(args.krate.as_ref()));
         let (template, segments) = key?;
         Some(Self {
@@ -126,13 +132,17 @@ fn check<T>(
     }
 }
 
-fn key(arg: Option<&Arg>, params: &Params) -> syn::Result<(LitStr, Vec<Segment>)> {
-    let Some(arg) = arg else {
-        let message = "`key` is missing: `#[distributed_lock(key = \"order:<id>\")]`";
-        return Err(syn::Error::new(Span::call_site(), message));
-    };
-    let literal = string(&arg.value)
-        .ok_or_else(|| expected(arg, "a string literal such as `\"order:<id>\"`; placeholders stand inside of it"))?;
+/// A misspelt `key` is missing too, and one error is enough.
+fn missing_key(errors: &mut Errors) {
+    if errors.is_empty() {
+        errors.at(Span::call_site(), "`key` is missing: `#[distributed_lock(key = \"order:<id>\")]`");
+    }
+}
+
+fn key(arg: &Arg, params: &Params) -> syn::Result<(LitStr, Vec<Segment>)> {
+    let literal = string(&arg.value).ok_or_else(|| {
+        expected(arg, "a string literal such as `\"order:<id>\"`; placeholders stand inside of it")
+    })?;
     let segments = template::parse(&literal, params)?;
     Ok((literal, segments))
 }
@@ -140,7 +150,8 @@ fn key(arg: Option<&Arg>, params: &Params) -> syn::Result<(LitStr, Vec<Segment>)
 fn ttl(arg: &Arg) -> syn::Result<(LitStr, Duration)> {
     let (literal, duration) = duration_of(arg)?;
     if duration < SHORTEST_TTL {
-        let message = format!("a ttl of {duration:?} is below what any store can hold: write at least `10ms`");
+        let message =
+            format!("a ttl of {duration:?} is below what any store can hold: write at least `10ms`");
         return Err(syn::Error::new(literal.span(), message));
     }
     Ok((literal, duration))
@@ -152,8 +163,10 @@ fn duration_of(arg: &Arg) -> syn::Result<(LitStr, Duration)> {
         let message = format!("add a unit: `\"{digits}ms\"` or `\"{digits}s\"`?");
         return Err(syn::Error::new(number.span(), message));
     }
-    let literal = string(&arg.value).ok_or_else(|| expected(arg, "a string with a unit such as `\"500ms\"`"))?;
-    let duration = duration::parse(&literal.value()).map_err(|message| syn::Error::new(literal.span(), message))?;
+    let literal =
+        string(&arg.value).ok_or_else(|| expected(arg, "a string with a unit such as `\"500ms\"`"))?;
+    let duration =
+        duration::parse(&literal.value()).map_err(|message| syn::Error::new(literal.span(), message))?;
     Ok((literal, duration))
 }
 
@@ -170,7 +183,9 @@ fn strategy(arg: &Arg) -> syn::Result<Strategy> {
                 syn::Error::new(literal.span(), message)
             })
         }
-        Some(_) => Err(expected(arg, "the name of a strategy such as `\"retry\"`, or an expression that is one")),
+        Some(_) => {
+            Err(expected(arg, "the name of a strategy such as `\"retry\"`, or an expression that is one"))
+        }
     }
 }
 
@@ -211,14 +226,15 @@ fn handle(arg: &Arg, params: &Params) -> syn::Result<Ident> {
 
 fn krate(arg: Option<&Arg>) -> syn::Result<Path> {
     let Some(arg) = arg else { return syn::parse_str("::lock_core") };
-    match ungrouped(&arg.value) {
-        Expr::Path(path) if path.qself.is_none() => Ok(path.path.clone()),
+    let path = match ungrouped(&arg.value) {
+        Expr::Path(path) if path.qself.is_none() => Some(path.path.clone()),
         Expr::Lit(literal) => match &literal.lit {
-            Lit::Str(text) => text.parse_with(Path::parse_mod_style),
-            _ => Err(expected(arg, "a path such as `::lock_core`")),
+            Lit::Str(text) => text.parse_with(Path::parse_mod_style).ok(),
+            _ => None,
         },
-        _ => Err(expected(arg, "a path such as `::lock_core`")),
-    }
+        _ => None,
+    };
+    path.ok_or_else(|| expected(arg, "a path such as `::lock_core`"))
 }
 
 /// A length of the wait says nothing to a strategy that does not wait, or that waits for ever.

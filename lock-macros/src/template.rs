@@ -1,6 +1,7 @@
 //! `"order:<id>:<item.sku>"` to segments, and each placeholder to an expression over the parameters.
 
-use proc_macro2::Ident;
+use proc_macro2::{Ident, Span};
+use quote::ToTokens as _;
 use syn::{Expr, LitStr, Member};
 
 use crate::params::Params;
@@ -12,6 +13,13 @@ pub(crate) enum Segment {
     Literal(String),
     /// A value of the call, taken by reference.
     Value(Box<Expr>),
+}
+
+impl Segment {
+    /// Whether it is the value of a parameter such as `_id`.
+    pub(crate) fn begins_with_underscore(&self) -> bool {
+        matches!(self, Self::Value(value) if value.to_token_stream().to_string().starts_with('_'))
+    }
 }
 
 /// Splits the literal and checks each placeholder against the parameters.
@@ -47,7 +55,12 @@ fn split(template: &str) -> Result<Vec<Piece>, String> {
             rest = after;
             continue;
         }
-        let close = rest.find('>').ok_or("`<` opens a placeholder and no `>` closes it; `<<` writes a plain `<`")?;
+        let Some(close) = rest.find(['<', '>']).filter(|close| rest[*close..].starts_with('>')) else {
+            return Err("`<` opens a placeholder and no `>` closes it; `<<` writes a plain `<`".to_owned());
+        };
+        if close == 0 {
+            return Err("`<>` is an empty placeholder: name an argument, such as `<id>`".to_owned());
+        }
         if !pieces.is_empty() && !separates(&literal) {
             let second = &rest[..close];
             return Err(format!(
@@ -86,36 +99,47 @@ fn placeholder(text: &str, literal: &LitStr, params: &Params) -> syn::Result<Exp
              without arguments, such as `<id>`, `<item.sku>`, `<pair.0>` or `<user.name()>`"
         ))
     };
-    if text.trim().is_empty() {
-        return Err(error(format!("key placeholder `<{text}>` is empty: name an argument, such as `<id>`")));
-    }
-    let value: Expr = LitStr::new(text, literal.span()).parse().map_err(|_| not_allowed())?;
-    let root = root_of(&value).ok_or_else(not_allowed)?;
-    if params.binds(root) {
+    let mut value: Expr = LitStr::new(text, literal.span()).parse().map_err(|_| not_allowed())?;
+    let root = root_of(&mut value, literal.span()).ok_or_else(not_allowed)?;
+    if params.binds(&root) {
         return Ok(value);
     }
     let name = root.to_string();
-    if params.binds_inside_a_pattern(&name) {
+    if let Some(is_a_part) = params.inside_a_pattern(&name) {
         return Err(error(format!(
-            "key placeholder `{name}` may be a part of a destructured argument: name this parameter, \
+            "key placeholder `{name}` {is_a_part} of a destructured argument: name this parameter, \
              such as `pair: (A, B)` with `<pair.0>`, and take it apart in the body"
         )));
     }
     if name == "self" {
-        return Err(error(format!("key placeholder `self`: this function has no `self`{}", params.available())));
+        return Err(error(format!(
+            "key placeholder `self`: this function has no `self`\n{}",
+            params.available()
+        )));
     }
     let near = did_you_mean(&name, params.names());
-    Err(error(format!("key placeholder `{name}` is not an argument{near}{}", params.available())))
+    Err(error(format!("key placeholder `{name}` is not an argument{near}\n{}", params.available())))
 }
 
 /// The leftmost name of `a.b.0.c()`; `None` for any other expression.
-fn root_of(value: &Expr) -> Option<&Ident> {
+///
+/// The leftmost name resolves where the literal stands, which matters inside `macro_rules!`. The names behind it are
+/// marked as written by this attribute: a fix that the compiler offers for one would overwrite the whole literal.
+fn root_of(value: &mut Expr, literal: Span) -> Option<Ident> {
+    let ours = Span::call_site().located_at(literal);
     match value {
-        Expr::Path(path) if path.attrs.is_empty() && path.qself.is_none() => path.path.get_ident(),
-        Expr::Field(field) => match &field.member {
-            Member::Named(_) | Member::Unnamed(_) => root_of(&field.base),
-        },
-        Expr::MethodCall(call) if call.args.is_empty() && call.turbofish.is_none() => root_of(&call.receiver),
+        Expr::Path(path) if path.attrs.is_empty() && path.qself.is_none() => path.path.get_ident().cloned(),
+        Expr::Field(field) => {
+            match &mut field.member {
+                Member::Named(name) => name.set_span(ours),
+                Member::Unnamed(index) => index.span = ours,
+            }
+            root_of(&mut field.base, literal)
+        }
+        Expr::MethodCall(call) if call.args.is_empty() && call.turbofish.is_none() => {
+            call.method.set_span(ours);
+            root_of(&mut call.receiver, literal)
+        }
         _ => None,
     }
 }
@@ -148,9 +172,43 @@ mod tests {
 
     #[test]
     fn a_broken_template_is_an_error() {
-        for (template, part) in [("", "empty"), ("order:<id", "no `>`"), ("<", "no `>`"), ("<a><b>", "apart"), ("x:<a>20%<b>", "apart")] {
+        for (template, part) in [
+            ("", "empty"),
+            ("order:<id", "no `>`"),
+            ("<", "no `>`"),
+            ("<a<b>", "no `>`"),
+            ("a:<>", "empty"),
+            ("<a><b>", "apart"),
+            ("x:<a>20%<b>", "apart"),
+        ] {
             let error = split(template).expect_err(template);
             assert!(error.contains(part), "{template}: {error}");
+        }
+    }
+
+    /// The attribute and the run time must read a template alike: every text up to six characters over an alphabet that
+    /// has one character for each case.
+    #[test]
+    fn the_run_time_splits_every_template_alike() {
+        let alphabet = ['a', '<', '>', ':', '-', '%'];
+        let mut texts = vec![String::new()];
+        for start in 0.. {
+            let Some(text) = texts.get(start).cloned() else { break };
+            if text.len() < 6 {
+                texts.extend(alphabet.iter().map(|next| format!("{text}{next}")));
+            }
+            let here =
+                split(&text).ok().map(|pieces| pieces.into_iter().filter_map(name).collect::<Vec<_>>());
+            let there = lock_core::key::KeyTemplate::parse(&text).ok();
+            let there = there.map(|template| template.placeholders().map(str::to_owned).collect::<Vec<_>>());
+            assert_eq!(here, there, "{text}");
+        }
+    }
+
+    fn name(piece: Piece) -> Option<String> {
+        match piece {
+            Piece::Placeholder(name) => Some(name),
+            Piece::Literal(_) => None,
         }
     }
 
@@ -173,8 +231,9 @@ mod tests {
             ("{ a }", None),
             ("1", None),
         ] {
-            let value: Expr = syn::parse_str(text).expect(text);
-            assert_eq!(root_of(&value).map(ToString::to_string).as_deref(), root, "{text}");
+            let mut value: Expr = syn::parse_str(text).expect(text);
+            let found = root_of(&mut value, Span::call_site()).map(|ident| ident.to_string());
+            assert_eq!(found.as_deref(), root, "{text}");
         }
     }
 }

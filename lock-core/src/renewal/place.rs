@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use once_cell::sync::OnceCell;
-use tokio::runtime::{Handle, Id};
+use tokio::runtime::Handle;
 
 use super::keeper::Keeper;
 use super::release::{self, Unwanted};
@@ -33,7 +33,7 @@ pub(crate) struct Thread {
 /// A keeper of one runtime. The loop owns it: when the runtime is gone, so is the keeper.
 #[derive(Debug)]
 pub(crate) struct OnRuntime {
-    runtime: Id,
+    runtime: Handle,
     keeper: Weak<Keeper>,
 }
 
@@ -57,26 +57,33 @@ impl Keepers {
                 let runtime = current_runtime()?;
                 let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
                 all.retain(|one| one.keeper.strong_count() > 0);
-                if let Some(keeper) = all.iter().find(|one| one.runtime == runtime.id()).and_then(|one| one.keeper.upgrade()) {
+                let here = all.iter().find(|one| one.runtime.id() == runtime.id());
+                if let Some(keeper) = here.and_then(|one| one.keeper.upgrade()) {
                     return Ok(keeper);
                 }
                 let keeper = Keeper::new(Arc::clone(backend), *clock);
-                all.push(OnRuntime { runtime: runtime.id(), keeper: Arc::downgrade(&keeper) });
+                all.push(OnRuntime { runtime: runtime.clone(), keeper: Arc::downgrade(&keeper) });
                 runtime.spawn(Arc::clone(&keeper).run());
                 Ok(keeper)
             }
         }
     }
 
-    /// Gives back, in the background, what nobody wants any more. Never blocks, never panics, needs no runtime.
+    /// Gives back, in the background, what nobody wants any more. Never blocks, never panics, needs no runtime of the
+    /// caller.
     pub(crate) fn give_back(&self, unwanted: Unwanted) {
         match self {
             Self::OwnThread { backend, clock, thread } => match thread.get_or_try_init(|| start(backend, *clock)) {
                 Ok(thread) => release::spawn(&thread.keeper, &thread.runtime, unwanted),
                 Err(error) => tracing::error!(%error, "no thread for a release: the key stays until its ttl is over"),
             },
-            Self::OnRuntimes { backend, .. } => {
-                let _ = backend.release_now_dyn(&unwanted.claim, unwanted.keep_for);
+            Self::OnRuntimes { all, .. } => {
+                let all = all.lock().unwrap_or_else(PoisonError::into_inner);
+                let alive = all.iter().find_map(|one| Some((one.keeper.upgrade()?, &one.runtime)));
+                match alive {
+                    Some((keeper, runtime)) => release::spawn(&keeper, runtime, unwanted),
+                    None => tracing::error!("no runtime for a release: the key stays until its ttl is over"),
+                }
             }
         }
     }

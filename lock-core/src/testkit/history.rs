@@ -38,16 +38,16 @@ pub enum Violation {
     /// Two held one key at once.
     Overlap {
         /// The one that began first.
-        first: Hold,
+        first: Box<Hold>,
         /// The one that began before the first had ended.
-        second: Hold,
+        second: Box<Hold>,
     },
     /// A fencing token is not larger than that of a hold that was granted before it was asked for.
     TokenOrder {
         /// The earlier one, with the larger token, or the same.
-        first: Hold,
+        first: Box<Hold>,
         /// The later one.
-        second: Hold,
+        second: Box<Hold>,
     },
 }
 
@@ -149,7 +149,10 @@ fn overlap(holds: &mut [&Hold]) -> Result<(), Violation> {
     // A hold that ended before its grant was answered was never definite.
     for hold in holds.iter().filter(|hold| hold.ended > hold.acquired) {
         if let Some(first) = last.filter(|last| last.ended > hold.acquired) {
-            return Err(Violation::Overlap { first: first.clone(), second: (*hold).clone() });
+            return Err(Violation::Overlap {
+                first: Box::new(first.clone()),
+                second: Box::new((*hold).clone()),
+            });
         }
         last = Some(hold);
     }
@@ -163,13 +166,11 @@ fn token_order(by_answer: &[&Hold]) -> Result<(), Violation> {
     let mut answered = by_answer.iter().filter(|hold| hold.fence.is_some()).peekable();
     let mut largest: Option<&Hold> = None;
     for second in by_call.into_iter().filter(|hold| hold.fence.is_some()) {
-        while let Some(first) = answered.next_if(|first| first.acquired <= second.asked) {
+        while let Some(first) = answered.next_if(|first| first.acquired < second.asked) {
             largest = Some(largest.filter(|largest| largest.fence >= first.fence).unwrap_or(first));
         }
-        if let Some(first) =
-            largest.filter(|first| !std::ptr::eq(*first, second) && first.fence >= second.fence)
-        {
-            return Err(Violation::TokenOrder { first: first.clone(), second: second.clone() });
+        if let Some(first) = largest.filter(|first| first.fence >= second.fence) {
+            return Err(out_of_order(first, second));
         }
     }
     same_token(by_answer)
@@ -180,9 +181,13 @@ fn same_token(holds: &[&Hold]) -> Result<(), Violation> {
     let mut fenced: Vec<_> = holds.iter().filter(|hold| hold.fence.is_some()).collect();
     fenced.sort_by_key(|hold| hold.fence);
     match fenced.windows(2).find(|pair| pair[0].fence == pair[1].fence) {
-        Some(pair) => Err(Violation::TokenOrder { first: (*pair[0]).clone(), second: (*pair[1]).clone() }),
+        Some(pair) => Err(out_of_order(pair[0], pair[1])),
         None => Ok(()),
     }
+}
+
+fn out_of_order(first: &Hold, second: &Hold) -> Violation {
+    Violation::TokenOrder { first: Box::new(first.clone()), second: Box::new(second.clone()) }
 }
 
 #[cfg(test)]
@@ -209,7 +214,7 @@ mod tests {
         assert!(is_overlap(&[hold("k", 0, 1, 10, 1), hold("k", 2, 9, 12, 2)]));
         assert!(is_overlap(&[hold("k", 0, 1, 100, 1), hold("k", 2, 2, 3, 2), hold("j", 0, 1, 2, 9)]));
         assert!(is_token_order(&[hold("k", 0, 1, 2, 7), hold("k", 3, 4, 5, 6)]));
-        assert!(is_token_order(&[hold("k", 0, 1, 2, 7), hold("k", 1, 4, 5, 7)]), "one token twice");
+        assert!(is_token_order(&[hold("k", 0, 1, 2, 7), hold("k", 0, 4, 5, 7)]), "one token twice");
         // Not the neighbour: the largest of all before.
         assert!(is_token_order(&[hold("k", 0, 1, 2, 9), hold("k", 2, 3, 4, 3), hold("k", 5, 6, 7, 4)]));
     }
@@ -224,6 +229,11 @@ mod tests {
             "answered after its deadline"
         );
         assert_eq!(check(&[hold("k", 0, 5, 5, 2), hold("k", 1, 5, 6, 1)]), Ok(()), "calls at the same time");
+        assert_eq!(
+            check(&[hold("k", 0, 5, 6, 2), hold("k", 5, 6, 7, 1)]),
+            Ok(()),
+            "asked for in the same instant"
+        );
         let unfenced = Hold { fence: None, ..hold("k", 3, 4, 5, 0) };
         assert_eq!(check(&[hold("k", 0, 1, 2, 7), unfenced, hold("k", 6, 7, 8, 8)]), Ok(()));
         assert_eq!(check(&[]), Ok(()));
@@ -262,7 +272,7 @@ mod tests {
         fn a_swapped_token_is_found((mut holds, seed) in (correct(), any::<proptest::sample::Index>())) {
             let at = seed.index(holds.len() - 1);
             // Certain only for one that was asked for after the other was answered.
-            holds[at + 1].asked = holds[at].acquired;
+            holds[at + 1].asked = holds[at].acquired + Duration::from_nanos(1);
             let (first, second) = (holds[at].fence, holds[at + 1].fence);
             (holds[at].fence, holds[at + 1].fence) = (second, first);
             prop_assert!(is_token_order(&holds));

@@ -3,6 +3,8 @@
 mod acquire;
 mod bad_input;
 mod drops;
+#[cfg(feature = "testkit")]
+mod faults;
 mod loss;
 mod manager;
 mod reentrancy;

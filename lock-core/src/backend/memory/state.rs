@@ -230,7 +230,9 @@ impl Entry {
         self.settle(now, None);
         match self.watcher(claim, id) {
             Some(watcher) if !watcher.called => {
-                let (armed, own) = (watcher.armed, Arc::clone(&watcher.bell));
+                // One that is not the first any more has an alarm that nobody set anew: it is not to sleep until the past.
+                let armed = watcher.armed.filter(|armed| !armed.is_past(now));
+                let own = Arc::clone(&watcher.bell);
                 // It is looking already.
                 self.bells.retain(|bell| !Arc::ptr_eq(bell, &own));
                 Look::Wait(armed)

@@ -24,7 +24,7 @@ const SHARDS: usize = 32;
 /// A shard smaller than this is not swept.
 const SWEEP_FROM: usize = 64;
 
-/// The store inside this process. See the [module](self) for what it promises.
+/// The store inside this process. See the [module](super) for what it promises.
 ///
 /// Clones share one store: managers that are to exclude each other take clones of one `Memory`.
 ///

@@ -22,21 +22,24 @@ impl Redis {
     /// One attempt. A free key costs one plain SET; the script runs where the key is taken, perhaps by this very
     /// owner, and where the fencing token is wanted.
     pub(super) async fn acquire(&self, claim: &Claim, deadline: Duration) -> Result<Attempt, Failure> {
-        let end = Clock::Suspend.now().plus(deadline);
-        let live = self.links.live().await?;
+        let start = Clock::Suspend.now();
+        let (live, ready) = match self.links.now() {
+            // The usual case, with no await since `start`: the clock need not be read again.
+            Some(live) => (live, start),
+            None => (self.links.live().await?, Clock::Suspend.now()),
+        };
         let token = claim.owner.token();
         let value = claim.record.to_value(&token);
         if !claim.fencing {
-            let sent = Clock::Suspend.now();
             match live.send(&set(claim, &value)).await? {
-                Value::Okay => return Ok(granted(claim, sent, None)),
+                Value::Okay => return Ok(granted(claim, ready, None)),
                 Value::Nil => {}
                 other => return Err(Failure::unexpected(&other)),
             }
         }
         for _ in 0..2 {
             let sent = Clock::Suspend.now();
-            let command = script(&live, claim, &token, &value, end);
+            let command = script(&live, claim, &token, &value, start.plus(deadline));
             let answer = live.run(Script::Acquire, &command).await?;
             let (verdict, now, rest) = verdict(&answer)?;
             live.clock.learn(now, sent);

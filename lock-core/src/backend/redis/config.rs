@@ -140,10 +140,6 @@ impl Config {
         }
         info
     }
-
-    pub(super) fn has_password(&self) -> bool {
-        self.password.is_some()
-    }
 }
 
 /// `user:password@host` in three parts. The last `@` counts, so that an unescaped one in the password does not turn

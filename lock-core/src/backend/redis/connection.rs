@@ -160,7 +160,7 @@ pub(super) async fn dial(server: &Server) -> Result<Session, Failure> {
     let deadline = server.config.connect_timeout;
     match timeout(deadline, connect(server)).await {
         Ok(Ok(session)) => Ok(session),
-        Ok(Err(failure)) => Err(failure),
+        Ok(Err(failure)) => Err(failure.before_any_request()),
         Err(_) => Err(Failure::new(
             LockErrorKind::Unavailable,
             format!(
@@ -184,27 +184,12 @@ async fn connect(server: &Server) -> Result<Session, Failure> {
             handshake(&server.config, stream).await
         }
     }
-    .map_err(|error| refused(&server.config, &error))?;
+    .map_err(|error| Failure::of(&error))?;
     greet(server, connection, driver).await
 }
 
 fn unreachable(error: &std::io::Error) -> Failure {
     Failure::new(LockErrorKind::Unavailable, format!("cannot connect ({error}); is the server up?"))
-}
-
-/// A failed handshake. A wrong password without a user name gets its own hint, for the older form of the setting.
-fn refused(config: &Config, error: &RedisError) -> Failure {
-    let failure = Failure::of(error);
-    if failure.is_permanent() || !config.has_password() || error.is_io_error() {
-        return failure;
-    }
-    // The driver words some refusals itself, without the server's code.
-    match error.kind() {
-        ::redis::ErrorKind::AuthenticationFailed => {
-            Failure::new(LockErrorKind::Unavailable, "wrong user or password in the URL").permanent()
-        }
-        _ => failure,
-    }
 }
 
 /// HELLO 3 with the password, and the driver's task.
@@ -312,6 +297,8 @@ async fn keep_connected(server: &Server, tell: &watch::Sender<State>, mut first:
                 tracing::debug!(server = %server.address(), "connected to redis");
                 watch_over(&mut session, &mut pause).await
             }
+            // The server was a primary when the backend was made, so it may be one again.
+            Err(failure) if failure.reaction == Reaction::Reconnect => failure.temporary(),
             Err(failure) => failure,
         };
         tracing::debug!(server = %server.address(), ?failure, "no connection to redis");

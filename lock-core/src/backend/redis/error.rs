@@ -178,6 +178,24 @@ impl Failure {
         Self { kind, outlook, reaction: Reaction::Tell, refused: true, text: text.into() }
     }
 
+    /// The server is a replica: it stays one until somebody promotes it.
+    pub(super) fn replica() -> Self {
+        let text = "this is a replica, which cannot grant locks; connect to its primary";
+        let failure = Self::new(LockErrorKind::Unavailable, text).permanent();
+        Self { reaction: Reaction::Reconnect, ..failure }
+    }
+
+    /// Of a dial: no request was sent yet, so none can have been executed.
+    pub(super) fn before_any_request(mut self) -> Self {
+        self.refused = true;
+        self
+    }
+
+    pub(super) fn temporary(mut self) -> Self {
+        self.outlook = Outlook::Temporary;
+        self
+    }
+
     pub(super) fn permanent(mut self) -> Self {
         self.outlook = Outlook::Permanent;
         self
@@ -273,6 +291,12 @@ impl Failure {
                 LockErrorKind::Unsupported,
                 "the server does not know HELLO; Redis 6.2 is the oldest that works",
             ),
+            ErrorKind::Parse => {
+                let text = "what listens there does not speak the Redis protocol; is it a TLS port, or another service?";
+                let mut failure = Self::new(LockErrorKind::Unavailable, text);
+                failure.refused = false;
+                failure
+            }
             // The driver's own words here, and not its `Display`: that may repeat arguments.
             _ => {
                 let details = error.detail().map_or_else(|| error.category(), without_arguments);
@@ -308,10 +332,13 @@ fn inside_script<'a>(code: &str, details: &'a str) -> Option<(&'a str, &'a str)>
 }
 
 /// The server's text up to where it repeats what it was sent: for an unknown command that can be the password or an
-/// owner token.
+/// owner token. The line number of a script is of no use to anybody either.
 fn without_arguments(details: &str) -> &str {
     const ENOUGH: usize = 160;
-    let end = ["with args beginning", " arguments:"].iter().filter_map(|mark| details.find(mark)).min();
+    let end = ["with args beginning", " arguments:", " script: ", "\n"]
+        .iter()
+        .filter_map(|mark| details.find(mark))
+        .min();
     let details = details[..end.unwrap_or(details.len())].trim_end_matches([' ', ',']);
     match details.char_indices().nth(ENOUGH) {
         Some((cut, _)) => &details[..cut],

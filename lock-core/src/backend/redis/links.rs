@@ -43,7 +43,7 @@ impl Links {
     }
 
     /// The connection of this runtime, if it is up. On the way of every call.
-    fn now(&self) -> Option<Arc<Live>> {
+    pub(super) fn now(&self) -> Option<Arc<Live>> {
         self.state(|state| state.live.clone())
     }
 

@@ -47,11 +47,7 @@ pub(super) fn examine(info: &str) -> Result<Facts, Failure> {
         return Err(Failure::new(LockErrorKind::Unavailable, "the server is still loading its data"));
     }
     if field("role") == Some("slave") {
-        return Err(Failure::new(
-            LockErrorKind::Unavailable,
-            "this is a replica, which cannot grant locks; connect to its primary",
-        )
-        .permanent());
+        return Err(Failure::replica());
     }
     let evicts =
         field("maxmemory_policy").filter(|policy| *policy != "noeviction" && number("maxmemory") > 0);

@@ -1,19 +1,19 @@
 //! Calls that are dropped half-way.
 
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
 
-use super::{Case, Subject, cases};
+use super::{Case, Subject, list};
 use crate::backend::{BoxFuture, Capability, Mode, Queue};
 
 /// A call that is not done after so many polls is let run to its end.
 const POLLS: usize = 12;
 
 pub(super) fn cases() -> impl IntoIterator<Item = Case> {
-    let all = cases![|_| true; a_try, a_release, a_renewal];
-    let fifo = cases![|can: &Capability| can.fifo; a_try_in_a_queue];
-    let notifies = cases![|can: &Capability| can.notifies; a_wait];
+    let all = list![|_| true; a_try, a_release, a_renewal];
+    let fifo = list![|can: &Capability| can.fifo; a_try_in_a_queue];
+    let notifies = list![|can: &Capability| can.notifies; a_wait];
     all.into_iter().chain(fifo).chain(notifies)
 }
 

@@ -1,11 +1,11 @@
 //! One holder at a time.
 
-use super::{Case, Subject, cases};
+use super::{Case, Subject, list};
 use crate::backend::{Attempt, Claim};
 use crate::key::Key;
 
 pub(super) fn cases() -> impl IntoIterator<Item = Case> {
-    cases![|_| true; excludes, the_next_gets_it, grants_are_dated, asks_again, asks_again_with_less, two_keys,
+    list![|_| true; excludes, the_next_gets_it, grants_are_dated, asks_again, asks_again_with_less, two_keys,
         any_text_is_a_key, the_hint_is_a_lease]
 }
 

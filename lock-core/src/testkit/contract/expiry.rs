@@ -1,10 +1,10 @@
 //! Leases run out, and not before.
 
-use super::{Case, Subject, cases};
+use super::{Case, Subject, list};
 use crate::clock::Moment;
 
 pub(super) fn cases() -> impl IntoIterator<Item = Case> {
-    cases![|_| true; frees, not_early, shortest, longest]
+    list![|_| true; frees, not_early, shortest, longest]
 }
 
 /// The lease of a holder that went away runs out and frees the key.

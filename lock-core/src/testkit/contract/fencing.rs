@@ -1,12 +1,12 @@
 //! Fencing tokens.
 
-use super::{Case, Subject, cases};
+use super::{Case, Subject, list};
 use crate::backend::{Capability, Claim, Mode, Queue};
 use crate::error::LockErrorKind;
 
 pub(super) fn cases() -> impl IntoIterator<Item = Case> {
-    let all = cases![|can: &Capability| can.fencing; grows_with_every_owner, grows_over_expiry, on_demand, only_for_the_holder];
-    let shared = cases![|can: &Capability| can.fencing && can.shared; grows_over_readers];
+    let all = list![|can: &Capability| can.fencing; grows_with_every_owner, grows_over_expiry, on_demand, only_for_the_holder];
+    let shared = list![|can: &Capability| can.fencing && can.shared; grows_over_readers];
     all.into_iter().chain(shared)
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Case, Subject, cases};
+use super::{Case, Subject, list};
 use crate::backend::{Capability, Claim, Mode, Queue};
 use crate::key::Key;
 
@@ -10,10 +10,10 @@ use crate::key::Key;
 const DEAD: Duration = Duration::from_secs(2);
 
 pub(super) fn cases() -> impl IntoIterator<Item = Case> {
-    let all = cases![|can: &Capability| can.fifo; order_of_arrival, one_who_leaves, one_who_dies, keeps_its_place,
+    let all = list![|can: &Capability| can.fifo; order_of_arrival, one_who_leaves, one_who_dies, keeps_its_place,
         a_holder_that_dies];
-    let shared = cases![|can: &Capability| can.fifo && can.shared; a_writer_is_not_overtaken];
-    let permits = cases![|can: &Capability| can.fifo && can.permits; permits_in_order];
+    let shared = list![|can: &Capability| can.fifo && can.shared; a_writer_is_not_overtaken];
+    let permits = list![|can: &Capability| can.fifo && can.permits; permits_in_order];
     all.into_iter().chain(shared).chain(permits)
 }
 
@@ -48,13 +48,16 @@ async fn order_of_arrival(subject: Subject) {
     subject.release(&holder).await;
 }
 
-/// One who gives up leaves the queue with its release, and the next is served.
+/// One who gives up leaves the queue with its release, and the next is served without waiting for its death.
 async fn one_who_leaves(subject: Subject) {
     let key = subject.key("k");
     let (holder, [leaves, stays]) = line(&subject, &key).await;
     subject.release(&leaves).await;
     subject.release(&holder).await;
+    let before = subject.now();
     subject.granted_within(&stays, Duration::ZERO).await;
+    let waited = subject.now().since(before);
+    assert!(waited < DEAD.mul_f64(0.8), "served after {waited:?}");
     subject.release(&stays).await;
 }
 

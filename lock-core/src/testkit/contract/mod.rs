@@ -51,8 +51,8 @@ impl fmt::Debug for Case {
     }
 }
 
-/// Lists the cases of one file: `cases![needs; name, name]`.
-macro_rules! cases {
+/// The cases of one file: `list![needs; name, name]`.
+macro_rules! list {
     ($needs:expr; $($name:ident),+ $(,)?) => {
         [$($crate::testkit::contract::Case {
             name: concat!(module_path!(), "::", stringify!($name)),
@@ -61,7 +61,7 @@ macro_rules! cases {
         }),+]
     };
 }
-use cases;
+use list;
 
 /// Every case, whatever it needs.
 #[must_use]

@@ -1,12 +1,12 @@
 //! Semaphores.
 
-use super::{Case, Subject, cases};
+use super::{Case, Subject, list};
 use crate::backend::{Capability, Claim, Mode, Queue, Released};
 use crate::error::LockErrorKind;
 use crate::key::Key;
 
 pub(super) fn cases() -> impl IntoIterator<Item = Case> {
-    cases![|can: &Capability| can.permits; so_many_and_no_more, one_permit_is_a_mutex, permits_end_one_by_one,
+    list![|can: &Capability| can.permits; so_many_and_no_more, one_permit_is_a_mutex, permits_end_one_by_one,
         one_owner_takes_one, other_kinds_are_refused]
 }
 

@@ -1,13 +1,13 @@
 //! What a backend cannot do it refuses.
 
-use super::{Case, Subject, cases};
+use super::{Case, Subject, list};
 use crate::backend::{Capability, Claim, Mode, Queue};
 use crate::error::LockErrorKind;
 
 pub(super) fn cases() -> impl IntoIterator<Item = Case> {
-    let all = cases![|_| true; the_capability_is_sound];
-    let less = cases![|can: &Capability| !(can.shared && can.permits && can.fifo); more_than_it_can];
-    let fencing = cases![|can: &Capability| !can.fencing; a_token_that_it_cannot_give];
+    let all = list![|_| true; the_capability_is_sound];
+    let less = list![|can: &Capability| !(can.shared && can.permits && can.fifo); more_than_it_can];
+    let fencing = list![|can: &Capability| !can.fencing; a_token_that_it_cannot_give];
     all.into_iter().chain(less).chain(fencing)
 }
 

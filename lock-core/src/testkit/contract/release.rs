@@ -1,11 +1,11 @@
 //! Giving back.
 
-use super::{Case, Subject, cases};
+use super::{Case, Subject, list};
 use crate::backend::{Capability, Claim, Released};
 
 pub(super) fn cases() -> impl IntoIterator<Item = Case> {
-    let all = cases![|_| true; says_released, twice, of_another, of_one_who_ran_out, after_expiry, keeps, now_or_never];
-    let telling = cases![|can: &Capability| can.notifies; a_waiter_is_told];
+    let all = list![|_| true; says_released, twice, of_another, of_one_who_ran_out, after_expiry, keeps, now_or_never];
+    let telling = list![|can: &Capability| can.notifies; a_waiter_is_told];
     all.into_iter().chain(telling)
 }
 

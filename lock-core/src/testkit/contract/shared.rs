@@ -1,11 +1,11 @@
 //! Readers and writers.
 
-use super::{Case, Subject, cases};
+use super::{Case, Subject, list};
 use crate::backend::{Capability, Claim, Mode, Queue, Released};
 use crate::key::Key;
 
 pub(super) fn cases() -> impl IntoIterator<Item = Case> {
-    cases![|can: &Capability| can.shared; readers_together, a_reader_keeps_writers_out, a_writer_keeps_readers_out,
+    list![|can: &Capability| can.shared; readers_together, a_reader_keeps_writers_out, a_writer_keeps_readers_out,
         readers_end_one_by_one, a_reader_asks_again]
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::{Claims, TTL};
 use crate::backend::memory::Memory;
-use crate::backend::{Attempt, Backend, Claim, Mode};
+use crate::backend::{Attempt, Backend, Claim, Mode, Renew, Renewal};
 
 /// A pending `changed`, polled by hand so that a test sees who is woken and can drop it between wake and poll.
 struct Waiter<'a> {
@@ -38,7 +38,7 @@ impl<'a> Waiter<'a> {
 
     /// Polls until there is nothing new, as an executor would; whether it completed.
     fn run(&mut self) -> bool {
-        loop {
+        for _ in 0..100 {
             let seen = self.wakes.0.load(Ordering::Relaxed);
             if self.is_ready() {
                 return true;
@@ -47,6 +47,7 @@ impl<'a> Waiter<'a> {
                 return false;
             }
         }
+        panic!("it wakes itself without end");
     }
 }
 
@@ -100,9 +101,13 @@ async fn a_waiter_that_is_dropped_after_its_wake_passes_it_on() {
         assert!(!wa.run() && !wb.run() && !wc.run());
         memory.release_now(&holder, None);
         assert!(wa.wakes.0.load(Ordering::Relaxed) > 0);
+        let before = wb.wakes.0.load(Ordering::Relaxed);
         drop(wa);
-        // What the library does for a claim that it gives up.
-        memory.release_now(&a, None);
+        if fifo {
+            // Its ticket outlives the wait, until the library gives the claim up.
+            memory.release_now(&a, None);
+        }
+        assert!(wb.wakes.0.load(Ordering::Relaxed) > before, "fifo {fifo}");
         assert!(wb.run() && !wc.run(), "fifo {fifo}");
         // It saw its turn, and gives up before it tries.
         drop(wb);
@@ -212,6 +217,29 @@ async fn a_holder_that_ends_earlier_moves_the_next_look_forward() {
     waiter.future.await;
     assert!(granted(&memory, &waiting).await);
     assert!(tokio_now() - start <= Duration::from_millis(51));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_whose_alarm_passed_to_another_does_not_spin() {
+    let (memory, claims) = (Memory::new(), Claims::new());
+    let (holder, [older, younger]) = held_with(&memory, || claims.fifo("k", Mode::Exclusive)).await;
+    let mut second = Waiter::of(&memory, &younger);
+    assert!(!second.run(), "it is the only one who waits, and looks after expiry");
+    let mut first = Waiter::of(&memory, &older);
+    assert!(!first.run());
+    tokio::time::advance(TTL / 2).await;
+    let batch = [Renew { claim: &holder, ttl: TTL }];
+    assert!(matches!(memory.renew(&batch).await[..], [Renewal::Renewed { .. }]));
+    tokio::time::advance(TTL / 2 + Duration::from_millis(1)).await;
+    assert!(!first.run() && !second.run());
+    let before = second.wakes.0.load(Ordering::Relaxed);
+    for _ in 0..20 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert!(!first.run() && !second.run());
+    }
+    assert!(second.wakes.0.load(Ordering::Relaxed) <= before + 1);
+    tokio::time::advance(TTL / 2).await;
+    assert!(first.run() && !second.run());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

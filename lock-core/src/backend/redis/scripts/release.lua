@@ -9,7 +9,8 @@ local held = redis.call('GET', KEYS[1])
 if not held then
   return 0
 end
-if string.sub(held, 1, 48) == ARGV[1] then
+-- `find` compares in place; `sub` would make a string first. The token is at the very beginning or it is not ours.
+if held:find(ARGV[1], 1, true) == 1 then
   redis.call('DEL', KEYS[1])
   return 1
 end

@@ -1,0 +1,231 @@
+//! The body of an answer, which may carry the lock to its end.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::mem;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
+
+use axum::BoxError;
+use axum::body::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use lock_core::{LockGuard, LockScope, LossReason};
+use pin_project_lite::pin_project;
+
+use crate::service::give_back;
+
+pin_project! {
+    /// The body of an answer of [`Lock`](crate::Lock): the body of the wrapped service, or a problem document.
+    ///
+    /// Where it holds the lock, its last frame and its end wait for the release. When the lock is lost first, it ends
+    /// with an error. Dropped before its end, it gives the lock back in the background.
+    pub struct LockBody<B>
+    where
+        B: Body,
+    {
+        #[pin]
+        state: State<B>,
+    }
+}
+
+/// What is still to be given out once the wrapped body has ended.
+type Tail<B> = VecDeque<Result<Frame<<B as Body>::Data>, BoxError>>;
+
+pin_project! {
+    #[project = StateProj]
+    enum State<B>
+    where
+        B: Body,
+    {
+        Unlocked { #[pin] body: B },
+        Problem { document: Option<Bytes> },
+        // The order of the fields is the order in which they are dropped: the body first, then the lock.
+        Held { #[pin] body: B, tail: Tail<B>, lock: Option<Held> },
+        Releasing { release: Pin<Box<dyn Future<Output = ()> + Send>>, tail: Tail<B> },
+        Ended { tail: Tail<B> },
+    }
+}
+
+/// The lock of a body that is not sent yet.
+struct Held {
+    lost: Pin<Box<dyn Future<Output = LossReason> + Send>>,
+    scope: LockScope,
+    /// What is left of the announced length.
+    left: Option<u64>,
+    guard: LockGuard,
+}
+
+impl<B: Body> LockBody<B> {
+    pub(crate) fn unlocked(body: B) -> Self {
+        Self { state: State::Unlocked { body } }
+    }
+
+    pub(crate) fn problem(document: Bytes) -> Self {
+        Self { state: State::Problem { document: Some(document) } }
+    }
+
+    /// `announced` is the length that the head of the answer promises, if it does.
+    pub(crate) fn held(body: B, guard: LockGuard, scope: LockScope, announced: Option<u64>) -> Self {
+        let handle = guard.handle();
+        let lost = Box::pin(async move { handle.lost().await });
+        let lock = Some(Held { lost, scope, left: announced, guard });
+        Self { state: State::Held { body, tail: VecDeque::new(), lock } }
+    }
+}
+
+impl Held {
+    /// Why the lock is lost, if it is.
+    fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<BoxError> {
+        // The clock is read before every frame: after a pause of the whole process nothing more may be made.
+        if let Err(error) = self.guard.check() {
+            return Poll::Ready(error.into());
+        }
+        self.lost.as_mut().poll(cx).map(|reason| format!("the lock was lost: {reason}").into())
+    }
+
+    /// Counts what is given out. Says whether the announced length is reached.
+    fn count(&mut self, frame: &Frame<Bytes>) -> bool {
+        if let (Some(left), Some(data)) = (&mut self.left, frame.data_ref()) {
+            *left = left.saturating_sub(length(data));
+        }
+        self.left == Some(0)
+    }
+
+    /// The next frame, made in the scope of the lock.
+    fn poll_frame<B: Body>(
+        &self,
+        mut body: Pin<&mut B>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        let frame = self.scope.clone().enter(poll_fn(|cx| body.as_mut().poll_frame(cx)));
+        pin!(frame).poll(cx)
+    }
+}
+
+/// What to do with a frame of a body that is held.
+enum Next<B: Body> {
+    Give(Frame<B::Data>),
+    More,
+    Release,
+}
+
+impl<B: Body<Data = Bytes>> State<B>
+where
+    B::Error: Into<BoxError>,
+{
+    /// Polls a body that is held. The frame after which a server may stop asking is kept back in the tail: `hyper` does
+    /// not poll again once a body says that it has ended or the announced length is reached, and drops it then.
+    fn poll_held(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Next<B>> {
+        let StateProj::Held { mut body, tail, lock: Some(lock) } = self.project() else {
+            return Poll::Ready(Next::Release);
+        };
+        if let Poll::Ready(error) = lock.poll_lost(cx) {
+            tail.clear();
+            tail.push_back(Err(error));
+            return Poll::Ready(Next::Release);
+        }
+        let frame = match ready!(lock.poll_frame(body.as_mut(), cx)) {
+            Some(Ok(frame)) => frame,
+            Some(Err(error)) => {
+                tail.push_back(Err(error.into()));
+                return Poll::Ready(Next::Release);
+            }
+            None => return Poll::Ready(Next::Release),
+        };
+        let complete = lock.count(&frame) || body.size_hint().exact() == Some(0);
+        let last = body.is_end_stream() || frame.is_trailers();
+        if !complete && !last && tail.is_empty() {
+            return Poll::Ready(Next::Give(frame));
+        }
+        tail.push_back(Ok(frame));
+        Poll::Ready(if last { Next::Release } else { Next::More })
+    }
+
+    /// Drops the body and begins the release.
+    fn begin_release(mut self: Pin<&mut Self>) {
+        let (tail, lock) = match self.as_mut().project() {
+            StateProj::Held { tail, lock, .. } => (mem::take(tail), lock.take()),
+            StateProj::Unlocked { .. }
+            | StateProj::Problem { .. }
+            | StateProj::Releasing { .. }
+            | StateProj::Ended { .. } => return,
+        };
+        let Some(Held { guard, .. }) = lock else { return self.set(Self::Ended { tail }) };
+        self.set(Self::Releasing { release: Box::pin(give_back(guard)), tail });
+    }
+}
+
+impl<B> Body for LockBody<B>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        let mut state = self.project().state;
+        loop {
+            match state.as_mut().project() {
+                StateProj::Unlocked { body } => {
+                    return body.poll_frame(cx).map(|frame| frame.map(|frame| frame.map_err(Into::into)));
+                }
+                StateProj::Problem { document } => {
+                    return Poll::Ready(document.take().map(|document| Ok(Frame::data(document))));
+                }
+                StateProj::Held { .. } => match ready!(state.as_mut().poll_held(cx)) {
+                    Next::Give(frame) => return Poll::Ready(Some(Ok(frame))),
+                    Next::More => {}
+                    Next::Release => state.as_mut().begin_release(),
+                },
+                StateProj::Releasing { release, tail } => {
+                    ready!(release.as_mut().poll(cx));
+                    let tail = mem::take(tail);
+                    state.set(State::Ended { tail });
+                }
+                StateProj::Ended { tail } => return Poll::Ready(tail.pop_front()),
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.state {
+            State::Unlocked { body } => body.is_end_stream(),
+            State::Problem { document } => document.is_none(),
+            State::Held { .. } | State::Releasing { .. } => false,
+            State::Ended { tail } => tail.is_empty(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.state {
+            State::Unlocked { body } => body.size_hint(),
+            State::Problem { document } => SizeHint::with_exact(document.as_ref().map_or(0, length)),
+            State::Held { body, tail, .. } if tail.is_empty() => body.size_hint(),
+            State::Ended { tail } if tail.is_empty() => SizeHint::with_exact(0),
+            // A frame is kept back: its length counts, and is not known here.
+            State::Held { .. } | State::Releasing { .. } | State::Ended { .. } => SizeHint::new(),
+        }
+    }
+}
+
+fn length(data: &Bytes) -> u64 {
+    u64::try_from(data.len()).unwrap_or(u64::MAX)
+}
+
+impl<B: Body> fmt::Debug for LockBody<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = match &self.state {
+            State::Unlocked { .. } => "unlocked",
+            State::Problem { .. } => "problem",
+            State::Held { .. } => "held",
+            State::Releasing { .. } => "releasing",
+            State::Ended { .. } => "ended",
+        };
+        f.debug_struct("LockBody").field("state", &state).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,107 @@
+//! What handlers can ask about the lock they run under.
+
+use std::convert::Infallible;
+use std::ops::Deref;
+
+use axum::extract::{FromRequestParts, MatchedPath, OptionalFromRequestParts};
+use http::request::Parts;
+
+use crate::rejection::LockRejection;
+
+/// Extracts a view of the lock that the request runs under: its key, what is left of it, whether it is lost.
+///
+/// It dereferences to [`lock_core::LockHandle`]. Of several nested layers, the innermost counts.
+///
+/// # Errors
+/// A request without a lock is answered with 500, and the log says which route lacks a
+/// [`LockLayer`](crate::LockLayer). `Option<LockHandle>` is `None` then.
+///
+/// # Examples
+/// ```
+/// use lock_axum::LockHandle;
+///
+/// async fn pay(lock: LockHandle) -> String {
+///     format!("{:?} left", lock.remaining())
+/// }
+/// # let _ = axum::routing::post::<_, _, ()>(pay);
+/// ```
+#[derive(Clone, Debug)]
+pub struct LockHandle(lock_core::LockHandle);
+
+impl LockHandle {
+    pub(crate) fn new(handle: lock_core::LockHandle) -> Self {
+        Self(handle)
+    }
+
+    /// The handle itself.
+    #[must_use]
+    pub fn into_inner(self) -> lock_core::LockHandle {
+        self.0
+    }
+}
+
+impl Deref for LockHandle {
+    type Target = lock_core::LockHandle;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for LockHandle {
+    type Rejection = LockRejection;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Self::Rejection> {
+        parts.extensions.get::<Self>().cloned().ok_or_else(|| {
+            let route = parts.extensions.get::<MatchedPath>().map_or("(none)", MatchedPath::as_str);
+            tracing::error!(
+                http.route = route,
+                http.method = %parts.method,
+                "the handler asks for its lock and runs under none: add `LockLayer` to the route `{route}`, and mind that \
+                 it leaves OPTIONS and TRACE alone"
+            );
+            LockRejection::misconfigured()
+        })
+    }
+}
+
+impl<S: Send + Sync> OptionalFromRequestParts<S> for LockHandle {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Option<Self>, Self::Rejection> {
+        Ok(parts.extensions.get::<Self>().cloned())
+    }
+}
+
+/// Extracts the fencing token of the lock that the request runs under: what the protected resource compares, so that a
+/// late write of an earlier owner is refused. May ask the store once.
+///
+/// # Errors
+/// As [`LockHandle`]; 503 when the lock is lost or the store does not answer, 500 when the store gives no tokens.
+///
+/// # Examples
+/// ```
+/// use lock_axum::FencingToken;
+///
+/// async fn pay(FencingToken(token): FencingToken) -> String {
+///     format!("UPDATE account SET .., fence = {token} WHERE id = 7 AND fence < {token}")
+/// }
+/// # let _ = axum::routing::post::<_, _, ()>(pay);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct FencingToken(pub lock_core::FencingToken);
+
+impl<S: Send + Sync> FromRequestParts<S> for FencingToken {
+    type Rejection = LockRejection;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Self::Rejection> {
+        let lock = <LockHandle as FromRequestParts<S>>::from_request_parts(parts, state).await?;
+        match lock.fencing_token().await {
+            Ok(token) => Ok(Self(token)),
+            Err(error) => {
+                tracing::warn!(%error, "no fencing token for the request");
+                Err(LockRejection::of_error(&error, None, parts.version))
+            }
+        }
+    }
+}

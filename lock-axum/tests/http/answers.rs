@@ -1,0 +1,120 @@
+//! What a client gets that does not get its lock.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use axum::Router;
+use axum::routing::get as on_get;
+use http::StatusCode;
+use http::header::{CONNECTION, CONTENT_TYPE, RETRY_AFTER};
+use lock_axum::LockLayer;
+use lock_core::backend::memory::Memory;
+use lock_core::{LockManager, strategy};
+
+use crate::support::{Remote, get, send, text};
+
+fn app(layer: LockLayer) -> Router {
+    Router::new().route("/orders/{id}", on_get(async || "served").route_layer(layer))
+}
+
+#[tokio::test(start_paused = true)]
+async fn contended_is_409_with_the_rest_of_the_lease_and_no_names() {
+    let locks = LockManager::builder(Memory::new()).service("secret-service").build().unwrap();
+    let app = app(LockLayer::new(locks.clone()).key("order:<id>"));
+    let holder = locks
+        .lock("order:42")
+        .ttl(Duration::from_millis(2_500))
+        .label("secret-label")
+        .acquire()
+        .await
+        .unwrap();
+    let response = send(&app, get("/orders/42")).await;
+    assert_eq!(response.status(), StatusCode::CONFLICT);
+    assert_eq!(response.headers()[CONTENT_TYPE], "application/problem+json");
+    assert_eq!(response.headers()[RETRY_AFTER], "3");
+    let length = response.headers()["content-length"].to_str().unwrap().parse::<usize>().unwrap();
+    let body = text(response).await;
+    assert_eq!(body.len(), length);
+    assert_eq!(
+        body,
+        r#"{"type":"urn:problem-type:lock-contended","title":"Locked","status":409,"detail":"Another request is working on this.","lock":"order:<id>","retry_after_ms":2500,"waited_ms":0}"#
+    );
+    holder.release().await.unwrap();
+    assert_eq!(text(send(&app, get("/orders/42")).await).await, "served");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_is_over_is_409_too() {
+    let locks = LockManager::in_memory();
+    let app = app(LockLayer::new(locks.clone()).wait(Duration::from_millis(700)).key("order:<id>"));
+    let _holder = locks.lock("order:42").acquire().await.unwrap();
+    let response = send(&app, get("/orders/42")).await;
+    assert_eq!(response.status(), StatusCode::CONFLICT);
+    assert!(response.headers().contains_key(RETRY_AFTER));
+    let body = text(response).await;
+    assert!(body.contains("lock-timed-out") && body.contains(r#""waited_ms":700"#), "{body}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_waits_is_served_once_the_lock_is_free() {
+    let locks = LockManager::in_memory();
+    let app = app(LockLayer::new(locks.clone()).wait(Duration::from_secs(5)).key("order:<id>"));
+    let holder = locks.lock("order:42").acquire().await.unwrap();
+    let waiting = tokio::spawn(async move { send(&app, get("/orders/42")).await.status() });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(!waiting.is_finished());
+    holder.release().await.unwrap();
+    assert_eq!(waiting.await.unwrap(), StatusCode::OK);
+}
+
+#[tokio::test(start_paused = true)]
+async fn too_many_waiters_is_503() {
+    let locks = LockManager::in_memory();
+    let app = app(LockLayer::new(locks.clone()).strategy(strategy::wait()).max_waiters(1).key("order:<id>"));
+    let _holder = locks.lock("order:42").acquire().await.unwrap();
+    let first = tokio::spawn({
+        let app = app.clone();
+        async move { send(&app, get("/orders/42")).await }
+    });
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let response = send(&app, get("/orders/42")).await;
+    assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert!(response.headers().contains_key(RETRY_AFTER));
+    assert!(text(response).await.contains("lock-overloaded"));
+    first.abort();
+}
+
+#[tokio::test]
+async fn a_store_that_is_down_is_503_and_its_address_stays_in_the_log() {
+    let store = Remote::default();
+    store.down.store(true, Ordering::Relaxed);
+    let response = send(&app(LockLayer::new(store.manager()).key("order:<id>")), get("/orders/42")).await;
+    assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(response.headers()[RETRY_AFTER], "1");
+    let body = text(response).await;
+    assert!(body.contains("lock-store-unavailable") && body.contains("order:<id>"), "{body}");
+    for secret in ["redis", "secret", "store:6379", "order:42"] {
+        assert!(!body.contains(secret), "{body}");
+    }
+}
+
+#[tokio::test]
+async fn a_manager_that_shuts_down_sends_clients_elsewhere() {
+    let locks = LockManager::in_memory();
+    let app = app(LockLayer::new(locks.clone()).key("order:<id>"));
+    locks.shutdown(Duration::ZERO).await;
+    let response = send(&app, get("/orders/42")).await;
+    assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(response.headers()[CONNECTION], "close");
+    assert_eq!(response.headers()[RETRY_AFTER], "1");
+    assert!(text(response).await.contains("lock-shutting-down"));
+}
+
+#[tokio::test]
+async fn a_request_that_the_store_cannot_do_is_an_opaque_500() {
+    let app = app(LockLayer::new(LockManager::in_memory()).ttl(Duration::ZERO).key("order:<id>"));
+    let response = send(&app, get("/orders/42")).await;
+    assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
+    let body = text(response).await;
+    assert!(!body.contains("ttl") && !body.contains("order"), "{body}");
+}

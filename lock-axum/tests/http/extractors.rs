@@ -1,0 +1,55 @@
+//! What handlers can ask.
+
+use axum::Router;
+use axum::routing::get as on_get;
+use http::StatusCode;
+use lock_axum::{FencingToken, LockHandle, LockLayer};
+use lock_core::LockManager;
+
+use crate::support::{Remote, get, send, text};
+
+#[tokio::test]
+async fn the_handle_is_that_of_the_request() {
+    let app = Router::new().route(
+        "/orders/{id}",
+        on_get(async |lock: LockHandle| {
+            assert!(lock.is_held());
+            lock.check().unwrap();
+            lock.into_inner().key().to_owned()
+        })
+        .layer(LockLayer::new(LockManager::in_memory()).key("order:<id>")),
+    );
+    assert_eq!(text(send(&app, get("/orders/1")).await).await, "order:1");
+    assert_eq!(text(send(&app, get("/orders/2")).await).await, "order:2");
+}
+
+#[tokio::test]
+async fn a_handler_without_a_layer_is_500_unless_it_takes_an_option() {
+    let app = Router::new()
+        .route("/must", on_get(async |_lock: LockHandle| "served"))
+        .route("/token", on_get(async |_token: FencingToken| "served"))
+        .route("/may", on_get(async |lock: Option<LockHandle>| lock.is_none().to_string()));
+    for path in ["/must", "/token"] {
+        let response = send(&app, get(path)).await;
+        assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
+        assert!(!text(response).await.contains("LockLayer"));
+    }
+    assert_eq!(text(send(&app, get("/may")).await).await, "true");
+}
+
+#[tokio::test]
+async fn fencing_tokens_grow_from_request_to_request() {
+    let layer = LockLayer::new(LockManager::in_memory()).key("order:<id>");
+    let handler = async |FencingToken(token): FencingToken| token.get().to_string();
+    let app = Router::new().route("/orders/{id}", on_get(handler).layer(layer));
+    let first = text(send(&app, get("/orders/1")).await).await.parse::<u64>().unwrap();
+    let second = text(send(&app, get("/orders/1")).await).await.parse::<u64>().unwrap();
+    assert!(second > first);
+}
+
+#[tokio::test]
+async fn a_store_without_fencing_tokens_is_500() {
+    let layer = LockLayer::new(Remote::default().manager()).key("order:<id>");
+    let app = Router::new().route("/orders/{id}", on_get(async |_: FencingToken| "served").layer(layer));
+    assert_eq!(send(&app, get("/orders/1")).await.status(), StatusCode::INTERNAL_SERVER_ERROR);
+}

@@ -1,0 +1,137 @@
+//! A redis-server of our own, rounds in turn, medians.
+#![allow(dead_code, reason = "each bench uses its part")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its table")]
+#![allow(clippy::disallowed_methods, reason = "a bench measures time")]
+
+use std::future::Future;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use redis::aio::MultiplexedConnection;
+
+/// A redis-server on a free port; nothing is kept, and it ends with this value.
+pub struct Server {
+    child: Child,
+    dir: PathBuf,
+    pub port: u16,
+}
+
+impl Server {
+    /// Server on core 0, this process on core 1, where the machine has two and `taskset` is there.
+    pub fn start() -> Self {
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port").port();
+        let dir = std::env::temp_dir().join(format!("lock-bench-{port}"));
+        std::fs::create_dir_all(&dir).expect("a temporary folder");
+        let child = Command::new("redis-server")
+            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
+            .arg("--dir")
+            .arg(&dir)
+            .stdout(Stdio::null())
+            .spawn();
+        let Ok(child) = child else {
+            eprintln!("redis-server is not installed: apt-get install -y redis-server");
+            std::process::exit(1);
+        };
+        if std::thread::available_parallelism().is_ok_and(|n| n.get() > 1) {
+            pin(child.id(), 0);
+            pin(std::process::id(), 1);
+        }
+        let server = Self { child, dir, port };
+        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        server
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/", self.port)
+    }
+
+    /// A plain connection through the driver that the library uses, set up in the same way.
+    pub async fn connection(&self) -> MultiplexedConnection {
+        let stream = tokio::net::TcpStream::connect(("127.0.0.1", self.port)).await.expect("connects");
+        stream.set_nodelay(true).expect("nodelay");
+        let info = redis::RedisConnectionInfo::default().set_protocol(redis::ProtocolVersion::RESP3);
+        let config = redis::AsyncConnectionConfig::new();
+        let (connection, driver) =
+            MultiplexedConnection::new_with_config(&info, stream, config).await.expect("says hello");
+        tokio::spawn(driver);
+        connection
+    }
+
+    /// Commands that crossed the network so far.
+    pub async fn commands(&self) -> u64 {
+        let mut connection = self.connection().await;
+        let info: String = redis::cmd("INFO").arg("stats").query_async(&mut connection).await.expect("INFO");
+        let line = info.lines().find_map(|line| line.strip_prefix("total_commands_processed:")).expect("a count");
+        line.trim().parse().expect("a number")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+fn pin(pid: u32, core: u32) {
+    let _ = Command::new("taskset")
+        .args(["-a", "-c", "-p", &core.to_string(), &pid.to_string()])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+}
+
+/// Cycles per second of `tasks` tasks that each repeat `cycle` for `window`.
+pub async fn throughput<F, Fut>(tasks: usize, window: Duration, cycle: F) -> f64
+where
+    F: Fn(usize) -> Fut + Clone + Send + 'static,
+    Fut: Future<Output = ()> + Send,
+{
+    let (stop, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let start = Instant::now();
+    let running: Vec<_> = (0..tasks)
+        .map(|task| {
+            let (cycle, stop, count) = (cycle.clone(), Arc::clone(&stop), Arc::clone(&count));
+            tokio::spawn(async move {
+                let mut done = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    cycle(task).await;
+                    done += 1;
+                }
+                count.fetch_add(done, Ordering::Relaxed);
+            })
+        })
+        .collect();
+    tokio::time::sleep(window).await;
+    stop.store(true, Ordering::Relaxed);
+    for task in running {
+        task.await.expect("a cycle does not panic");
+    }
+    #[allow(clippy::cast_precision_loss, reason = "a count of cycles")]
+    let done = count.load(Ordering::Relaxed) as f64;
+    done / start.elapsed().as_secs_f64()
+}
+
+/// The median.
+pub fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// Median of `values` and of their ratios to `base`, round by round.
+pub fn row(name: &str, values: &[f64], base: &[f64]) {
+    let ratios: Vec<_> = values.iter().zip(base).map(|(value, base)| value / base).collect();
+    let (low, high) = ratios.iter().fold((f64::MAX, f64::MIN), |(low, high), r| (low.min(*r), high.max(*r)));
+    println!(
+        "  {name:<28} {:>12.0}/s   {:>5.2} x   ({low:.2} to {high:.2})",
+        median(values.to_vec()),
+        median(ratios)
+    );
+}

@@ -1,0 +1,217 @@
+//! Requests, answers and renewals that are lost or late, on a store that fails on command.
+
+use std::sync::Arc;
+use std::task::Poll;
+
+use lock_core::backend::memory::Memory;
+use lock_core::testkit::{Fault, Flaky, FlakyControl, Operation};
+use lock_core::{LockErrorKind, LockManager, LossReason, strategy};
+use tokio::time::Instant;
+
+use crate::{is_free, millis, patient};
+
+/// A manager on a store that can fail, and one on the same store that cannot.
+fn flaky() -> (LockManager, FlakyControl, LockManager) {
+    let store = Memory::new();
+    let (flaky, control) = Flaky::new(store.clone());
+    let locks = LockManager::builder(flaky).build().unwrap();
+    (locks, control, LockManager::builder(store).build().unwrap())
+}
+
+const FAULTS: [Fault; 5] =
+    [Fault::Refuse, Fault::LoseRequest, Fault::LoseAnswer, Fault::Hang, Fault::HangAnswer];
+
+async fn poll_once(future: &mut std::pin::Pin<Box<impl Future>>) -> bool {
+    std::future::poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_ready())).await
+}
+
+/// Waits until `key` is free for others, and says how long that took.
+async fn free_after(other: &LockManager, key: &str) -> std::time::Duration {
+    let start = Instant::now();
+    patient(other, key, millis(120_000)).acquire().await.unwrap().release().await.unwrap();
+    start.elapsed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_acquire_dropped_at_any_point_leaves_nothing() {
+    for fault in FAULTS {
+        for polls in 0..5 {
+            let (locks, control, other) = flaky();
+            control.fail_next(Operation::Acquire, fault, 1);
+            let mut acquire = Box::pin(locks.lock("k").ttl(millis(60_000)).acquire());
+            for _ in 0..polls {
+                if poll_once(&mut acquire).await {
+                    break;
+                }
+                tokio::time::advance(millis(40)).await;
+            }
+            drop(acquire);
+            control.heal();
+            let after = free_after(&other, "k").await;
+            assert!(after < millis(1_000), "{fault:?} after {polls} polls: {after:?}");
+            assert_eq!(locks.held(), 0);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_acquire_whose_answer_is_lost_tries_again_as_another_owner() {
+    for fault in [Fault::Refuse, Fault::LoseRequest, Fault::LoseAnswer] {
+        let (locks, control, other) = flaky();
+        control.fail_next(Operation::Acquire, fault, 3);
+        let start = Instant::now();
+        let guard = locks.lock("k").ttl(millis(60_000)).acquire().await.unwrap();
+        assert!(start.elapsed() < millis(2_000), "{fault:?} {:?}", start.elapsed());
+        // The releases of the owners that were given up do not free the one that holds.
+        tokio::time::sleep(millis(15_000)).await;
+        assert!(guard.is_held() && !is_free(&other, "k").await);
+        drop(guard);
+        assert!(free_after(&other, "k").await < millis(100));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn fail_fast_and_skip_report_a_store_that_is_down() {
+    let (locks, control, _) = flaky();
+    control.fail_always(Operation::Acquire, Fault::Refuse);
+    for result in [
+        locks.lock("k").strategy(strategy::fail_fast()).acquire().await,
+        locks.lock("k").strategy(strategy::skip()).acquire().await,
+    ] {
+        let error = result.unwrap_err();
+        assert_eq!(error.kind(), LockErrorKind::Unavailable);
+        assert!(!error.is_skipped() && error.is_temporary() && error.is_unavailable());
+    }
+    assert_eq!(locks.lock("k").try_acquire().await.unwrap_err().kind(), LockErrorKind::Unavailable);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_longer_than_their_bound_for_a_store_that_is_down() {
+    let (locks, control, _) = flaky();
+    control.fail_always(Operation::Acquire, Fault::Refuse);
+    let start = Instant::now();
+    let error = patient(&locks, "k", millis(400)).acquire().await.unwrap_err();
+    assert_eq!(error.kind(), LockErrorKind::Unavailable);
+    assert!(start.elapsed() < millis(500), "{:?}", start.elapsed());
+    let start = Instant::now();
+    let error = locks.lock("k").strategy(strategy::wait()).acquire().await.unwrap_err();
+    assert_eq!(error.kind(), LockErrorKind::Unavailable);
+    assert!(start.elapsed() < millis(31_000), "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_guard_is_given_back_until_the_store_answers() {
+    for fault in FAULTS {
+        let (locks, control, other) = flaky();
+        let guard = locks.lock("k").ttl(millis(60_000)).acquire().await.unwrap();
+        control.fail_next(Operation::Release, fault, 4);
+        drop(guard);
+        tokio::time::sleep(millis(100)).await;
+        control.heal();
+        let after = free_after(&other, "k").await;
+        assert!(after < millis(1_000), "{fault:?}: {after:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_dropped_at_any_point_goes_on_in_the_background() {
+    for fault in FAULTS {
+        for polls in 0..4 {
+            let (locks, control, other) = flaky();
+            let guard = locks.lock("k").ttl(millis(60_000)).acquire().await.unwrap();
+            control.fail_next(Operation::Release, fault, 1);
+            let mut release = Box::pin(guard.release());
+            for _ in 0..polls {
+                if poll_once(&mut release).await {
+                    break;
+                }
+                tokio::time::advance(millis(40)).await;
+            }
+            drop(release);
+            control.heal();
+            let after = free_after(&other, "k").await;
+            assert!(after < millis(1_000), "{fault:?} after {polls} polls: {after:?}");
+            assert_eq!(locks.held(), 0);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_fails_does_not_mask_the_result_of_the_body() {
+    for fault in FAULTS {
+        let (locks, control, _) = flaky();
+        control.fail_always(Operation::Release, fault);
+        let start = Instant::now();
+        assert_eq!(locks.lock("k").run(async { 42 }).await.unwrap(), 42);
+        assert!(start.elapsed() <= millis(1_001), "{fault:?} held the answer for {:?}", start.elapsed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn renewals_that_fail_for_less_than_the_lease_are_made_up_for() {
+    for fault in FAULTS {
+        let (locks, control, other) = flaky();
+        let guard = locks.lock("k").ttl(millis(3_000)).acquire().await.unwrap();
+        for _ in 0..10 {
+            control.fail_always(Operation::Renew, fault);
+            tokio::time::sleep(millis(1_500)).await;
+            control.heal();
+            tokio::time::sleep(millis(1_500)).await;
+            guard.check().unwrap();
+            assert!(!is_free(&other, "k").await, "{fault:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn renewals_that_stay_away_endanger_first_and_then_lose() {
+    for fault in [Fault::Refuse, Fault::LoseRequest, Fault::Hang] {
+        let (locks, control, other) = flaky();
+        let guard = locks.lock("k").ttl(millis(3_000)).acquire().await.unwrap();
+        control.fail_always(Operation::Renew, fault);
+        let start = Instant::now();
+        let next = tokio::spawn(async move {
+            let guard = patient(&other, "k", millis(60_000)).acquire().await.unwrap();
+            (Instant::now(), guard)
+        });
+        tokio::time::sleep(millis(1_500)).await;
+        // A call that hangs has not failed yet: the store itself bounds its calls.
+        assert_eq!(guard.is_endangered(), fault != Fault::Hang, "{fault:?}");
+        assert!(guard.is_held());
+        assert_eq!(guard.lost().await, LossReason::Expired);
+        let told = Instant::now();
+        assert!(told - start < millis(3_000) && told - start > millis(2_900), "{fault:?} {:?}", told - start);
+        let (taken, _guard) = next.await.unwrap();
+        assert!(told < taken, "{fault:?}: told before anyone else has it");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_is_dropped_at_the_deadline_though_the_store_hangs() {
+    let (locks, control, _) = flaky();
+    let alive = Arc::new(());
+    let witness = Arc::downgrade(&alive);
+    let request = locks.lock("k").ttl(millis(2_000));
+    let running = tokio::spawn(request.run(async move {
+        let _alive = alive;
+        std::future::pending::<()>().await;
+    }));
+    tokio::time::sleep(millis(1)).await;
+    control.fail_always(Operation::Renew, Fault::Hang);
+    control.fail_always(Operation::Release, Fault::Hang);
+    let error = running.await.unwrap().unwrap_err();
+    assert_eq!(error.loss_reason(), Some(LossReason::Expired));
+    assert!(witness.upgrade().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_says_which_releases_were_not_answered() {
+    let (locks, control, _) = flaky();
+    let guard = locks.lock("k").ttl(millis(60_000)).acquire().await.unwrap();
+    control.fail_always(Operation::Release, Fault::Hang);
+    drop(guard);
+    let start = Instant::now();
+    let report = locks.shutdown(millis(500)).await;
+    assert_eq!((report.revoked.len(), report.unanswered), (0, 1));
+    assert!(start.elapsed() < millis(1_600), "{:?}", start.elapsed());
+}

@@ -1,0 +1,92 @@
+//! Generics, `where` clauses, `impl Trait`, lifetimes, recursion and futures that are not `Send`.
+
+use std::fmt::{Debug, Display};
+use std::rc::Rc;
+
+use lock_core::{LockError, LockManager, distributed_lock};
+
+use crate::support::{assert_send, is_held};
+
+#[distributed_lock(key = "t:<value>:<more>", manager = locks)]
+async fn generic<'a, T, const N: usize>(
+    locks: &LockManager,
+    value: &'a T,
+    more: impl Display + Send + Sync,
+) -> Result<(&'a T, [u8; N]), LockError>
+where
+    T: Display + Debug + Sync,
+{
+    assert!(is_held(locks, &format!("t:{value}:{more}")).await);
+    Ok((value, [0; N]))
+}
+
+#[distributed_lock(key = "impl", manager = locks)]
+async fn returns_impl(locks: LockManager) -> Result<impl Iterator<Item = u8> + use<>, LockError> {
+    assert!(is_held(&locks, "impl").await);
+    if locks.held() > 1 {
+        return Ok(vec![1].into_iter());
+    }
+    Ok(vec![1, 2].into_iter())
+}
+
+#[distributed_lock(key = "impl", manager = locks)]
+async fn returns_nothing_but_impl(locks: LockManager) -> impl Into<Option<u8>> {
+    let answer: Result<u8, LockError> = Ok(7);
+    drop(locks);
+    Wrapped(answer)
+}
+
+struct Wrapped(Result<u8, LockError>);
+
+impl From<Wrapped> for Option<u8> {
+    fn from(wrapped: Wrapped) -> Self {
+        wrapped.0.ok()
+    }
+}
+
+impl lock_core::FromLockError for Wrapped {
+    fn from_lock_error(error: LockError) -> Self {
+        Self(Err(error))
+    }
+}
+
+#[distributed_lock(key = "down:<n>", manager = locks)]
+async fn recursive(locks: &LockManager, n: u32) -> Result<u32, LockError> {
+    if n == 0 {
+        return Ok(0);
+    }
+    Ok(Box::pin(recursive(locks, n - 1)).await? + n)
+}
+
+#[distributed_lock(key = "same", manager = locks)]
+async fn re_entered(locks: &LockManager, n: u32) -> Result<u32, LockError> {
+    if n == 0 {
+        return Ok(0);
+    }
+    Ok(Box::pin(re_entered(locks, n - 1)).await? + n)
+}
+
+#[distributed_lock(key = "rc:<rc>", manager = locks)]
+async fn not_send(locks: &LockManager, rc: Rc<u8>) -> Result<Rc<u8>, LockError> {
+    tokio::task::yield_now().await;
+    Ok(rc)
+}
+
+#[distributed_lock(key = "unsafe", manager = locks)]
+async unsafe fn needs_care(locks: &LockManager) -> Result<bool, LockError> {
+    Ok(is_held(locks, "unsafe").await)
+}
+
+#[tokio::test]
+async fn signatures_keep_their_meaning() {
+    let locks = LockManager::in_memory();
+    let (value, zeros) = assert_send(generic::<_, 3>(&locks, &"x", 5_u8)).await.unwrap();
+    assert_eq!((*value, zeros), ("x", [0; 3]));
+    assert_eq!(assert_send(returns_impl(locks.clone())).await.unwrap().count(), 2);
+    assert_eq!(returns_nothing_but_impl(locks.clone()).await.into(), Some(7));
+    assert_eq!(recursive(&locks, 3).await.unwrap(), 6);
+    assert_eq!(re_entered(&locks, 3).await.unwrap(), 6);
+    assert_eq!(*not_send(&locks, Rc::new(3)).await.unwrap(), 3);
+    // A use of `unsafe fn` would need a block that the workspace forbids; that the function exists is what counts.
+    let _ = needs_care;
+}

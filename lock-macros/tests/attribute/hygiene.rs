@@ -1,0 +1,58 @@
+//! The strictest lints see nothing of the generated code, and a body may call its things what it likes.
+#![deny(clippy::all, clippy::pedantic, clippy::nursery)]
+
+use lock_core::{LockError, LockManager, distributed_lock};
+
+/// A shop.
+struct Shop {
+    locks: LockManager,
+}
+
+impl Shop {
+    /// Takes names that the generated code might have wanted.
+    #[distributed_lock(
+        key = "order:<key>:<lock>:<_unused>:<self.name()>",
+        ttl = "30s",
+        strategy = "retry",
+        wait = "1s",
+        renew = true,
+        on_lost = "cancel",
+        handle = handle,
+        manager = self.locks
+    )]
+    async fn ship(&self, key: &str, lock: u8, ttl: u8, manager: u8, _unused: u8) -> Result<u8, LockError> {
+        use std::collections::BTreeMap as Result;
+        const REQUEST: u8 = 1;
+        handle.check()?;
+        let mut request = Result::new();
+        request.insert(key.to_owned(), lock);
+        let body = ttl + manager + REQUEST;
+        Ok(request.values().sum::<u8>() + body)
+    }
+
+    /// Has nothing to say.
+    #[distributed_lock(key = "sweep", strategy = "skip", manager = self.locks)]
+    async fn sweep(&self) {
+        tokio::task::yield_now().await;
+    }
+
+    /// Says it by an option.
+    #[distributed_lock(key = "sweep", strategy = "skip", manager = self.locks)]
+    async fn find(&self) -> Option<u8> {
+        tokio::task::yield_now().await;
+        None
+    }
+
+    const fn name(&self) -> &'static str {
+        let _ = &self.locks;
+        "shop"
+    }
+}
+
+#[tokio::test]
+async fn names_do_not_collide() {
+    let shop = Shop { locks: LockManager::in_memory() };
+    assert_eq!(shop.ship("a b", 1, 2, 3, 4).await.unwrap(), 7);
+    shop.sweep().await;
+    assert_eq!(shop.find().await, None);
+}

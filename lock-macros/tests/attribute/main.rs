@@ -1,0 +1,11 @@
+//! What a locked function does, by topic. One binary, on the memory store.
+
+mod generics;
+mod handle;
+mod hygiene;
+mod lifecycle;
+mod options;
+mod outcomes;
+mod receivers;
+mod support;
+mod traits;
