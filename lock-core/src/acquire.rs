@@ -245,10 +245,6 @@ impl<'a> Acquire<'a> {
 
     /// Sleeps, at most for `pause`. Says whether it was cut short by news.
     async fn pause(&mut self, pause: Duration) -> Result<bool> {
-        let changed = self.engine.changed.notified();
-        let mut changed = std::pin::pin!(changed);
-        changed.as_mut().enable();
-        self.engine.check_open()?;
         let watches = self.engine.capability.notifies && self.asks_the_store();
         let claim = &self.claim.claim;
         let waiter = &mut self.waiter;
@@ -258,6 +254,9 @@ impl<'a> Acquire<'a> {
                 None => std::future::pending().await,
             }
         };
+        let mut changed = std::pin::pin!(self.engine.changed.notified());
+        changed.as_mut().enable();
+        self.engine.check_open()?;
         tokio::select! {
             () = news => Ok(true),
             () = self.engine.backend.changed_dyn(claim), if watches => Ok(true),
@@ -276,8 +275,7 @@ impl<'a> Acquire<'a> {
         match self.plan.strategy.decide(&self.contention(&Held::default())) {
             Decision::RetryAfter(pause) => {
                 tracing::debug!(%error, "store failed, trying again");
-                self.pause(pause.max(STORE_PAUSE)).await?;
-                Ok(())
+                self.engine.sleep(pause.max(STORE_PAUSE)).await
             }
             _ => Err(error.with_waited(self.waited())),
         }

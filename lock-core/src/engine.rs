@@ -131,6 +131,17 @@ impl Engine {
 }
 
 impl Engine {
+    /// Sleeps for `pause`, unless the manager closes.
+    pub(crate) async fn sleep(&self, pause: Duration) -> Result<()> {
+        let mut changed = std::pin::pin!(self.changed.notified());
+        changed.as_mut().enable();
+        self.check_open()?;
+        tokio::select! {
+            () = tokio::time::sleep(pause) => Ok(()),
+            () = changed => self.check_open(),
+        }
+    }
+
     /// Completes when nothing is held and no release is pending.
     pub(crate) async fn idle(&self) {
         loop {
