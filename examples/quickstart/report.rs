@@ -68,7 +68,12 @@ pub fn store(locks: &LockManager) -> String {
 pub fn burst(name: &str, burst: &Burst, stock: u32) {
     println!("{name}");
     println!("  accepted      {:>4}", burst.accepted);
-    println!("  refused       {:>4}   sold out {}, lock not free in time {}", burst.sold_out + burst.refused, burst.sold_out, burst.refused);
+    println!(
+        "  refused       {:>4}   sold out {}, lock not free in time {}",
+        burst.sold_out + burst.refused,
+        burst.sold_out,
+        burst.refused
+    );
     println!("  oversold      {:>4}", burst.oversold(stock));
     println!("  lost locks    {:>4}", burst.lost);
     if !burst.longest_wait.is_zero() {

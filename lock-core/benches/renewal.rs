@@ -38,12 +38,17 @@ async fn keep(server: &Server, ttl: Duration, window: Duration) {
     };
     let (commands, cpu, start) = (server.commands().await, cpu(), Instant::now());
     tokio::time::sleep(window).await;
-    let (commands, cpu, took) = (server.commands().await - commands - own, self::cpu() - cpu, start.elapsed());
+    let (commands, cpu, took) =
+        (server.commands().await - commands - own, self::cpu() - cpu, start.elapsed());
     let held = guards.iter().filter(|guard| guard.is_held()).count();
     let due = LOCKS as f64 * took.as_secs_f64() / (ttl.as_secs_f64() / 3.0);
     println!("{LOCKS} locks, ttl {ttl:?}, {:.1} s", took.as_secs_f64());
     println!("  still held            {held:>10}");
-    println!("  commands              {:>10.1}/s   1/{:.0} of a command for each renewal due", commands as f64 / took.as_secs_f64(), due / commands as f64);
+    println!(
+        "  commands              {:>10.1}/s   1/{:.0} of a command for each renewal due",
+        commands as f64 / took.as_secs_f64(),
+        due / commands as f64
+    );
     println!("  client CPU            {:>10.2} %", 100.0 * cpu.as_secs_f64() / took.as_secs_f64());
     assert_eq!(held, LOCKS, "a lock was lost");
     drop(guards);

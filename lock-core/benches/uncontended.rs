@@ -103,7 +103,10 @@ fn cycle(locks: LockManager, fencing: bool) -> impl Fn(usize) -> futures::Cycle 
     }
 }
 
-fn raw(connection: MultiplexedConnection, sha: Arc<str>) -> impl Fn(usize) -> futures::Cycle + Clone + Send + 'static {
+fn raw(
+    connection: MultiplexedConnection,
+    sha: Arc<str>,
+) -> impl Fn(usize) -> futures::Cycle + Clone + Send + 'static {
     move |task| {
         let (mut connection, sha) = (connection.clone(), Arc::clone(&sha));
         Box::pin(async move {

@@ -61,7 +61,8 @@ impl Plan {
         }
         if let Some(wait) = self.wait.filter(|_| !self.strategy.takes_wait_limit()) {
             let name = self.strategy.name();
-            let detail = format!("wait is {wait:?}, but strategy `{name}` takes no limit: drop one, or use `retry`");
+            let detail =
+                format!("wait is {wait:?}, but strategy `{name}` takes no limit: drop one, or use `retry`");
             return invalid(detail);
         }
         if self.terms.max_hold.is_some_and(|max| max.is_zero()) {
@@ -72,7 +73,9 @@ impl Plan {
                 return invalid(format!("min_hold is {min:?}, longer than max_hold {max:?}"));
             }
             if !self.terms.renew && min > ttl {
-                return invalid(format!("min_hold is {min:?}, longer than the ttl {ttl:?} that is not renewed"));
+                return invalid(format!(
+                    "min_hold is {min:?}, longer than the ttl {ttl:?} that is not renewed"
+                ));
             }
         }
         Ok(())

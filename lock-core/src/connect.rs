@@ -16,7 +16,9 @@ pub(crate) async fn from_env() -> Result<Arc<dyn DynBackend>> {
     match std::env::var(VARIABLE) {
         Ok(url) if !url.is_empty() => connect(&url).await,
         Ok(_) | Err(std::env::VarError::NotPresent) => {
-            tracing::warn!("{VARIABLE} is not set: locks are kept in this process's memory and exclude nobody else");
+            tracing::warn!(
+                "{VARIABLE} is not set: locks are kept in this process's memory and exclude nobody else"
+            );
             Ok(Arc::new(Memory::new()))
         }
         Err(std::env::VarError::NotUnicode(_)) => {
@@ -28,7 +30,8 @@ pub(crate) async fn from_env() -> Result<Arc<dyn DynBackend>> {
 pub(crate) async fn connect(url: &str) -> Result<Arc<dyn DynBackend>> {
     // Never the URL itself in an error: it may hold a password.
     let Some((scheme, rest)) = url.split_once("://") else {
-        let detail = "a store is named by a URL such as `redis://127.0.0.1:6379/` or `memory://`: there is no `://`";
+        let detail =
+            "a store is named by a URL such as `redis://127.0.0.1:6379/` or `memory://`: there is no `://`";
         return Err(LockError::new(LockErrorKind::InvalidRequest, detail));
     };
     match scheme {
@@ -44,7 +47,10 @@ pub(crate) async fn connect(url: &str) -> Result<Arc<dyn DynBackend>> {
         }
         unknown => {
             let scheme: String = unknown.chars().take(32).collect();
-            let detail = format!("no store has the scheme `{}`; there are `memory://` and `redis://`", scheme.escape_debug());
+            let detail = format!(
+                "no store has the scheme `{}`; there are `memory://` and `redis://`",
+                scheme.escape_debug()
+            );
             Err(LockError::new(LockErrorKind::InvalidRequest, detail))
         }
     }

@@ -73,7 +73,8 @@ impl Engine {
             return Err(LockError::new(LockErrorKind::ShuttingDown, "shutdown was called"));
         }
         if !self.is_own_process() {
-            let what = "this process was forked from the one that made the manager: make a manager after the fork";
+            let what =
+                "this process was forked from the one that made the manager: make a manager after the fork";
             return Err(LockError::new(LockErrorKind::InvalidRequest, what));
         }
         Ok(())
@@ -118,7 +119,13 @@ impl Engine {
     }
 
     /// Gives a claim back in the background. Never blocks and never panics; does nothing in a forked child.
-    pub(crate) fn give_back(&self, claim: &Claim, keep_for: Option<Duration>, certainty: Certainty, until: Moment) {
+    pub(crate) fn give_back(
+        &self,
+        claim: &Claim,
+        keep_for: Option<Duration>,
+        certainty: Certainty,
+        until: Moment,
+    ) {
         if !self.is_own_process() {
             return;
         }

@@ -130,7 +130,7 @@ impl LockGuard {
     /// # }
     /// ```
     pub async fn run<F: Future>(&self, body: F) -> Result<F::Output> {
-        run::inside(self, OnLost::Cancel, body).await
+        run::inside(self, OnLost::Cancel, Box::pin(body)).await
     }
 
     /// Sets the lease to `ttl` from now on, and renews at once. A lease is never shortened: a shorter `ttl` counts from
@@ -147,7 +147,10 @@ impl LockGuard {
         let store = &hold.engine.capability;
         hold.check()?;
         if ttl < store.min_ttl || ttl > store.max_ttl {
-            let detail = format!("ttl is {ttl:?}: the {} store holds {:?} to {:?}", store.store, store.min_ttl, store.max_ttl);
+            let detail = format!(
+                "ttl is {ttl:?}: the {} store holds {:?} to {:?}",
+                store.store, store.min_ttl, store.max_ttl
+            );
             return Err(LockError::new(LockErrorKind::InvalidRequest, detail).with_key(&hold.claim.key));
         }
         let batch = [Renew { claim: &hold.claim, ttl }];
@@ -164,7 +167,8 @@ impl LockGuard {
                 hold.check()
             }
             Some(Renewal::Unknown(error)) => Err(error.with_key(&hold.claim.key)),
-            None => Err(LockError::new(LockErrorKind::Unavailable, "the store gave no answer").with_key(&hold.claim.key)),
+            None => Err(LockError::new(LockErrorKind::Unavailable, "the store gave no answer")
+                .with_key(&hold.claim.key)),
         }
     }
 
@@ -193,10 +197,8 @@ impl LockGuard {
 
 impl Drop for LockGuard {
     fn drop(&mut self) {
-        if let Some(hold) = self.hold.take() {
-            if hold.leave() {
-                drop(Ended { hold, answered: false });
-            }
+        if let Some(hold) = self.hold.take().filter(|hold| hold.leave()) {
+            drop(Ended { hold, answered: false });
         }
     }
 }

@@ -91,7 +91,13 @@ pub(crate) struct Hold {
 }
 
 impl Hold {
-    pub(crate) fn new(engine: Arc<Engine>, claim: Claim, terms: Terms, grant: &Grant, span: tracing::Span) -> Arc<Self> {
+    pub(crate) fn new(
+        engine: Arc<Engine>,
+        claim: Claim,
+        terms: Terms,
+        grant: &Grant,
+        span: tracing::Span,
+    ) -> Arc<Self> {
         let hold = Self {
             terms,
             since: grant.sent,
@@ -134,12 +140,15 @@ impl Hold {
     /// A renewal was answered with yes.
     pub(crate) fn renewed(&self, sent: Moment, lease: Duration) {
         self.leased(sent, lease);
-        let _ = self.state.compare_exchange(state::ENDANGERED, state::HELD, Ordering::AcqRel, Ordering::Acquire);
+        let _ =
+            self.state.compare_exchange(state::ENDANGERED, state::HELD, Ordering::AcqRel, Ordering::Acquire);
     }
 
     /// Renewals are late. Returns whether that is news.
     pub(crate) fn endanger(&self) -> bool {
-        self.state.compare_exchange(state::HELD, state::ENDANGERED, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        self.state
+            .compare_exchange(state::HELD, state::ENDANGERED, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
     }
 
     pub(crate) fn is_endangered(&self) -> bool {

@@ -11,7 +11,8 @@ pub(crate) fn install(manager: LockManager) -> Result<()> {
     match DEFAULT.try_insert(manager) {
         Ok(_) => Ok(()),
         Err((there, _)) => {
-            let detail = format!("a manager on the {} store is installed already; a process has one", there.store());
+            let detail =
+                format!("a manager on the {} store is installed already; a process has one", there.store());
             Err(LockError::new(LockErrorKind::InvalidRequest, detail))
         }
     }

@@ -73,7 +73,9 @@ impl Kind {
                 "this task holds the key for reading; release that first, or take the write lock outside",
             )),
             (Self::Semaphore { .. }, _) | (_, Self::Semaphore { .. }) => {
-                let detail = format!("this task holds the key as {self} and asks for {inner}: use one kind for one key");
+                let detail = format!(
+                    "this task holds the key as {self} and asks for {inner}: use one kind for one key"
+                );
                 Err(LockError::new(LockErrorKind::InvalidRequest, detail))
             }
             (Self::Reentrant | Self::Fair | Self::Write, _) => Ok(()),

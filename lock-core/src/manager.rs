@@ -284,7 +284,8 @@ impl ManagerBuilder {
         let profiles = self.profiles;
         if let Some(wait) = profiles.wait.filter(|_| !profiles.strategy.takes_wait_limit()) {
             let name = profiles.strategy.name();
-            let detail = format!("wait is {wait:?}, but strategy `{name}` takes no limit: drop one, or use `retry`");
+            let detail =
+                format!("wait is {wait:?}, but strategy `{name}` takes no limit: drop one, or use `retry`");
             return Err(LockError::new(LockErrorKind::InvalidRequest, detail));
         }
         let engine = Engine::new(self.backend, self.namespace, &self.service, profiles)?;

@@ -248,6 +248,8 @@ impl LockRequest {
     /// # }
     /// ```
     pub async fn run<F: Future>(self, body: F) -> Result<F::Output> {
+        // In a box, because every function that passes a future on by value keeps a copy of it in its own.
+        let body = Box::pin(body);
         let on_lost = self.on_lost;
         let guard = self.acquire().await?;
         run::under(guard, on_lost, body).await
@@ -278,7 +280,7 @@ impl LockRequest {
     {
         let on_lost = self.on_lost;
         let guard = self.acquire().await?;
-        let body = body(guard.handle());
+        let body = Box::pin(body(guard.handle()));
         run::under(guard, on_lost, body).await
     }
 

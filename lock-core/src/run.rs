@@ -1,7 +1,7 @@
 //! Running a body under a guard: dropped when the lock is lost, and always before the lock is given back.
 
 use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -16,7 +16,11 @@ use crate::scope::LockScope;
 const RELEASE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Runs `body` under `guard`, then gives it back.
-pub(crate) async fn under<F: Future>(guard: LockGuard, on_lost: OnLost, body: F) -> Result<F::Output> {
+pub(crate) async fn under<F: Future>(
+    guard: LockGuard,
+    on_lost: OnLost,
+    body: Pin<Box<F>>,
+) -> Result<F::Output> {
     let outcome = inside(&guard, on_lost, body).await;
     if outcome.is_ok() {
         give_back(guard).await;
@@ -25,7 +29,11 @@ pub(crate) async fn under<F: Future>(guard: LockGuard, on_lost: OnLost, body: F)
 }
 
 /// Runs `body` under `guard`, which goes on holding.
-pub(crate) async fn inside<F: Future>(guard: &LockGuard, on_lost: OnLost, body: F) -> Result<F::Output> {
+pub(crate) async fn inside<F: Future>(
+    guard: &LockGuard,
+    on_lost: OnLost,
+    body: Pin<Box<F>>,
+) -> Result<F::Output> {
     let hold = guard.hold();
     let finished = {
         let scope = LockScope::current().with_hold(hold);
@@ -58,7 +66,9 @@ async fn give_back(guard: LockGuard) {
     match tokio::time::timeout(RELEASE_PATIENCE, guard.release()).await {
         Ok(Ok(_)) => {}
         Ok(Err(error)) if error.is_lost() => {}
-        Ok(Err(error)) => tracing::warn!(lock.key = %key, %error, "release failed; it goes on in the background"),
+        Ok(Err(error)) => {
+            tracing::warn!(lock.key = %key, %error, "release failed; it goes on in the background")
+        }
         Err(_) => tracing::warn!(lock.key = %key, "release not answered yet; it goes on in the background"),
     }
 }

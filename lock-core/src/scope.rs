@@ -49,7 +49,7 @@ pub struct LockScope {
 /// One hold of the task, and those further out.
 struct Entered {
     hold: Weak<Hold>,
-    outer: Option<Arc<Entered>>,
+    outer: Option<Arc<Self>>,
 }
 
 impl LockScope {
@@ -90,7 +90,9 @@ impl LockScope {
         let mut next = self.innermost.as_deref();
         while let Some(entered) = next {
             let hold = entered.hold.upgrade();
-            if let Some(hold) = hold.filter(|hold| Arc::ptr_eq(&hold.engine, engine) && hold.claim.key == *key) {
+            if let Some(hold) =
+                hold.filter(|hold| Arc::ptr_eq(&hold.engine, engine) && hold.claim.key == *key)
+            {
                 return Some(hold);
             }
             next = entered.outer.as_deref();

@@ -14,15 +14,15 @@ use std::time::{Duration, Instant};
 use redis::aio::MultiplexedConnection;
 
 /// A redis-server on a free port; nothing is kept, and it ends with this value.
-pub struct Server {
+pub(crate) struct Server {
     child: Child,
     dir: PathBuf,
-    pub port: u16,
+    pub(crate) port: u16,
 }
 
 impl Server {
     /// Server on core 0, this process on core 1, where the machine has two and `taskset` is there.
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port").port();
         let dir = std::env::temp_dir().join(format!("lock-bench-{port}"));
         std::fs::create_dir_all(&dir).expect("a temporary folder");
@@ -47,12 +47,12 @@ impl Server {
         server
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}/", self.port)
     }
 
     /// A plain connection through the driver that the library uses, set up in the same way.
-    pub async fn connection(&self) -> MultiplexedConnection {
+    pub(crate) async fn connection(&self) -> MultiplexedConnection {
         let stream = tokio::net::TcpStream::connect(("127.0.0.1", self.port)).await.expect("connects");
         stream.set_nodelay(true).expect("nodelay");
         let info = redis::RedisConnectionInfo::default().set_protocol(redis::ProtocolVersion::RESP3);
@@ -64,10 +64,11 @@ impl Server {
     }
 
     /// Commands that crossed the network so far.
-    pub async fn commands(&self) -> u64 {
+    pub(crate) async fn commands(&self) -> u64 {
         let mut connection = self.connection().await;
         let info: String = redis::cmd("INFO").arg("stats").query_async(&mut connection).await.expect("INFO");
-        let line = info.lines().find_map(|line| line.strip_prefix("total_commands_processed:")).expect("a count");
+        let line =
+            info.lines().find_map(|line| line.strip_prefix("total_commands_processed:")).expect("a count");
         line.trim().parse().expect("a number")
     }
 }
@@ -89,7 +90,7 @@ fn pin(pid: u32, core: u32) {
 }
 
 /// Cycles per second of `tasks` tasks that each repeat `cycle` for `window`.
-pub async fn throughput<F, Fut>(tasks: usize, window: Duration, cycle: F) -> f64
+pub(crate) async fn throughput<F, Fut>(tasks: usize, window: Duration, cycle: F) -> f64
 where
     F: Fn(usize) -> Fut + Clone + Send + 'static,
     Fut: Future<Output = ()> + Send,
@@ -120,13 +121,13 @@ where
 }
 
 /// The median.
-pub fn median(mut values: Vec<f64>) -> f64 {
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }
 
 /// Median of `values` and of their ratios to `base`, round by round.
-pub fn row(name: &str, values: &[f64], base: &[f64]) {
+pub(crate) fn row(name: &str, values: &[f64], base: &[f64]) {
     let ratios: Vec<_> = values.iter().zip(base).map(|(value, base)| value / base).collect();
     let (low, high) = ratios.iter().fold((f64::MAX, f64::MIN), |(low, high), r| (low.min(*r), high.max(*r)));
     println!(

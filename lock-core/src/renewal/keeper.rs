@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use super::queue::{Due, DueQueue};
 use crate::backend::{DynBackend, Renew, Renewal};
-use crate::clock::{Clock, Moment};
+use crate::clock::Clock;
 use crate::error::LossReason;
 use crate::hold::Hold;
 
@@ -191,11 +191,4 @@ fn last_look(hold: &Hold) -> Due {
 fn within_limits(hold: &Hold, due: Due) -> Due {
     let due = due.no_later_than(hold.deadline());
     hold.max_hold_end().map_or(due, |limit| due.no_later_than(limit))
-}
-
-/// For tests of other modules.
-#[cfg(test)]
-pub(crate) fn look_after(hold: &Hold, now: Moment) -> Duration {
-    let at = hold.next_look.load(Ordering::Acquire);
-    Duration::from_nanos(u64::try_from(at - now.parts().0).unwrap_or(0))
 }

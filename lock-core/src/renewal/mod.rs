@@ -11,6 +11,5 @@ mod place;
 mod queue;
 mod release;
 
-pub(crate) use keeper::Keeper;
 pub(crate) use place::Keepers;
 pub(crate) use release::{Certainty, Unwanted};

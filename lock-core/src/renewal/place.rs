@@ -73,10 +73,14 @@ impl Keepers {
     /// caller.
     pub(crate) fn give_back(&self, unwanted: Unwanted) {
         match self {
-            Self::OwnThread { backend, clock, thread } => match thread.get_or_try_init(|| start(backend, *clock)) {
-                Ok(thread) => release::spawn(&thread.keeper, &thread.runtime, unwanted),
-                Err(error) => tracing::error!(%error, "no thread for a release: the key stays until its ttl is over"),
-            },
+            Self::OwnThread { backend, clock, thread } => {
+                match thread.get_or_try_init(|| start(backend, *clock)) {
+                    Ok(thread) => release::spawn(&thread.keeper, &thread.runtime, unwanted),
+                    Err(error) => {
+                        tracing::error!(%error, "no thread for a release: the key stays until its ttl is over")
+                    }
+                }
+            }
             Self::OnRuntimes { all, .. } => {
                 let all = all.lock().unwrap_or_else(PoisonError::into_inner);
                 let alive = all.iter().find_map(|one| Some((one.keeper.upgrade()?, &one.runtime)));
@@ -91,7 +95,9 @@ impl Keepers {
     /// The keepers that exist.
     pub(crate) fn all(&self) -> Vec<Arc<Keeper>> {
         match self {
-            Self::OwnThread { thread, .. } => thread.get().map(|thread| Arc::clone(&thread.keeper)).into_iter().collect(),
+            Self::OwnThread { thread, .. } => {
+                thread.get().map(|thread| Arc::clone(&thread.keeper)).into_iter().collect()
+            }
             Self::OnRuntimes { all, .. } => {
                 let all = all.lock().unwrap_or_else(PoisonError::into_inner);
                 all.iter().filter_map(|one| one.keeper.upgrade()).collect()
@@ -117,7 +123,9 @@ fn current_runtime() -> Result<Handle> {
 
 fn start(backend: &Arc<dyn DynBackend>, clock: Clock) -> Result<Thread> {
     let failed = |what: &'static str| {
-        move |error: std::io::Error| LockError::new(LockErrorKind::Unavailable, what).nothing_taken().with_source(error)
+        move |error: std::io::Error| {
+            LockError::new(LockErrorKind::Unavailable, what).nothing_taken().with_source(error)
+        }
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

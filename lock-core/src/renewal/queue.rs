@@ -125,15 +125,55 @@ impl DueQueue {
     pub(super) fn holds(&self) -> Vec<Arc<Hold>> {
         self.heap.iter().filter_map(|Reverse(entry)| is_current(entry)).collect()
     }
-
-    #[cfg(test)]
-    fn len(&self) -> usize {
-        self.heap.len()
-    }
 }
 
 fn is_current(entry: &Entry) -> Option<Arc<Hold>> {
     let hold = entry.hold.upgrade()?;
     let filed = hold.next_look.load(std::sync::atomic::Ordering::Acquire);
     (filed == entry.due.late && !hold.has_ended()).then_some(hold)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::clock::Clock;
+
+    const MS: i64 = 1_000_000;
+
+    #[test]
+    fn a_renewal_is_due_between_a_quarter_and_a_third_of_the_lease() {
+        let sent = Clock::Suspend.now();
+        let start = sent.parts().0;
+        for ttl_ms in [10, 30, 500, 3_000, 60_000, 86_400_000] {
+            let ttl = Duration::from_millis(ttl_ms);
+            for jitter in [0.0, 0.3, 1.0, 7.0] {
+                let due = Due::renewal(sent, ttl, jitter);
+                let (early, late) = (due.early - start, due.late - start);
+                let ttl = i64::try_from(ttl.as_nanos()).unwrap();
+                assert!(late <= ttl / 3 && late >= ttl / 4 - 2, "{ttl_ms} ms: {late}");
+                assert!(early <= late && early >= ttl / 6 - 2 && late - early <= 100 * MS, "{ttl_ms} ms: {early}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_retry_comes_several_times_within_what_is_left() {
+        let now = Clock::Suspend.now();
+        for ttl_ms in [30, 500, 3_000, 60_000] {
+            let pause = Due::retry(now, Duration::from_millis(ttl_ms)).late - now.parts().0;
+            assert!(pause * 6 <= i64::try_from(ttl_ms).unwrap() * MS, "{ttl_ms} ms: {pause}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_limit_is_kept(ttl in 1_u64..100_000, limit in 0_u64..100_000, jitter in 0.0..1.0_f64) {
+            let sent = Clock::Suspend.now();
+            let limit = sent.plus(Duration::from_millis(limit));
+            let due = Due::renewal(sent, Duration::from_millis(ttl), jitter).no_later_than(limit);
+            prop_assert!(due.early <= due.late && due.late <= limit.parts().0);
+        }
+    }
 }

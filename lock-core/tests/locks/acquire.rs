@@ -21,7 +21,8 @@ async fn one_holder_at_a_time_and_release_says_so() {
 
 #[tokio::test(start_paused = true)]
 async fn fail_fast_says_who_holds() {
-    let locks = LockManager::builder(lock_core::backend::memory::Memory::new()).service("shop").build().unwrap();
+    let locks =
+        LockManager::builder(lock_core::backend::memory::Memory::new()).service("shop").build().unwrap();
     let _guard = locks.lock("k").label("pay").acquire().await.unwrap();
     let error = locks.lock("k").strategy(strategy::fail_fast()).acquire().await.unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::Contended);
@@ -155,7 +156,9 @@ async fn fair_serves_in_order_of_arrival_over_managers() {
     for i in 0..30 {
         let request = managers[i % 3].fair("k").wait(millis(60_000));
         let order = order.clone();
-        tasks.push(tokio::spawn(request.run(async move { order.fetch_add(1, Ordering::SeqCst) as usize == i })));
+        tasks.push(tokio::spawn(
+            request.run(async move { order.fetch_add(1, Ordering::SeqCst) as usize == i }),
+        ));
         tokio::time::sleep(millis(1)).await;
     }
     drop(guard);

@@ -30,8 +30,16 @@ async fn each_bad_request_is_a_distinct_error_that_says_what_to_do() {
         ),
         (locks.lock("k").strategy(strategy::wait()).wait(millis(1)), InvalidRequest, vec!["`wait`"]),
         (locks.lock("k").max_hold(Duration::ZERO), InvalidRequest, vec!["max_hold is 0"]),
-        (locks.lock("k").max_hold(millis(1)).min_hold(millis(2)), InvalidRequest, vec!["min_hold", "max_hold"]),
-        (locks.lock("k").renew(false).min_hold(millis(20_000)), InvalidRequest, vec!["min_hold", "not renewed"]),
+        (
+            locks.lock("k").max_hold(millis(1)).min_hold(millis(2)),
+            InvalidRequest,
+            vec!["min_hold", "max_hold"],
+        ),
+        (
+            locks.lock("k").renew(false).min_hold(millis(20_000)),
+            InvalidRequest,
+            vec!["min_hold", "not renewed"],
+        ),
         (locks.lock("k").profile("chekout"), InvalidRequest, vec!["`chekout`", "checkout"]),
         (locks.semaphore("k", 0), InvalidRequest, vec!["0 permits"]),
     ];
@@ -80,6 +88,8 @@ fn outside_a_runtime_is_an_error_not_a_panic() {
     let locks = LockManager::in_memory();
     let mut acquire = std::pin::pin!(locks.lock("k").acquire());
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-    let std::task::Poll::Ready(answer) = acquire.as_mut().poll(&mut cx) else { panic!("it waits without a runtime") };
+    let std::task::Poll::Ready(answer) = acquire.as_mut().poll(&mut cx) else {
+        panic!("it waits without a runtime")
+    };
     refused(&answer.unwrap_err(), LockErrorKind::InvalidRequest, &["tokio runtime"]);
 }

@@ -13,7 +13,10 @@ async fn a_lease_that_is_not_renewed_is_lost_at_its_end() {
     let start = Instant::now();
     assert_eq!(guard.lost().await, LossReason::Expired);
     let after = start.elapsed();
-    assert!(after >= millis(497) && after < millis(500), "{after:?}: at its end, but before anyone else can have it");
+    assert!(
+        after >= millis(497) && after < millis(500),
+        "{after:?}: at its end, but before anyone else can have it"
+    );
     assert!(!guard.is_held() && guard.remaining().is_zero());
     assert_eq!(guard.check().unwrap_err().loss_reason(), Some(LossReason::Expired));
     assert_eq!(guard.fencing_token().await.unwrap_err().kind(), LockErrorKind::Lost);

@@ -1,4 +1,6 @@
 //! The library over the memory store, on a paused clock.
+#![allow(clippy::disallowed_methods, reason = "tests read the paused clock")]
+#![allow(clippy::mem_forget, reason = "a forgotten guard is what a crash leaves")]
 
 mod acquire;
 mod bad_input;

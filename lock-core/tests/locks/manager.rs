@@ -20,7 +20,11 @@ async fn the_manager_of_the_scope_goes_before_the_installed_one() {
             let here = LockManager::current().unwrap();
             drop(here.lock("k").try_acquire().await.unwrap().expect("another store"));
             // The scope stays inside a lock of it.
-            here.lock("k").run(async { LockManager::current().unwrap().lock("j").acquire().await }).await.unwrap().unwrap()
+            here.lock("k")
+                .run(async { LockManager::current().unwrap().lock("j").acquire().await })
+                .await
+                .unwrap()
+                .unwrap()
         })
         .await
         .release()
@@ -44,11 +48,17 @@ async fn what_a_request_does_not_say_comes_from_profile_and_manager() {
     assert!(locks.lock("k").acquire().await.unwrap_err().is_timed_out());
     assert!(start.elapsed() >= millis(70) && start.elapsed() < millis(90));
     let start = Instant::now();
-    assert_eq!(locks.lock("k").profile("quick").acquire().await.unwrap_err().kind(), LockErrorKind::Contended);
+    assert_eq!(
+        locks.lock("k").profile("quick").acquire().await.unwrap_err().kind(),
+        LockErrorKind::Contended
+    );
     assert_eq!(start.elapsed(), millis(0));
     drop(guard);
     assert_eq!(locks.lock("k").profile("quick").acquire().await.unwrap().remaining(), millis(198));
-    assert_eq!(locks.lock("k").profile("quick").ttl(millis(90)).acquire().await.unwrap().remaining(), millis(88));
+    assert_eq!(
+        locks.lock("k").profile("quick").ttl(millis(90)).acquire().await.unwrap().remaining(),
+        millis(88)
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -13,7 +13,8 @@ async fn a_nested_call_enters_the_same_grant() {
         let locks = locks.clone();
         async move {
             let token = outer.fencing_token().await.unwrap();
-            let inner = at_once(&locks, "k").run_with(|inner| async move { inner.fencing_token().await.unwrap() });
+            let inner =
+                at_once(&locks, "k").run_with(|inner| async move { inner.fencing_token().await.unwrap() });
             assert_eq!(inner.await.unwrap(), token);
             // The inner one did not give the key back.
             assert!(outer.is_held());
@@ -72,7 +73,8 @@ async fn a_scope_that_outlives_the_lock_takes_it_anew() {
 async fn an_inner_guard_that_outlives_the_outer_one_keeps_the_key() {
     let locks = LockManager::in_memory();
     let inner = locks.clone();
-    let guard = at_once(&locks, "k").run(async move { at_once(&inner, "k").acquire().await.unwrap() }).await.unwrap();
+    let guard =
+        at_once(&locks, "k").run(async move { at_once(&inner, "k").acquire().await.unwrap() }).await.unwrap();
     assert!(guard.is_held());
     assert!(!is_free(&locks, "k").await);
     assert_eq!(guard.release().await.unwrap(), Released::Released);
@@ -110,7 +112,8 @@ async fn kinds_inside_each_other() {
     let inner = locks.clone();
     locks.write("k").run(async move { inner.read("k").run(async {}).await }).await.unwrap().unwrap();
     let inner = locks.clone();
-    let refused = locks.lock("k").run(async move { inner.lock("k").reentrant(false).acquire().await.map(drop) });
+    let refused =
+        locks.lock("k").run(async move { inner.lock("k").reentrant(false).acquire().await.map(drop) });
     assert_eq!(refused.await.unwrap().unwrap_err().kind(), LockErrorKind::Reentered);
 }
 
