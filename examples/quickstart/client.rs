@@ -7,12 +7,12 @@ use tokio::net::TcpStream;
 
 /// Status and body of an answer; status 0 when there was none.
 #[derive(Clone, Debug)]
-pub struct Answer {
-    pub status: u16,
-    pub body: String,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) body: String,
 }
 
-pub async fn post(address: SocketAddr, path: &str) -> Answer {
+pub(crate) async fn post(address: SocketAddr, path: &str) -> Answer {
     match exchange(address, path).await {
         Ok(text) => parse(&text),
         Err(error) => Answer { status: 0, body: error.to_string() },

@@ -9,7 +9,7 @@ use crate::shop::Shop;
 
 /// What became of one burst of orders.
 #[derive(Debug)]
-pub struct Burst {
+pub(crate) struct Burst {
     accepted: u64,
     sold_out: u64,
     refused: u64,
@@ -23,7 +23,7 @@ pub struct Burst {
 
 impl Burst {
     #[allow(clippy::disallowed_methods, reason = "the demonstration measures how long the burst takes")]
-    pub fn new(shop: &Shop) -> Self {
+    pub(crate) fn new(shop: &Shop) -> Self {
         Self {
             accepted: 0,
             sold_out: 0,
@@ -37,7 +37,7 @@ impl Burst {
         }
     }
 
-    pub fn count(&mut self, answer: Answer) {
+    pub(crate) fn count(&mut self, answer: Answer) {
         match answer.status {
             200 => self.accepted += 1,
             410 => self.sold_out += 1,
@@ -47,7 +47,7 @@ impl Burst {
         }
     }
 
-    pub fn sold(&mut self, shop: &Shop) {
+    pub(crate) fn sold(&mut self, shop: &Shop) {
         self.sold = shop.sold();
         self.longest_wait = shop.longest_wait();
         self.took = self.began.elapsed();
@@ -58,14 +58,14 @@ impl Burst {
     }
 }
 
-pub fn store(locks: &LockManager) -> String {
+pub(crate) fn store(locks: &LockManager) -> String {
     match locks.store() {
         "memory" => "memory (this process alone; set LOCK_URL for a store that machines share)".to_owned(),
         other => other.to_owned(),
     }
 }
 
-pub fn burst(name: &str, burst: &Burst, stock: u32) {
+pub(crate) fn burst(name: &str, burst: &Burst, stock: u32) {
     println!("{name}");
     println!("  accepted      {:>4}", burst.accepted);
     println!(
@@ -85,7 +85,7 @@ pub fn burst(name: &str, burst: &Burst, stock: u32) {
     }
 }
 
-pub fn jobs(answers: &[Answer]) {
+pub(crate) fn jobs(answers: &[Answer]) {
     let ran = ran(answers);
     println!("the nightly job");
     println!("  ran           {ran:>4}");
@@ -103,7 +103,7 @@ fn ran(answers: &[Answer]) -> usize {
 }
 
 /// Whether the locks did what they are for.
-pub fn is_good(locked: &Burst, jobs: &[Answer], stock: u32) -> bool {
+pub(crate) fn is_good(locked: &Burst, jobs: &[Answer], stock: u32) -> bool {
     locked.oversold(stock) == 0
         && locked.sold == u64::from(stock)
         && locked.accepted == locked.sold

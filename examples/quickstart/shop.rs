@@ -18,7 +18,7 @@ const DATABASE: Duration = Duration::from_millis(1);
 
 /// The stock of one item, read and written as two statements, as a careless service does.
 #[derive(Debug)]
-pub struct Shop {
+pub(crate) struct Shop {
     stock: AtomicI64,
     sold: AtomicU64,
     longest_wait: AtomicU64,
@@ -26,7 +26,7 @@ pub struct Shop {
 }
 
 impl Shop {
-    pub fn new(stock: u32) -> Self {
+    pub(crate) fn new(stock: u32) -> Self {
         Self {
             stock: AtomicI64::new(stock.into()),
             sold: AtomicU64::new(0),
@@ -35,17 +35,17 @@ impl Shop {
         }
     }
 
-    pub fn restock(&self, stock: u32) {
+    pub(crate) fn restock(&self, stock: u32) {
         self.stock.store(stock.into(), Ordering::SeqCst);
         self.sold.store(0, Ordering::SeqCst);
         self.longest_wait.store(0, Ordering::SeqCst);
     }
 
-    pub fn sold(&self) -> u64 {
+    pub(crate) fn sold(&self) -> u64 {
         self.sold.load(Ordering::SeqCst)
     }
 
-    pub fn longest_wait(&self) -> Duration {
+    pub(crate) fn longest_wait(&self) -> Duration {
         Duration::from_micros(self.longest_wait.load(Ordering::SeqCst))
     }
 
@@ -64,7 +64,7 @@ impl Shop {
 
 /// Why an order was refused.
 #[derive(Debug)]
-pub enum OrderError {
+pub(crate) enum OrderError {
     SoldOut,
     Lock(LockError),
 }
@@ -95,7 +95,7 @@ impl IntoResponse for OrderError {
     }
 }
 
-pub fn routes(shop: Arc<Shop>, locks: LockManager) -> Router {
+pub(crate) fn routes(shop: Arc<Shop>, locks: LockManager) -> Router {
     // One order at a time for each person: a double click is answered with 409.
     let double_click = LockLayer::new(locks).key("cart:<person>").ttl(Duration::from_secs(60));
     Router::new()

@@ -106,11 +106,11 @@ impl Plan {
 }
 
 /// Acquires as planned.
-pub(crate) async fn acquire(plan: Plan) -> Result<LockGuard> {
+pub(crate) async fn acquire(plan: Box<Plan>) -> Result<LockGuard> {
     let span = observe::acquire_span(&plan);
     let key = plan.key.clone();
     async move {
-        plan.engine.check_open()?;
+        plan.engine.check_process()?;
         match plan.entered()? {
             Some(guard) => Ok(guard),
             None => Acquire::new(&plan).run().await,
@@ -289,7 +289,7 @@ impl<'a> Acquire<'a> {
             waiter.granted();
         }
         let claim = self.claim.taken();
-        observe::granted(self.attempts, self.waited());
+        observe::granted(self.attempts, || self.waited());
         let span = observe::hold_span(self.plan);
         let hold = Hold::new(Arc::clone(self.engine), claim, self.plan.terms, grant, span);
         self.engine.hold_began();

@@ -72,6 +72,11 @@ impl Engine {
         if self.closing.load(Ordering::Acquire) {
             return Err(LockError::new(LockErrorKind::ShuttingDown, "shutdown was called"));
         }
+        Ok(())
+    }
+
+    /// Refuses a forked child.
+    pub(crate) fn check_process(&self) -> Result<()> {
         if !self.is_own_process() {
             let what =
                 "this process was forked from the one that made the manager: make a manager after the fork";

@@ -37,11 +37,11 @@ fn waited(span: &Span, waited: Duration) {
     span.record("lock.waited_ms", u64::try_from(waited.as_millis()).unwrap_or(u64::MAX));
 }
 
-pub(crate) fn granted(attempts: u32, after: Duration) {
+pub(crate) fn granted(attempts: u32, after: impl FnOnce() -> Duration) {
     let span = Span::current();
     if !span.is_disabled() {
         span.record("lock.attempts", attempts);
-        waited(&span, after);
+        waited(&span, after());
     }
     tracing::debug!("lock granted");
 }

@@ -171,7 +171,9 @@ impl OwnerRecord {
         if let Some(label) = &self.label {
             let _ = write!(value, " label={}", Field(label));
         }
-        let _ = write!(value, " since={}", self.since.as_millis());
+        value.push_str(" since=");
+        let since = u64::try_from(self.since.as_millis()).unwrap_or(u64::MAX);
+        let _ = write!(value, "{since}");
         value
     }
 

@@ -285,7 +285,7 @@ impl LockRequest {
     }
 
     /// Checks everything that can be checked without the store.
-    fn plan(self) -> Result<Plan> {
+    fn plan(self) -> Result<Box<Plan>> {
         let key = self.key.map_err(|bad| LockError::new(bad.kind, bad.text.to_string()))?;
         let engine = self.engine;
         let named = self.profile.as_deref().map(|name| engine.profiles.get(name)).transpose();
@@ -295,7 +295,8 @@ impl LockRequest {
         // The manager's limit belongs to the manager's strategy: it must not clash with another one.
         let default_wait = if own_strategy.is_none() { defaults.wait } else { None };
         let strategy = own_strategy.unwrap_or_else(|| Arc::clone(&defaults.strategy));
-        let plan = Plan {
+        // In a box, because it is passed on through several futures.
+        let plan = Box::new(Plan {
             ttl: self.ttl.or(profile.ttl).unwrap_or(defaults.ttl),
             wait: self.wait.or(profile.wait).or(default_wait),
             terms: Terms {
@@ -311,7 +312,7 @@ impl LockRequest {
             strategy,
             engine,
             key,
-        };
+        });
         plan.check().map_err(|error| error.with_key(&plan.key))?;
         Ok(plan)
     }

@@ -85,8 +85,9 @@ pub(super) struct DueQueue {
     sweep_at: usize,
 }
 
-/// Queues shorter than this are never swept.
-const MIN_SWEEP: usize = 1024;
+/// Queues shorter than this are never swept. Small, because the memory of a released grant is used again only after a
+/// sweep, and is better still in the processor's cache then.
+const MIN_SWEEP: usize = 256;
 
 impl DueQueue {
     /// Files `hold` under `due`; an earlier filing of it becomes stale.

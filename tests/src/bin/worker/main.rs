@@ -1,28 +1,45 @@
 //! A process of its own for tests that need more than one: `worker <mode> [--name value]..`.
 //!
-//! - `increment --file F --count N`: adds N to the counter in F, one by one. `--unlocked` leaves the lock away.
+//! - `increment --file F --count N --url U`: adds N to the counter in F, one by one, each under a lock on the server
+//!   at U. `--unlocked` in place of the URL leaves the lock away.
+//! - `hold --url U --key K --ttl MS --effect F`: holds K, prints `HELD` and writes to F at every turn once F exists;
+//!   prints `LOST <reason>` and ends when the lock is lost.
+//! - `end --url U --key K --how H`: takes K for a minute, prints `HELD`, waits for a line, ends the lock in the way H
+//!   (see `ends`) and prints `ENDED`.
 //! - `serve`: starts a Redis server, prints `PORT <port>` and goes on until its input ends.
 //!
 //! Answers are lines on the standard output. An input that ends is the order to stop.
 #![allow(clippy::print_stdout, reason = "lines on the standard output are how a worker answers")]
 
+mod ends;
+mod hold;
+#[path = "../../../redis_process/locked.rs"]
+mod locked;
+
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use lock_core::LockManager;
 use lock_tests::{Counter, RedisServer};
+use tokio::runtime::{Builder, Runtime};
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> ExitCode {
+fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let mode = arguments.next().unwrap_or_default();
     let options = Options(arguments.collect());
     match mode.as_str() {
-        "increment" => increment(&options).await,
+        "increment" => runtime().block_on(increment(&options)),
+        "hold" => runtime().block_on(hold::hold(&options)),
+        "end" => ends::end(&options),
         "serve" => serve(),
         other => panic!("worker has no mode {other:?}"),
     }
     ExitCode::SUCCESS
+}
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
 /// What follows the mode.
@@ -42,13 +59,20 @@ impl Options {
     fn has(&self, name: &str) -> bool {
         self.0.iter().any(|option| option == name)
     }
+
+    async fn manager(&self) -> LockManager {
+        LockManager::connect(self.text("--url")).await.expect("the server takes locks")
+    }
 }
 
 async fn increment(options: &Options) {
     let counter = Counter::open(Path::new(options.text("--file")));
-    assert!(options.has("--unlocked"), "only --unlocked is there yet");
+    let locks = if options.has("--unlocked") { None } else { Some(options.manager().await) };
     for _ in 0..options.number("--count") {
-        counter.add_one(Duration::from_millis(1)).await;
+        match &locks {
+            Some(locks) => locked::increment(locks, &counter).await.expect("the lock is kept"),
+            None => counter.add_one(Duration::from_millis(1)).await,
+        }
     }
 }
 

@@ -1,0 +1,183 @@
+//! Servers that cannot be had, and wrong credentials: a clear error within its bound, and never the password.
+
+use std::time::Duration;
+
+use lock_core::backend::Backend;
+use lock_core::backend::redis::Redis;
+use lock_core::{LockError, LockErrorKind, LockManager, ManagerBuilder};
+use lock_tests::{Bound, PATIENCE, RedisServer, Replica, wait_until};
+
+use crate::support::{connect, cycle, manager, ms, try_once, works_again};
+
+const SECRET: &str = "s3cret-of-the-test";
+
+/// The error of a connect that fails, which must come within `bound`.
+async fn refused(url: &str, bound: Duration) -> LockError {
+    let time = Bound::new(bound);
+    let error = LockManager::connect(url).await.expect_err("it cannot be had");
+    time.check("connecting fails");
+    assert_eq!(error.kind(), LockErrorKind::Unavailable, "{error}");
+    no_secret(&error);
+    error
+}
+
+fn no_secret(error: &LockError) {
+    let mut text = format!("{error} {error:?} {error:#?}");
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        text.push_str(&format!(" {cause} {cause:?}"));
+        source = cause.source();
+    }
+    assert!(!text.contains(SECRET), "{text}");
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_unavailable_at_once() {
+    let mut server = RedisServer::builder().password(SECRET).start();
+    server.kill9();
+    let error = refused(&server.url(), ms(900)).await;
+    assert!(error.is_temporary());
+    assert!(error.to_string().contains(&server.port().to_string()), "says where: {error}");
+    server.restart();
+    cycle(&manager(&server).await, "k").await;
+}
+
+#[tokio::test]
+async fn a_server_that_never_answers_is_unavailable_after_a_second() {
+    // Connections wait in the backlog for ever.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = silent.local_addr().expect("an address").port();
+    let url = format!("redis://:{SECRET}@127.0.0.1:{port}/");
+    let (started, error) = (Bound::new(PATIENCE), refused(&url, Duration::from_secs(3)).await);
+    assert!(started.elapsed() >= ms(900), "it waits for as long as the default says: {:?}", started.elapsed());
+    assert!(error.is_temporary());
+    assert!(refused(&format!("{url}?connect_timeout=100ms"), ms(900)).await.is_temporary());
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_told_at_once_and_not_shown() {
+    let server = RedisServer::builder().password(SECRET).start();
+    let port = server.port();
+    let table = [
+        (format!("redis://:{SECRET}-not@127.0.0.1:{port}/"), "wrong user or password"),
+        (format!("redis://nobody:{SECRET}@127.0.0.1:{port}/"), "wrong user or password"),
+        (format!("redis://127.0.0.1:{port}/"), "wants a password"),
+    ];
+    for (url, expected) in table {
+        let error = refused(&url, ms(900)).await;
+        assert!(!error.is_temporary(), "trying again does not help: {error}");
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_that_can_be_printed_shows_the_password() {
+    let server = RedisServer::builder().password(SECRET).start();
+    let redis = Redis::connect(&server.url()).await.expect("the server takes locks");
+    let builder = ManagerBuilder::connect(&server.url()).await.expect("the server takes locks");
+    let mut shown = format!("{redis:?} {redis:#?} {builder:?} {builder:#?}");
+    let locks = builder.build().expect("good defaults");
+    let guard = try_once(&locks, "k").await.expect("the key is free");
+    shown.push_str(&format!("{locks:?} {locks:#?} {guard:?} {:?} {:?}", guard.handle(), locks.lock("k")));
+    assert!(!shown.contains(SECRET), "{shown}");
+    let token: String = server.get(&["GETRANGE", "k", "0", "47"]);
+    assert!(!shown.contains(&token), "the owner's token is a secret too: {shown}");
+    guard.release().await.expect("an answer");
+}
+
+#[tokio::test]
+async fn the_documented_permissions_are_enough_and_fewer_are_an_error() {
+    let server = RedisServer::start();
+    let allow = |extra: &[&str]| {
+        let user = ["ACL", "SETUSER", "app", "reset", "on", &format!(">{SECRET}"), "~shop:*", "~{shop:*"];
+        let needed = ["+hello", "+select", "+info", "+script|load", "+time", "+get", "+pttl", "+pexpire", "+del"];
+        server.command(&[&user, &needed[..], extra].concat());
+    };
+    let url = server.url_for("app", SECRET);
+    allow(&["+evalsha", "+set"]);
+    let builder = ManagerBuilder::connect(&url).await.expect("the server takes locks");
+    let locks = builder.namespace("shop").build().expect("good defaults");
+    let guard = locks.lock("k").fencing(true).ttl(ms(600)).acquire().await.expect("the key is free");
+    assert!(locks.lock("k").try_acquire().await.expect("an answer").is_none());
+    tokio::time::sleep(ms(1_200)).await;
+    guard.check().expect("it is renewed");
+    guard.release().await.expect("an answer");
+    cycle(&locks, "k").await;
+
+    // A key outside of the user's pattern, and then a permission that is taken away while connected.
+    let error = try_once(&connect(&url).await, "other").await.expect_err("no permission for the key");
+    denied(&error);
+    allow(&["+evalsha"]);
+    denied(&try_once(&locks, "k").await.expect_err("no permission for SET"));
+    allow(&["+set"]);
+    let fenced = locks.lock("k").fencing(true).acquire().await;
+    denied(&fenced.expect_err("no permission for EVALSHA"));
+    server.command(&["ACL", "SETUSER", "app", "-script"]);
+    assert!(!refused(&url, ms(900)).await.is_temporary());
+}
+
+fn denied(error: &LockError) {
+    assert_eq!(error.kind(), LockErrorKind::Unavailable, "{error}");
+    assert!(!error.is_temporary() && error.to_string().contains("NOPERM"), "{error}");
+    no_secret(error);
+}
+
+#[tokio::test]
+async fn a_replica_is_refused_and_says_why() {
+    let primary = RedisServer::start();
+    let replica = Replica::of(&primary);
+    let error = refused(&replica.server().url(), ms(900)).await;
+    assert!(!error.is_temporary() && error.to_string().contains("replica"), "{error}");
+    replica.promote();
+    cycle(&manager(replica.server()).await, "k").await;
+}
+
+#[tokio::test]
+async fn a_primary_that_is_demoted_refuses_until_it_is_one_again() {
+    let (other, server) = (RedisServer::start(), RedisServer::start());
+    let locks = manager(&server).await;
+    cycle(&locks, "k").await;
+    server.command(&["REPLICAOF", "127.0.0.1", &other.port().to_string()]);
+    for _ in 0..3 {
+        let error = try_once(&locks, "k").await.expect_err("a replica takes no locks");
+        assert_eq!(error.kind(), LockErrorKind::Unavailable);
+        assert!(error.is_temporary(), "it may be promoted again: {error}");
+    }
+    wait_until("it is linked", PATIENCE, async || server.info("master_link_status") == "up").await;
+    server.command(&["REPLICAOF", "NO", "ONE"]);
+    works_again(&locks, "k").await;
+}
+
+#[tokio::test]
+async fn the_longest_lease_is_kept_and_a_longer_one_refused() {
+    let server = RedisServer::start();
+    let redis = Redis::connect(&server.url()).await.expect("the server takes locks");
+    let capability = redis.capability();
+    let locks = manager(&server).await;
+    let guard = locks.lock("k").ttl(capability.max_ttl).acquire().await.expect("the server can");
+    let left: u64 = server.get(&["PTTL", "k"]);
+    assert!(u128::from(left) > capability.max_ttl.as_millis() - 60_000, "{left}");
+    guard.release().await.expect("an answer");
+    let brief = locks.lock("k").ttl(capability.min_ttl).renew(false).acquire().await.expect("the server can");
+    drop(brief);
+    for ttl in [Duration::ZERO, capability.min_ttl / 2, capability.max_ttl + ms(1), Duration::MAX] {
+        let error = locks.lock("k").ttl(ttl).acquire().await.expect_err("out of bounds");
+        assert_eq!(error.kind(), LockErrorKind::InvalidRequest, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn strange_keys_are_stored_and_freed_like_others() {
+    let server = RedisServer::start();
+    let locks = manager(&server).await;
+    let long = "k".repeat(100_000);
+    for key in ["a b\r\n\0*3", "{tag}:x", "%41", "ключ", "..", "*", "k:f", "{k}:f", long.as_str()] {
+        let guard = try_once(&locks, key).await.expect("a key is a key");
+        assert_eq!(server.keys().len(), 1, "{key:.20}");
+        assert!(locks.lock(key).try_acquire().await.expect("an answer").is_none());
+        guard.release().await.expect("an answer");
+        assert!(server.keys().is_empty(), "{key:.20}");
+    }
+    let error = try_once(&locks, "").await.expect_err("empty");
+    assert_eq!(error.kind(), LockErrorKind::InvalidKey);
+}

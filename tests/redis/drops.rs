@@ -1,0 +1,180 @@
+//! Futures that are dropped at every await point, while requests or replies are on their way.
+
+use std::pin::pin;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use lock_core::{LockManager, strategy};
+use lock_tests::{Flow, PATIENCE, Proxy, RedisServer, wait_until};
+
+use crate::support::{LONG, connect, empty, ms};
+
+/// What happens on the way while a future is dropped.
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    RequestsHeld,
+    RepliesHeld,
+    RequestsSwallowed,
+    RepliesSwallowed,
+    Cut,
+    Delayed,
+}
+
+impl Fault {
+    fn inject(self, proxy: &Proxy) {
+        match self {
+            Self::RequestsHeld => proxy.requests(Flow::Hold),
+            Self::RepliesHeld => proxy.replies(Flow::Hold),
+            Self::RequestsSwallowed => proxy.requests(Flow::Swallow),
+            Self::RepliesSwallowed => proxy.replies(Flow::Swallow),
+            Self::Cut => proxy.cut(),
+            Self::Delayed => proxy.delay(ms(2)),
+        }
+    }
+
+    fn heal(self, proxy: &Proxy) {
+        proxy.heal();
+        if matches!(self, Self::RequestsSwallowed | Self::RepliesSwallowed) {
+            // TCP loses nothing on a connection that goes on: where bytes were lost, it was reset.
+            proxy.cut();
+        }
+    }
+}
+
+/// What is dropped.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Acquire,
+    AcquireFenced,
+    Release,
+    Extend,
+    Run,
+    GuardOnly,
+}
+
+impl Step {
+    const ALL: [Self; 6] =
+        [Self::Acquire, Self::AcquireFenced, Self::Release, Self::Extend, Self::Run, Self::GuardOnly];
+
+    /// Takes the step under `fault` and drops it after `polls` polls.
+    async fn dropped(self, locks: &LockManager, key: &str, (proxy, fault): (&Proxy, Fault), polls: u32) {
+        let request = || locks.lock(key).ttl(LONG).strategy(strategy::retry().within(LONG));
+        let held = async || request().acquire().await.expect("the key is free");
+        match self {
+            Self::Acquire | Self::AcquireFenced => {
+                fault.inject(proxy);
+                poll(request().fencing(matches!(self, Self::AcquireFenced)).acquire(), polls).await;
+            }
+            Self::Release => {
+                let guard = held().await;
+                fault.inject(proxy);
+                poll(guard.release(), polls).await;
+            }
+            Self::Extend => {
+                let guard = held().await;
+                fault.inject(proxy);
+                poll(guard.extend(2 * LONG), polls).await;
+            }
+            Self::Run => {
+                fault.inject(proxy);
+                poll(request().run(tokio::task::yield_now()), polls).await;
+            }
+            Self::GuardOnly => {
+                let guard = held().await;
+                fault.inject(proxy);
+                drop(guard);
+                tokio::time::sleep(ms(u64::from(polls))).await;
+            }
+        }
+    }
+}
+
+/// Polls `future` so many times with pauses in which the network may go on, then drops it.
+async fn poll(future: impl Future, polls: u32) {
+    let mut future = pin!(future);
+    for _ in 0..polls {
+        if future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
+            return;
+        }
+        tokio::time::sleep(ms(5)).await;
+    }
+}
+
+/// The steps under one fault, one after another on keys of their own; their proxy is theirs alone.
+async fn under(fault: Fault) {
+    let server = RedisServer::start();
+    let proxy = Proxy::before(&server);
+    let locks = connect(&proxy.url()).await;
+    for step in Step::ALL {
+        for polls in 0..=5 {
+            // The last one is longer than the deadline of a call.
+            let polls = if polls == 5 { 120 } else { polls };
+            let key = format!("{step:?}-{polls}");
+            step.dropped(&locks, &key, (&proxy, fault), polls).await;
+            fault.heal(&proxy);
+            nothing_is_left(&server, &locks, &format!("{fault:?} {key}")).await;
+        }
+    }
+    // A request that arrives late would take a key for a minute: there must be none after the last clean-up either.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(locks_of(&server), [""; 0]);
+    let report = locks.shutdown(PATIENCE).await;
+    assert_eq!((report.revoked.len(), report.unanswered), (0, 0), "{report:?}");
+}
+
+/// The server can be reached again: what was dropped is given back within a second.
+async fn nothing_is_left(server: &RedisServer, locks: &LockManager, what: &str) {
+    wait_until(&format!("no key after {what}"), Duration::from_secs(1), async || {
+        locks_of(server).is_empty() && locks.held() == 0
+    })
+    .await;
+}
+
+/// The keys but for the last fencing tokens, which have a lease of their own.
+fn locks_of(server: &RedisServer) -> Vec<String> {
+    server.keys().into_iter().filter(|key| !key.ends_with(":f")).collect()
+}
+
+#[tokio::test]
+async fn while_requests_are_held() {
+    under(Fault::RequestsHeld).await;
+}
+
+#[tokio::test]
+async fn while_replies_are_held() {
+    under(Fault::RepliesHeld).await;
+}
+
+#[tokio::test]
+async fn while_requests_are_lost() {
+    under(Fault::RequestsSwallowed).await;
+}
+
+#[tokio::test]
+async fn while_replies_are_lost() {
+    under(Fault::RepliesSwallowed).await;
+}
+
+#[tokio::test]
+async fn while_the_connection_is_cut() {
+    under(Fault::Cut).await;
+}
+
+#[tokio::test]
+async fn while_the_network_is_slow() {
+    under(Fault::Delayed).await;
+}
+
+#[tokio::test]
+async fn a_dropped_waiter_leaves_the_holder_alone() {
+    let server = RedisServer::start();
+    let (locks, others) = (connect(&server.url()).await, connect(&server.url()).await);
+    let guard = locks.lock("k").ttl(LONG).acquire().await.expect("the key is free");
+    for polls in 0..8 {
+        poll(others.lock("k").strategy(strategy::wait()).acquire(), polls).await;
+    }
+    others.shutdown(PATIENCE).await;
+    assert_eq!(locks_of(&server), ["k"]);
+    guard.release().await.expect("an answer");
+    empty(&server, Duration::from_secs(1)).await;
+}

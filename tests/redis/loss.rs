@@ -1,0 +1,103 @@
+//! What happens to locks when the server forgets: everything, its scripts, its clients.
+
+use std::time::Duration;
+
+use lock_core::{LockErrorKind, LockGuard, LockManager, LossReason, Released};
+use lock_tests::{PATIENCE, RedisServer};
+
+use crate::support::{calls, cycle, empty, manager, ms, try_once, works_again};
+
+const TTL: Duration = ms(1_200);
+
+async fn hold(locks: &LockManager, key: &str) -> LockGuard {
+    locks.lock(key).ttl(TTL).acquire().await.expect("the key is free")
+}
+
+/// The holder learns from the server, and not from the end of its lease, that the lock is gone.
+async fn told_that_it_is_taken(guard: LockGuard) {
+    let reason = tokio::time::timeout(PATIENCE, guard.lost()).await.expect("the loss is told");
+    assert_eq!(reason, LossReason::Taken);
+    assert!(!guard.is_held());
+    assert_eq!(guard.release().await.expect_err("it is lost").kind(), LockErrorKind::Lost);
+}
+
+#[tokio::test]
+async fn a_restart_without_data_is_told_at_the_next_renewal() {
+    let mut server = RedisServer::start();
+    let locks = manager(&server).await;
+    let guard = hold(&locks, "k").await;
+    // The first renewal opens the connection of the thread that renews.
+    let renewed = calls(&server, "pexpire");
+    lock_tests::wait_until("a renewal", PATIENCE, async || calls(&server, "pexpire") > renewed).await;
+    server.restart();
+    told_that_it_is_taken(guard).await;
+    works_again(&locks, "k").await;
+    cycle(&locks, "k").await;
+}
+
+#[tokio::test]
+async fn a_flush_is_told_at_the_next_renewal_and_tokens_grow_on() {
+    let server = RedisServer::start();
+    let locks = manager(&server).await;
+    let mut last = 0;
+    for fencing in [true, false, true, false] {
+        let guard = locks.lock("k").ttl(TTL).fencing(fencing).acquire().await.expect("the key is free");
+        let token = guard.fencing_token().await.expect("the lock is held").get();
+        assert!(token > last, "{token} after {last}");
+        last = token;
+        server.command(&["FLUSHALL"]);
+        told_that_it_is_taken(guard).await;
+    }
+}
+
+#[tokio::test]
+async fn a_token_asked_for_after_the_loss_is_refused() {
+    let server = RedisServer::start();
+    let guard = try_once(&manager(&server).await, "k").await.expect("the key is free");
+    server.command(&["FLUSHALL"]);
+    assert_eq!(guard.fencing_token().await.expect_err("it is lost").kind(), LockErrorKind::Lost);
+    assert!(!guard.is_held());
+}
+
+#[tokio::test]
+async fn forgotten_scripts_are_not_noticed() {
+    let server = RedisServer::start();
+    let (locks, others) = (manager(&server).await, manager(&server).await);
+    let kept = hold(&locks, "kept").await;
+    let before = calls(&server, "pexpire");
+    for fencing in [true, false].repeat(3) {
+        // Before each script that a cycle can need: acquire, contended acquire, fencing token, release.
+        let forget = || server.command(&["SCRIPT", "FLUSH"]);
+        forget();
+        let guard = locks.lock("k").fencing(fencing).acquire().await.expect("the key is free");
+        forget();
+        assert!(others.lock("k").try_acquire().await.expect("an answer").is_none());
+        forget();
+        guard.fencing_token().await.expect("the lock is held");
+        forget();
+        assert_eq!(guard.release().await.expect("an answer"), Released::Released);
+    }
+    lock_tests::wait_until("two renewals", PATIENCE, async || {
+        server.command(&["SCRIPT", "FLUSH"]);
+        calls(&server, "pexpire") >= before + 2
+    })
+    .await;
+    assert_eq!(kept.release().await.expect("an answer"), Released::Released);
+}
+
+#[tokio::test]
+async fn killed_connections_cost_no_lock() {
+    let server = RedisServer::start();
+    let (locks, others) = (manager(&server).await, manager(&server).await);
+    let kept = hold(&locks, "kept").await;
+    for _ in 0..6 {
+        server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+        // The next acquire finds a new connection within its patience.
+        locks.lock("k").acquire().await.expect("the key is free").release().await.expect("an answer");
+        tokio::time::sleep(TTL / 4).await;
+        kept.check().expect("it is renewed");
+        assert!(!matches!(others.lock("kept").try_acquire().await, Ok(Some(_))), "granted twice");
+    }
+    assert_eq!(kept.release().await.expect("an answer"), Released::Released);
+    empty(&server, Duration::from_secs(2)).await;
+}

@@ -1,0 +1,17 @@
+//! The library on a real Redis server: what it sends, what it keeps, and what faults do to it.
+//!
+//! Every test has a server of its own. Figures of time are generous upper bounds, except where an order of events on
+//! one clock is the point.
+
+mod bad_input;
+mod commands;
+mod contract;
+mod drops;
+mod history;
+mod interop;
+mod loss;
+mod refusals;
+mod renewal;
+mod runtimes;
+mod stopped;
+mod support;

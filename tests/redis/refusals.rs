@@ -1,0 +1,135 @@
+//! A server that is there and says no: what the caller is told, and that it works as soon as the server does.
+
+use std::time::Duration;
+
+use lock_core::{LockError, LockErrorKind, Released};
+use lock_tests::{Bound, PATIENCE, RedisServer, wait_until};
+
+use crate::support::{LONG, connect, cycle, empty, manager, ms, try_once, works_again};
+
+/// A refusal that passes, and names what the server said.
+fn temporary(error: &LockError, code: &str) {
+    assert_eq!(error.kind(), LockErrorKind::Unavailable, "{error}");
+    assert!(error.is_temporary() && error.to_string().contains(code), "{error}");
+}
+
+#[tokio::test]
+async fn a_key_with_other_data_is_an_error_and_left_alone() {
+    let server = RedisServer::start();
+    let locks = manager(&server).await;
+    server.command(&["LPUSH", "list", "a", "b"]);
+    for fencing in [false, true] {
+        let error = locks.lock("list").fencing(fencing).acquire().await.expect_err("it holds other data");
+        assert_eq!(error.kind(), LockErrorKind::InvalidRequest, "{error}");
+        assert!(!error.is_temporary() && error.to_string().contains("list"), "{error}");
+    }
+    // The key of the last fencing token holds other data: nothing is taken.
+    server.command(&["LPUSH", "{k}:f", "a"]);
+    let error = locks.lock("k").fencing(true).acquire().await.expect_err("no token can be made");
+    assert_eq!(error.kind(), LockErrorKind::InvalidRequest, "{error}");
+    // The key was overwritten under its holder.
+    let guard = try_once(&locks, "j").await.expect("the key is free");
+    server.command(&["DEL", "j"]);
+    server.command(&["LPUSH", "j", "a"]);
+    assert_eq!(guard.release().await.expect("an answer"), Released::Taken);
+    assert_eq!(server.keys(), ["j", "list", "{k}:f"]);
+}
+
+#[tokio::test]
+async fn a_busy_server_refuses_until_the_script_is_killed() {
+    let server = RedisServer::builder().config("busy-reply-threshold", "100").start();
+    let locks = manager(&server).await;
+    let kept = locks.lock("kept").ttl(LONG).acquire().await.expect("the key is free");
+    let busy = std::thread::spawn({
+        let url = server.url();
+        move || {
+            let mut connection =
+                redis::Client::open(url).expect("a URL").get_connection().expect("a connection");
+            redis::cmd("EVAL").arg("while true do end").arg(0).query::<()>(&mut connection)
+        }
+    });
+    wait_until("the server is busy", PATIENCE, async || {
+        server.try_command(&["GET", "k"]).is_err_and(|error| error.code() == Some("BUSY"))
+    })
+    .await;
+    let bound = Bound::new(Duration::from_secs(3));
+    temporary(&try_once(&locks, "k").await.expect_err("the server is busy"), "BUSY");
+    temporary(&kept.fencing_token().await.expect_err("the server is busy"), "BUSY");
+    temporary(&kept.extend(2 * LONG).await.expect_err("the server is busy"), "BUSY");
+    temporary(&kept.release().await.expect_err("the server is busy"), "BUSY");
+    bound.check("refusals come at once");
+    server.command(&["SCRIPT", "KILL"]);
+    assert!(busy.join().expect("no panic").is_err());
+    works_again(&locks, "k").await;
+    // The release that was refused goes on in the background.
+    empty(&server, Duration::from_secs(3)).await;
+}
+
+#[tokio::test]
+async fn a_server_that_loads_its_data_refuses_until_it_is_done() {
+    let server = RedisServer::builder().config("loading-process-events-interval-bytes", "1024").start();
+    let locks = manager(&server).await;
+    cycle(&locks, "k").await;
+    server.command(&["DEBUG", "POPULATE", "1000", "pad", "100"]);
+    // Microseconds for each key.
+    server.command(&["CONFIG", "SET", "key-load-delay", "2000"]);
+    let loading = std::thread::spawn({
+        let url = server.url();
+        move || {
+            let mut connection =
+                redis::Client::open(url).expect("a URL").get_connection().expect("a connection");
+            redis::cmd("DEBUG").arg("RELOAD").query::<()>(&mut connection)
+        }
+    });
+    wait_until("the server loads", PATIENCE, async || {
+        server.try_command(&["GET", "k"]).is_err_and(|error| error.code() == Some("LOADING"))
+    })
+    .await;
+    temporary(&try_once(&locks, "k").await.expect_err("it loads"), "LOADING");
+    let error = lock_core::LockManager::connect(&server.url()).await.expect_err("it loads");
+    assert!(error.is_temporary() && error.to_string().contains("loading"), "{error}");
+    loading.join().expect("no panic").expect("it is loaded");
+    works_again(&locks, "k").await;
+}
+
+#[tokio::test]
+async fn out_of_memory_refuses_locks_and_not_their_end() {
+    let server = RedisServer::builder().config("maxmemory-policy", "noeviction").start();
+    let locks = manager(&server).await;
+    let ttl = ms(900);
+    let guards = [
+        locks.lock("released").ttl(LONG).acquire().await.expect("the key is free"),
+        locks.lock("dropped").ttl(LONG).acquire().await.expect("the key is free"),
+        locks.lock("renewed").ttl(ttl).acquire().await.expect("the key is free"),
+    ];
+    server.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    for fencing in [false, true] {
+        let request = locks.lock("k").fencing(fencing).strategy(lock_core::strategy::fail_fast());
+        temporary(&request.acquire().await.expect_err("no memory"), "OOM");
+    }
+    tokio::time::sleep(2 * ttl).await;
+    let [released, dropped, renewed] = guards;
+    renewed.check().expect("renewals need no memory");
+    assert_eq!(released.release().await.expect("an answer"), Released::Released);
+    assert_eq!(renewed.release().await.expect("an answer"), Released::Released);
+    drop(dropped);
+    empty(&server, Duration::from_secs(2)).await;
+    server.command(&["CONFIG", "SET", "maxmemory", "0"]);
+    cycle(&locks, "k").await;
+}
+
+#[tokio::test]
+async fn a_paused_server_costs_a_call_and_no_lock() {
+    let server = RedisServer::start();
+    let locks = connect(&format!("{}?timeout=200ms", server.url())).await;
+    let kept = locks.lock("kept").ttl(Duration::from_secs(2)).acquire().await.expect("the key is free");
+    server.command(&["CLIENT", "PAUSE", "600", "WRITE"]);
+    let bound = Bound::new(Duration::from_secs(3));
+    let error = try_once(&locks, "k").await.expect_err("no answer in time");
+    bound.check("the call ends by its deadline");
+    assert!(error.is_temporary() && error.is_unavailable(), "{error}");
+    works_again(&locks, "k").await;
+    kept.check().expect("a renewal is tried again");
+    assert_eq!(kept.release().await.expect("an answer"), Released::Released);
+    empty(&server, Duration::from_secs(2)).await;
+}

@@ -1,0 +1,129 @@
+//! Locks are kept for as long as they are held.
+
+use std::time::Duration;
+
+use lock_core::{LockGuard, LockManager, Released};
+use lock_tests::{Bound, RedisServer, wait_until};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::support::{calls, connect, empty, manager, ms};
+
+const TTL: Duration = ms(300);
+
+#[tokio::test]
+async fn a_lock_is_kept_for_four_leases_against_others() {
+    let server = RedisServer::start();
+    let (locks, others) = (manager(&server).await, manager(&server).await);
+    let guard = locks.lock("k").ttl(TTL).acquire().await.expect("the key is free");
+    let over = tokio::time::sleep(4 * TTL);
+    tokio::pin!(over);
+    let mut tries = 0;
+    while !over.is_elapsed() {
+        assert!(others.lock("k").try_acquire().await.expect("an answer").is_none(), "granted twice");
+        guard.check().expect("it is renewed");
+        tries += 1;
+        tokio::select! {
+            () = &mut over => {}
+            () = tokio::time::sleep(ms(5)) => {}
+        }
+    }
+    assert!(tries > 20, "{tries}");
+    assert_eq!(guard.release().await.expect("an answer"), Released::Released);
+}
+
+#[tokio::test]
+async fn without_renewal_a_lock_is_lost_after_its_lease() {
+    let server = RedisServer::start();
+    let guard = manager(&server).await.lock("k").ttl(TTL).renew(false).acquire().await.expect("it is free");
+    assert_eq!(guard.lost().await, lock_core::LossReason::Expired);
+    wait_until("the key is gone", ms(1_000), async || server.keys().is_empty()).await;
+}
+
+const MANY: u64 = 10_000;
+const MANY_TTL: Duration = Duration::from_secs(3);
+
+async fn take_many(locks: &LockManager) -> Vec<LockGuard> {
+    let mut taking = tokio::task::JoinSet::new();
+    for part in 0..50 {
+        let locks = locks.clone();
+        taking.spawn(async move {
+            let mut guards = Vec::new();
+            for number in 0..MANY / 50 {
+                let request = locks.lock(format!("k{}", part * (MANY / 50) + number)).ttl(MANY_TTL);
+                guards.push(request.acquire().await.expect("the key is free"));
+            }
+            guards
+        });
+    }
+    taking.join_all().await.into_iter().flatten().collect()
+}
+
+#[tokio::test]
+async fn ten_thousand_locks_are_kept_for_a_fiftieth_of_a_command_each() {
+    let server = RedisServer::start();
+    let guards = take_many(&manager(&server).await).await;
+    let count = || (calls(&server, "evalsha"), calls(&server, "pexpire"));
+    let (scripts, renewals) = count();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let (scripts, renewals) = (count().0 - scripts, count().1 - renewals);
+    let held = guards.iter().filter(|guard| guard.is_held()).count() as u64;
+    assert_eq!((held, server.get::<u64>(&["DBSIZE"])), (MANY, MANY));
+    // Each is renewed every third of its lease.
+    assert!(renewals >= 3 * MANY, "{renewals} renewals");
+    assert!(scripts * 50 <= renewals, "{scripts} scripts for {renewals} renewals");
+    drop(guards);
+    empty(&server, Duration::from_secs(10)).await;
+}
+
+/// Holds a lock in a body that blocks its thread for three leases, while `others` more tasks of the runtime do the same.
+fn keeps_while_blocked(runtime: &Runtime, others: u32) {
+    let server = RedisServer::start();
+    let locks = runtime.block_on(manager(&server));
+    let (begun, has_begun) = std::sync::mpsc::channel();
+    let running = runtime.spawn(locks.lock("k").ttl(TTL).run(async move {
+        begun.send(()).expect("the test waits");
+        std::thread::sleep(3 * TTL);
+    }));
+    for _ in 0..others {
+        runtime.spawn(async { std::thread::sleep(4 * TTL) });
+    }
+    // A service elsewhere, on a runtime that is not blocked, tries until just before the body ends.
+    let elsewhere = std::thread::spawn({
+        let url = server.url();
+        move || {
+            has_begun.recv().expect("the body runs");
+            tries_in_vain(&url, 3 * TTL - ms(150))
+        }
+    });
+    runtime.block_on(running).expect("no panic").expect("the lock was kept");
+    let tries = elsewhere.join().expect("nobody else got the key");
+    assert!(tries > 5, "{tries}");
+}
+
+/// Tries for `time` to get the key, and says how often.
+fn tries_in_vain(url: &str, time: Duration) -> u32 {
+    let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let locks = connect(url).await;
+        let over = Bound::new(time);
+        let mut tries = 0;
+        while over.elapsed() < time {
+            let guard = locks.lock("k").try_acquire().await.expect("an answer");
+            assert!(guard.is_none() || over.elapsed() >= time, "granted twice");
+            tries += 1;
+            tokio::time::sleep(ms(10)).await;
+        }
+        tries
+    })
+}
+
+#[test]
+fn a_body_that_blocks_its_only_thread_keeps_its_lock() {
+    keeps_while_blocked(&Builder::new_current_thread().enable_all().build().expect("a runtime"), 0);
+}
+
+#[test]
+fn a_body_that_blocks_beside_every_other_worker_keeps_its_lock() {
+    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    keeps_while_blocked(&runtime, 1);
+}

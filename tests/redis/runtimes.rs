@@ -1,0 +1,101 @@
+//! One manager and several tokio runtimes, one after another and at once.
+
+use std::time::Duration;
+
+use lock_core::{LockManager, Released};
+use lock_tests::{Bound, RedisServer};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::support::{cycle, empty, manager, ms, try_once};
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
+/// A call on a runtime finds its connection or dials, and never waits for the deadline of half a second.
+fn quick_cycles(runtime: &Runtime, locks: &LockManager, key: &str) {
+    for _ in 0..3 {
+        let bound = Bound::new(ms(400));
+        runtime.block_on(cycle(locks, key));
+        bound.check("a cycle without a time-out");
+    }
+}
+
+#[test]
+fn a_second_runtime_works_while_the_first_one_stands_still() {
+    let server = RedisServer::start();
+    let (first, second) = (runtime(), runtime());
+    let locks = first.block_on(manager(&server));
+    quick_cycles(&first, &locks, "k");
+    // Nobody polls the first one here.
+    quick_cycles(&second, &locks, "k");
+    quick_cycles(&first, &locks, "k");
+}
+
+#[test]
+fn a_manager_outlives_its_first_runtime() {
+    let server = RedisServer::start();
+    let first = runtime();
+    let locks = first.block_on(manager(&server));
+    quick_cycles(&first, &locks, "k");
+    drop(first);
+    for _ in 0..3 {
+        // As the tests of a service do: a runtime each.
+        quick_cycles(&runtime(), &locks, "k");
+    }
+}
+
+#[test]
+fn a_guard_goes_from_a_runtime_that_ended_to_another() {
+    let server = RedisServer::start();
+    let first = runtime();
+    let locks = first.block_on(manager(&server));
+    let guard = first.block_on(async { locks.lock("k").ttl(ms(600)).acquire().await }).expect("it is free");
+    drop(first);
+    // Longer than the lease: the renewal is on no runtime of ours.
+    std::thread::sleep(ms(1_200));
+    let second = runtime();
+    assert!(guard.is_held());
+    assert!(second.block_on(locks.lock("k").try_acquire()).expect("an answer").is_none());
+    assert!(second.block_on(guard.fencing_token()).is_ok());
+    assert_eq!(second.block_on(guard.release()).expect("an answer"), Released::Released);
+}
+
+#[test]
+fn two_runtimes_at_once_exclude_each_other() {
+    let server = RedisServer::start();
+    let locks = runtime().block_on(manager(&server));
+    let inside = std::sync::atomic::AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                runtime().block_on(async {
+                    for _ in 0..25 {
+                        let guard = locks.lock("k").acquire().await.expect("within the wait");
+                        assert_eq!(inside.fetch_add(1, std::sync::atomic::Ordering::SeqCst), 0);
+                        tokio::task::yield_now().await;
+                        inside.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
+                        guard.release().await.expect("an answer");
+                    }
+                });
+            });
+        }
+    });
+}
+
+#[test]
+fn every_manager_of_a_process_can_go_without_a_trace() {
+    let server = RedisServer::start();
+    let runtime = runtime();
+    let clients = || -> usize { server.get::<String>(&["CLIENT", "LIST"]).lines().count() };
+    let before = clients();
+    runtime.block_on(async {
+        for _ in 0..5 {
+            let locks = manager(&server).await;
+            drop(try_once(&locks, "k").await.expect("the key is free"));
+            locks.shutdown(Duration::from_secs(5)).await;
+        }
+        empty(&server, Duration::from_secs(1)).await;
+        lock_tests::wait_until("the connections are closed", ms(5_000), async || clients() <= before).await;
+    });
+}

@@ -1,0 +1,113 @@
+//! A server that stands still, and one that cannot be reached.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use lock_core::{LockError, LockErrorKind, LockGuard, LockManager, LossReason, strategy};
+use lock_tests::{Bound, Flow, PATIENCE, Proxy, RedisServer, wait_until};
+use tokio::task::JoinHandle;
+
+use crate::support::{LONG, calls, connect, cycle, empty, manager, ms, try_once, works_again};
+
+const TTL: Duration = ms(500);
+
+/// Sets a flag when it is dropped.
+struct Flag(Arc<AtomicBool>);
+
+impl Drop for Flag {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// A body that never ends by itself, under a lock with the lease [`TTL`]: the body's end, and the outcome.
+fn hold_for_ever(locks: &LockManager) -> (Arc<AtomicBool>, JoinHandle<Result<(), LockError>>) {
+    let dropped = Arc::new(AtomicBool::new(false));
+    let local = Flag(Arc::clone(&dropped));
+    let body = async move {
+        let _local = local;
+        std::future::pending().await
+    };
+    (dropped, tokio::spawn(locks.lock("k").ttl(TTL).run(body)))
+}
+
+/// Waits for the key from elsewhere, and asks the server often.
+fn wait_for(locks: &LockManager) -> JoinHandle<Result<LockGuard, LockError>> {
+    let backoff = strategy::Backoff::exponential(ms(2), ms(2));
+    tokio::spawn(locks.lock("k").ttl(LONG).strategy(strategy::wait().backoff(backoff)).acquire())
+}
+
+#[tokio::test]
+async fn a_loss_is_told_while_the_server_stands_still() {
+    let server = RedisServer::start();
+    let (locks, others) = (manager(&server).await, manager(&server).await);
+    let (dropped, running) = hold_for_ever(&locks);
+    wait_until("the key is taken", PATIENCE, async || !server.keys().is_empty()).await;
+    let waiting = wait_for(&others);
+    wait_until("another one waits", PATIENCE, async || calls(&server, "set") > 1).await;
+
+    server.stop();
+    let outcome = tokio::time::timeout(PATIENCE, running).await.expect("the loss is told").expect("no panic");
+    let error = outcome.expect_err("the lock is lost");
+    assert_eq!((error.kind(), error.loss_reason()), (LockErrorKind::Lost, Some(LossReason::Expired)));
+    assert!(dropped.load(Ordering::SeqCst), "the body was dropped");
+    // All this before anybody else can have the key: the server runs nothing yet.
+    assert!(!waiting.is_finished());
+    server.cont();
+
+    let guard = tokio::time::timeout(PATIENCE, waiting).await.expect("the key is free").expect("no panic");
+    guard.expect("the key is free").release().await.expect("an answer");
+    for locks in [&locks, &others] {
+        works_again(locks, "k").await;
+    }
+    empty(&server, Duration::from_secs(2)).await;
+}
+
+#[tokio::test]
+async fn a_holder_that_is_cut_off_knows_before_another_gets_the_key() {
+    let server = RedisServer::start();
+    let proxy = Proxy::before(&server);
+    let (locks, others) = (connect(&proxy.url()).await, manager(&server).await);
+    for _ in 0..3 {
+        let guard = locks.lock("k").ttl(TTL).acquire().await.expect("the key is free");
+        let waiting = wait_for(&others);
+        proxy.requests(Flow::Hold);
+        let other = waiting.await.expect("no panic").expect("the lease runs out");
+        // By the clock, whether or not the thread that tells it has had its turn.
+        assert!(!guard.is_held() && guard.check().is_err(), "two hold the key");
+        assert_eq!(guard.lost().await, LossReason::Expired);
+        let error = guard.release().await.expect_err("it is lost");
+        assert_eq!(error.kind(), LockErrorKind::Lost);
+        proxy.heal();
+        works_again(&locks, "elsewhere").await;
+        // What was held on the way did not touch the other's lock.
+        other.release().await.expect("an answer");
+        empty(&server, Duration::from_secs(2)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_gave_up_leaves_no_orphan() {
+    let server = RedisServer::start();
+    let locks = manager(&server).await;
+    for round in 0..3 {
+        server.command(&["CONFIG", "RESETSTAT"]);
+        server.stop();
+        let bound = Bound::new(Duration::from_secs(3));
+        let error = try_once(&locks, "k").await.expect_err("no answer");
+        bound.check("the call ends by its deadline");
+        assert_eq!(error.kind(), LockErrorKind::Unavailable);
+        assert!(error.is_temporary());
+        // Once within the patience of the connection, once after it was given up.
+        tokio::time::sleep(ms(round * 900)).await;
+        server.cont();
+        wait_until("the late request runs", PATIENCE, async || calls(&server, "set") > 0).await;
+        empty(&server, ms(1_500)).await;
+        works_again(&locks, "k").await;
+    }
+    // Nor does one come back.
+    tokio::time::sleep(ms(500)).await;
+    assert!(server.keys().is_empty(), "{:?}", server.keys());
+    cycle(&locks, "k").await;
+}

@@ -1,0 +1,53 @@
+//! What the topics share.
+
+use std::time::Duration;
+
+use lock_core::{LockError, LockGuard, LockManager, strategy};
+use lock_tests::{PATIENCE, RedisServer, wait_until};
+
+/// A lease that no test lives to see the end of: only a release frees such a key.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+
+pub(crate) const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+pub(crate) async fn manager(server: &RedisServer) -> LockManager {
+    connect(&server.url()).await
+}
+
+pub(crate) async fn connect(url: &str) -> LockManager {
+    LockManager::connect(url).await.expect("the server takes locks")
+}
+
+/// One try, with a lease that only a release ends.
+pub(crate) async fn try_once(locks: &LockManager, key: &str) -> Result<LockGuard, LockError> {
+    locks.lock(key).ttl(LONG).strategy(strategy::fail_fast()).acquire().await
+}
+
+/// Takes `key` for [`LONG`] and gives it back.
+pub(crate) async fn cycle(locks: &LockManager, key: &str) {
+    let guard = try_once(locks, key).await.expect("the key is free");
+    assert_eq!(guard.release().await.expect("an answer"), lock_core::Released::Released);
+}
+
+/// As [`cycle`], again and again until the server takes locks.
+pub(crate) async fn works_again(locks: &LockManager, key: &str) {
+    wait_until("locks can be taken again", PATIENCE, async || match try_once(locks, key).await {
+        Ok(guard) => guard.release().await.is_ok(),
+        Err(_) => false,
+    })
+    .await;
+}
+
+/// Waits until the server has no key left.
+pub(crate) async fn empty(server: &RedisServer, within: Duration) {
+    wait_until("no key is left", within, async || server.keys().is_empty()).await;
+}
+
+/// How often the server has run a command since its start or the last `CONFIG RESETSTAT`; scripts count too.
+pub(crate) fn calls(server: &RedisServer, command: &str) -> u64 {
+    let text: String = server.get(&["INFO", "commandstats"]);
+    let line = text.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
+    line.and_then(|rest| rest.split(',').next()?.parse().ok()).unwrap_or(0)
+}

@@ -1,0 +1,13 @@
+//! The function that tests and workers run under a lock.
+
+use std::time::Duration;
+
+use lock_core::{LockError, LockManager, distributed_lock};
+use lock_tests::Counter;
+
+/// Adds one to `counter` under a lock that all processes share.
+#[distributed_lock(key = "counter", ttl = "2s", strategy = "wait", manager = locks)]
+pub async fn increment(locks: &LockManager, counter: &Counter) -> Result<(), LockError> {
+    counter.add_one(Duration::ZERO).await;
+    Ok(())
+}

@@ -1,0 +1,139 @@
+//! The ways in which a lock can end beside a release that is awaited.
+
+use std::time::Duration;
+
+use lock_core::{LockGuard, LockManager};
+use tokio::runtime::Runtime;
+
+use crate::{Options, runtime, wait_for_line};
+
+const TTL: Duration = Duration::from_secs(60);
+
+/// Takes the lock, and ends it as `--how` says.
+pub(crate) fn end(options: &Options) {
+    // What panics here does so on purpose.
+    std::panic::set_hook(Box::new(|_| {}));
+    let how = match options.text("--how") {
+        "outside" => outside,
+        "unwinding" => unwinding,
+        "unwinding-outside" => unwinding_outside,
+        "unwinding-task" => unwinding_task,
+        "with-its-runtime" => with_its_runtime,
+        "after-its-runtime" => after_its_runtime,
+        "last-statement" => last_statement,
+        "body" => body,
+        "shutdown" => return shutdown(options, false),
+        "shutdown-while-held" => return shutdown(options, true),
+        other => {
+            println!("NO WAY {other}");
+            return;
+        }
+    };
+    // A thread of its own, as most of a service's threads are not the main one. A panic must not go beyond it.
+    let key = options.text("--key").to_owned();
+    let url = options.text("--url").to_owned();
+    let ended = std::thread::spawn(move || how(runtime(), &url, &key)).join();
+    let wanted = options.text("--how").starts_with("unwinding");
+    if ended.is_err() == wanted {
+        println!("ENDED");
+    } else {
+        println!("NOT AS WANTED: panicked is {}", ended.is_err());
+    }
+    wait_for_line();
+}
+
+async fn take(url: &str, key: &str) -> (LockManager, LockGuard) {
+    let locks = LockManager::connect(url).await.expect("the server takes locks");
+    let guard = locks.lock(key).ttl(TTL).acquire().await.expect("the key is free");
+    println!("HELD");
+    wait_for_line();
+    (locks, guard)
+}
+
+fn outside(runtime: Runtime, url: &str, key: &str) {
+    let (locks, guard) = runtime.block_on(take(url, key));
+    drop(guard);
+    drop(locks);
+    drop(runtime);
+}
+
+fn unwinding(runtime: Runtime, url: &str, key: &str) {
+    runtime.block_on(async {
+        let _held = take(url, key).await;
+        panic!("on purpose");
+    });
+}
+
+fn unwinding_outside(runtime: Runtime, url: &str, key: &str) {
+    let _held = runtime.block_on(take(url, key));
+    // Unwinding drops what is held before the runtime goes, and outside of it.
+    panic!("on purpose");
+}
+
+fn unwinding_task(runtime: Runtime, url: &str, key: &str) {
+    let (url, key) = (url.to_owned(), key.to_owned());
+    let task = runtime.spawn(async move {
+        let _held = take(&url, &key).await;
+        panic!("on purpose");
+    });
+    runtime.block_on(task).expect("a panic");
+}
+
+/// The runtime drops a task in the middle of a pause.
+fn with_its_runtime(runtime: Runtime, url: &str, key: &str) {
+    let held = runtime.block_on(take(url, key));
+    runtime.spawn(async move {
+        std::future::pending::<()>().await;
+        drop(held);
+    });
+    runtime.block_on(tokio::task::yield_now());
+    drop(runtime);
+}
+
+fn after_its_runtime(runtime: Runtime, url: &str, key: &str) {
+    let held = runtime.block_on(take(url, key));
+    drop(runtime);
+    drop(held);
+}
+
+fn last_statement(runtime: Runtime, url: &str, key: &str) {
+    runtime.block_on(async {
+        let (_locks, guard) = take(url, key).await;
+        drop(guard);
+    });
+}
+
+fn body(runtime: Runtime, url: &str, key: &str) {
+    let (begun, has_begun) = std::sync::mpsc::channel();
+    let (url, key) = (url.to_owned(), key.to_owned());
+    let locks = runtime.block_on(LockManager::connect(&url)).expect("the server takes locks");
+    runtime.spawn(async move {
+        let body = async {
+            println!("HELD");
+            begun.send(()).expect("somebody waits");
+            std::future::pending::<()>().await;
+        };
+        locks.lock(key).ttl(TTL).run(body).await
+    });
+    while has_begun.try_recv().is_err() {
+        runtime.block_on(tokio::time::sleep(Duration::from_millis(1)));
+    }
+    wait_for_line();
+    drop(runtime);
+}
+
+/// Shuts the manager down and lets the process exit at once.
+fn shutdown(options: &Options, while_held: bool) {
+    let (url, key) = (options.text("--url"), options.text("--key"));
+    runtime().block_on(async {
+        let (locks, guard) = take(url, key).await;
+        let mut guard = Some(guard);
+        if !while_held {
+            drop(guard.take());
+        }
+        let report = locks.shutdown(Duration::from_millis(300)).await;
+        assert_eq!((report.revoked.len(), report.unanswered), (usize::from(while_held), 0));
+        println!("ENDED");
+        std::process::exit(0);
+    });
+}

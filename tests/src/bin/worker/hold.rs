@@ -1,0 +1,32 @@
+//! A holder that leaves a trace of every turn.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::Path;
+use std::time::Duration;
+
+use lock_core::LockErrorKind;
+
+use crate::Options;
+
+/// The pause between two turns: long against a turn, so that a process that is stopped is nearly always in a pause.
+const PAUSE: Duration = Duration::from_millis(20);
+
+pub(crate) async fn hold(options: &Options) {
+    let ttl = Duration::from_millis(options.number("--ttl"));
+    let effect = Path::new(options.text("--effect"));
+    let body = async {
+        println!("HELD");
+        loop {
+            tokio::time::sleep(PAUSE).await;
+            if let Ok(mut file) = OpenOptions::new().append(true).open(effect) {
+                file.write_all(b"x").expect("cannot write the effect");
+            }
+        }
+    };
+    let locks = options.manager().await;
+    let error = locks.lock(options.text("--key")).ttl(ttl).run(body).await;
+    let error: lock_core::LockError = error.map(|(): ()| ()).expect_err("the body never ends");
+    assert_eq!(error.kind(), LockErrorKind::Lost);
+    println!("LOST {:?}", error.loss_reason());
+}
