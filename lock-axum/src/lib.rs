@@ -103,3 +103,8 @@ pub use hold::Hold;
 pub use layer::{Keyed, LockLayer, NoKeyYet};
 pub use rejection::LockRejection;
 pub use service::Lock;
+
+/// The README, so that its examples compile and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

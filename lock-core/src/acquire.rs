@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tracing::Instrument;
 
-use crate::backend::{Attempt, Claim, Grant, Held, Queue};
+use crate::backend::{Attempt, Claim, Grant, Held, Mode, Queue};
 use crate::clock::Moment;
 use crate::engine::Engine;
 use crate::error::{LockError, LockErrorKind, Result};
@@ -25,6 +25,10 @@ const STORE_PATIENCE: Duration = Duration::from_secs(30);
 
 /// The shortest pause after a failure of the store: a strategy's first pauses are meant for holders.
 const STORE_PAUSE: Duration = Duration::from_millis(25);
+
+/// The longest pause of a waiter with others behind it: a strategy with long pauses must not slow down those that have
+/// short ones.
+const LONGEST_IN_COMPANY: Duration = Duration::from_millis(200);
 
 /// A request with all its defaults filled in.
 #[derive(Debug)]
@@ -219,7 +223,8 @@ impl<'a> Acquire<'a> {
             self.join()?;
             self.fresh = false;
             let was_head = self.asks_the_store();
-            let news = self.pause(pause).await?;
+            let alone = self.waiter.as_ref().is_none_or(|waiter| waiter.others() == 0);
+            let news = self.pause(if alone { pause } else { pause.min(LONGEST_IN_COMPANY) }).await?;
             if news || was_head {
                 return Ok(Wake::Try);
             }
@@ -285,7 +290,8 @@ impl<'a> Acquire<'a> {
     }
 
     fn granted(&mut self, grant: &Grant) -> Arc<Hold> {
-        if let Some(waiter) = &mut self.waiter {
+        if let Some(waiter) = self.waiter.as_mut().filter(|_| self.claim.claim.mode == Mode::Exclusive) {
+            // Others can share the other modes, so there the next one asks at once.
             waiter.granted();
         }
         let claim = self.claim.taken();

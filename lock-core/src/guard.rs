@@ -159,7 +159,7 @@ impl LockGuard {
             Some(Renewal::Renewed { sent }) => {
                 hold.set_ttl(ttl);
                 hold.renewed(sent, ttl);
-                hold.engine.keepers.here()?.watch(hold);
+                hold.engine.keepers.here()?.extended(hold, sent);
                 Ok(())
             }
             Some(Renewal::NotMine) => {

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use super::queue::{Due, DueQueue};
 use crate::backend::{DynBackend, Renew, Renewal};
-use crate::clock::Clock;
+use crate::clock::{Clock, Moment};
 use crate::error::LossReason;
 use crate::hold::Hold;
 
@@ -61,8 +61,14 @@ impl Keeper {
 
     /// Begins to keep a new grant.
     pub(crate) fn watch(&self, hold: &Arc<Hold>) {
-        let due = first_look(hold);
-        self.file(hold, due);
+        self.extended(hold, hold.since);
+    }
+
+    /// The lease of `hold` was changed by a renewal outside the loop, sent at `sent`.
+    pub(crate) fn extended(&self, hold: &Arc<Hold>, sent: Moment) {
+        let due =
+            if hold.terms.renew { Due::renewal(sent, hold.ttl(), fastrand::f64()) } else { last_look(hold) };
+        self.file(hold, within_limits(hold, due));
     }
 
     fn file(&self, hold: &Arc<Hold>, due: Due) {
@@ -172,14 +178,6 @@ impl Keeper {
             }
         }
     }
-}
-
-/// The first look at a new grant. A grant that the store gave for less than the ttl is extended at once.
-fn first_look(hold: &Hold) -> Due {
-    if !hold.terms.renew {
-        return last_look(hold);
-    }
-    within_limits(hold, Due::renewal(hold.since, hold.ttl(), fastrand::f64()))
 }
 
 /// The look at which the grant is lost, unless renewed by then.

@@ -116,7 +116,7 @@ fn body(runtime: Runtime, url: &str, key: &str) {
         locks.lock(key).ttl(TTL).run(body).await
     });
     while has_begun.try_recv().is_err() {
-        runtime.block_on(tokio::time::sleep(Duration::from_millis(1)));
+        runtime.block_on(async { tokio::time::sleep(Duration::from_millis(1)).await });
     }
     wait_for_line();
     drop(runtime);
