@@ -40,15 +40,17 @@ pub(crate) async fn connect(url: &str) -> Result<Arc<dyn DynBackend>> {
             let detail = "`memory://` takes nothing behind it: every such manager has a store of its own";
             Err(LockError::new(LockErrorKind::InvalidRequest, detail))
         }
-        "redis" => redis(url).await,
+        "redis" | "unix" => redis(url).await,
         later if LATER.contains(&later) || later == "postgres" => {
-            let detail = format!("`{later}://` is not in this version; there are `memory://` and `redis://`");
+            let detail = format!(
+                "`{later}://` is not in this version; there are `memory://`, `redis://` and `unix://`"
+            );
             Err(LockError::new(LockErrorKind::Unsupported, detail))
         }
         unknown => {
             let scheme: String = unknown.chars().take(32).collect();
             let detail = format!(
-                "no store has the scheme `{}`; there are `memory://` and `redis://`",
+                "no store has the scheme `{}`; there are `memory://`, `redis://` and `unix://`",
                 scheme.escape_debug()
             );
             Err(LockError::new(LockErrorKind::InvalidRequest, detail))

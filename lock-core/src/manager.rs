@@ -47,7 +47,8 @@ impl LockManager {
         Self::builder(Memory::new()).build().expect("the operating system gives random bytes")
     }
 
-    /// Connects to the store that `url` names: `memory://` or, with the feature `redis`, `redis://host:port/db`.
+    /// Connects to the store that `url` names: `memory://` or, with the feature `redis`,
+    /// `redis://host:port/db` and `unix:///path/to/redis.sock`.
     ///
     /// # Errors
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest) for a URL that cannot be read or a scheme that nobody knows,

@@ -7,15 +7,14 @@ use lock_core::backend::redis::Redis;
 use lock_core::{LockError, LockErrorKind, LockManager, ManagerBuilder};
 use lock_tests::{Bound, PATIENCE, RedisServer, Replica, wait_until};
 
-use crate::support::{connect, cycle, manager, ms, try_once, works_again};
+use crate::support::{connect, cycle, manager, ms, try_once, within, works_again};
 
 const SECRET: &str = "s3cret-of-the-test";
 
 /// The error of a connect that fails, which must come within `bound`.
 async fn refused(url: &str, bound: Duration) -> LockError {
-    let time = Bound::new(bound);
-    let error = LockManager::connect(url).await.expect_err("it cannot be had");
-    time.check("connecting fails");
+    let connecting = within(bound, "connecting in vain", LockManager::connect(url)).await;
+    let error = connecting.expect_err("it cannot be had");
     assert_eq!(error.kind(), LockErrorKind::Unavailable, "{error}");
     no_secret(&error);
     error
@@ -49,7 +48,11 @@ async fn a_server_that_never_answers_is_unavailable_after_a_second() {
     let port = silent.local_addr().expect("an address").port();
     let url = format!("redis://:{SECRET}@127.0.0.1:{port}/");
     let (started, error) = (Bound::new(PATIENCE), refused(&url, Duration::from_secs(3)).await);
-    assert!(started.elapsed() >= ms(900), "it waits for as long as the default says: {:?}", started.elapsed());
+    assert!(
+        started.elapsed() >= ms(900),
+        "it waits for as long as the default says: {:?}",
+        started.elapsed()
+    );
     assert!(error.is_temporary());
     assert!(refused(&format!("{url}?connect_timeout=100ms"), ms(900)).await.is_temporary());
 }
@@ -68,6 +71,52 @@ async fn a_wrong_password_is_told_at_once_and_not_shown() {
         assert!(!error.is_temporary(), "trying again does not help: {error}");
         assert!(error.to_string().contains(expected), "{error}");
     }
+}
+
+#[tokio::test]
+async fn credentials_that_are_taken_away_are_told_and_can_be_given_back() {
+    let server = RedisServer::start();
+    server.command(&["ACL", "SETUSER", "app", "on", &format!(">{SECRET}"), "~*", "+@all"]);
+    let locks = connect(&server.url_for("app", SECRET)).await;
+    cycle(&locks, "k").await;
+    // Redis ends the connections of a user that is deleted.
+    server.command(&["ACL", "DELUSER", "app"]);
+    wait_until("the error is told", PATIENCE, async || match try_once(&locks, "k").await {
+        Ok(_) => panic!("locked without a user"),
+        Err(error) => {
+            no_secret(&error);
+            assert_eq!(error.kind(), LockErrorKind::Unavailable, "{error}");
+            !error.is_temporary()
+        }
+    })
+    .await;
+    server.command(&["ACL", "SETUSER", "app", "on", &format!(">{SECRET}"), "~*", "+@all"]);
+    works_again(&locks, "k").await;
+}
+
+#[tokio::test]
+async fn what_is_no_redis_server_is_unavailable() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let serving = tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let answer = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n";
+            let _ = tokio::io::AsyncWriteExt::write_all(&mut stream, answer).await;
+            // An end with unread bytes would be a reset, which can overtake the answer.
+            let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
+        }
+    });
+    let error = refused(&format!("redis://:{SECRET}@127.0.0.1:{port}/"), Duration::from_secs(3)).await;
+    assert!(error.to_string().contains("Redis protocol"), "{error}");
+    serving.abort();
+}
+
+#[tokio::test]
+async fn a_node_of_a_cluster_is_not_supported() {
+    let server = RedisServer::builder().config("cluster-enabled", "yes").start();
+    let error = LockManager::connect(&server.url()).await.expect_err("it is no single server");
+    assert_eq!(error.kind(), LockErrorKind::Unsupported, "{error}");
+    assert!(error.to_string().contains("Cluster") && !error.is_temporary(), "{error}");
 }
 
 #[tokio::test]
@@ -90,7 +139,8 @@ async fn the_documented_permissions_are_enough_and_fewer_are_an_error() {
     let server = RedisServer::start();
     let allow = |extra: &[&str]| {
         let user = ["ACL", "SETUSER", "app", "reset", "on", &format!(">{SECRET}"), "~shop:*", "~{shop:*"];
-        let needed = ["+hello", "+select", "+info", "+script|load", "+time", "+get", "+pttl", "+pexpire", "+del"];
+        let needed =
+            ["+hello", "+select", "+info", "+script|load", "+time", "+get", "+pttl", "+pexpire", "+del"];
         server.command(&[&user, &needed[..], extra].concat());
     };
     let url = server.url_for("app", SECRET);

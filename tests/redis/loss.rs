@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use lock_core::{LockErrorKind, LockGuard, LockManager, LossReason, Released};
-use lock_tests::{PATIENCE, RedisServer};
+use lock_tests::{PATIENCE, RedisServer, wait_until};
 
-use crate::support::{calls, cycle, empty, manager, ms, try_once, works_again};
+use crate::support::{calls, empty, manager, ms, try_once, within, works_again};
 
 const TTL: Duration = ms(1_200);
 
@@ -15,7 +15,7 @@ async fn hold(locks: &LockManager, key: &str) -> LockGuard {
 
 /// The holder learns from the server, and not from the end of its lease, that the lock is gone.
 async fn told_that_it_is_taken(guard: LockGuard) {
-    let reason = tokio::time::timeout(PATIENCE, guard.lost()).await.expect("the loss is told");
+    let reason = within(PATIENCE, "telling the loss", guard.lost()).await;
     assert_eq!(reason, LossReason::Taken);
     assert!(!guard.is_held());
     assert_eq!(guard.release().await.expect_err("it is lost").kind(), LockErrorKind::Lost);
@@ -25,14 +25,20 @@ async fn told_that_it_is_taken(guard: LockGuard) {
 async fn a_restart_without_data_is_told_at_the_next_renewal() {
     let mut server = RedisServer::start();
     let locks = manager(&server).await;
-    let guard = hold(&locks, "k").await;
+    let guard = locks.lock("k").ttl(TTL).fencing(true).acquire().await.expect("the key is free");
+    let token = guard.fencing_token().await.expect("it came with the grant");
     // The first renewal opens the connection of the thread that renews.
     let renewed = calls(&server, "pexpire");
-    lock_tests::wait_until("a renewal", PATIENCE, async || calls(&server, "pexpire") > renewed).await;
+    wait_until("a renewal", PATIENCE, async || calls(&server, "pexpire") > renewed).await;
     server.restart();
     told_that_it_is_taken(guard).await;
     works_again(&locks, "k").await;
-    cycle(&locks, "k").await;
+    let next = locks.lock("k").fencing(true).acquire().await.expect("the key is free");
+    assert!(
+        next.fencing_token().await.expect("it came with the grant") > token,
+        "the data is lost, the order not"
+    );
+    next.release().await.expect("an answer");
 }
 
 #[tokio::test]
@@ -77,7 +83,7 @@ async fn forgotten_scripts_are_not_noticed() {
         forget();
         assert_eq!(guard.release().await.expect("an answer"), Released::Released);
     }
-    lock_tests::wait_until("two renewals", PATIENCE, async || {
+    wait_until("two renewals", PATIENCE, async || {
         server.command(&["SCRIPT", "FLUSH"]);
         calls(&server, "pexpire") >= before + 2
     })

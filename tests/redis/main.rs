@@ -13,5 +13,6 @@ mod loss;
 mod refusals;
 mod renewal;
 mod runtimes;
+mod settings;
 mod stopped;
 mod support;

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use lock_core::{LockError, LockErrorKind, Released};
-use lock_tests::{Bound, PATIENCE, RedisServer, wait_until};
+use lock_tests::{PATIENCE, RedisServer, wait_until};
 
-use crate::support::{LONG, connect, cycle, empty, manager, ms, try_once, works_again};
+use crate::support::{LONG, connect, cycle, empty, manager, ms, try_once, within, works_again};
 
 /// A refusal that passes, and names what the server said.
 fn temporary(error: &LockError, code: &str) {
@@ -52,12 +52,13 @@ async fn a_busy_server_refuses_until_the_script_is_killed() {
         server.try_command(&["GET", "k"]).is_err_and(|error| error.code() == Some("BUSY"))
     })
     .await;
-    let bound = Bound::new(Duration::from_secs(3));
-    temporary(&try_once(&locks, "k").await.expect_err("the server is busy"), "BUSY");
-    temporary(&kept.fencing_token().await.expect_err("the server is busy"), "BUSY");
-    temporary(&kept.extend(2 * LONG).await.expect_err("the server is busy"), "BUSY");
-    temporary(&kept.release().await.expect_err("the server is busy"), "BUSY");
-    bound.check("refusals come at once");
+    within(Duration::from_secs(3), "being refused four times", async {
+        temporary(&try_once(&locks, "k").await.expect_err("the server is busy"), "BUSY");
+        temporary(&kept.fencing_token().await.expect_err("the server is busy"), "BUSY");
+        temporary(&kept.extend(2 * LONG).await.expect_err("the server is busy"), "BUSY");
+        temporary(&kept.release().await.expect_err("the server is busy"), "BUSY");
+    })
+    .await;
     server.command(&["SCRIPT", "KILL"]);
     assert!(busy.join().expect("no panic").is_err());
     works_again(&locks, "k").await;
@@ -124,9 +125,8 @@ async fn a_paused_server_costs_a_call_and_no_lock() {
     let locks = connect(&format!("{}?timeout=200ms", server.url())).await;
     let kept = locks.lock("kept").ttl(Duration::from_secs(2)).acquire().await.expect("the key is free");
     server.command(&["CLIENT", "PAUSE", "600", "WRITE"]);
-    let bound = Bound::new(Duration::from_secs(3));
-    let error = try_once(&locks, "k").await.expect_err("no answer in time");
-    bound.check("the call ends by its deadline");
+    let call = within(Duration::from_secs(3), "a call without an answer", try_once(&locks, "k")).await;
+    let error = call.expect_err("no answer in time");
     assert!(error.is_temporary() && error.is_unavailable(), "{error}");
     works_again(&locks, "k").await;
     kept.check().expect("a renewal is tried again");

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use lock_core::{LockGuard, LockManager, Released};
-use lock_tests::{Bound, RedisServer, wait_until};
+use lock_core::{LockGuard, LockManager, LossReason, Released};
+use lock_tests::{Bound, PATIENCE, RedisServer, wait_until};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::support::{calls, connect, empty, manager, ms};
+use crate::support::{calls, connect, empty, manager, ms, within};
 
 const TTL: Duration = ms(300);
 
@@ -35,7 +35,8 @@ async fn a_lock_is_kept_for_four_leases_against_others() {
 async fn without_renewal_a_lock_is_lost_after_its_lease() {
     let server = RedisServer::start();
     let guard = manager(&server).await.lock("k").ttl(TTL).renew(false).acquire().await.expect("it is free");
-    assert_eq!(guard.lost().await, lock_core::LossReason::Expired);
+    let reason = within(PATIENCE, "telling the loss", guard.lost()).await;
+    assert_eq!(reason, LossReason::Expired);
     wait_until("the key is gone", ms(1_000), async || server.keys().is_empty()).await;
 }
 
@@ -73,6 +74,31 @@ async fn ten_thousand_locks_are_kept_for_a_fiftieth_of_a_command_each() {
     assert!(scripts * 50 <= renewals, "{scripts} scripts for {renewals} renewals");
     drop(guards);
     empty(&server, Duration::from_secs(10)).await;
+}
+
+#[tokio::test]
+async fn locks_that_are_taken_away_leave_the_others_of_their_batch_alone() {
+    let server = RedisServer::start();
+    let locks = manager(&server).await;
+    let mut guards = Vec::new();
+    for number in 0..60 {
+        let request = locks.lock(format!("k{number}")).ttl(Duration::from_secs(2));
+        guards.push(request.acquire().await.expect("the key is free"));
+    }
+    // One third is deleted, one third becomes data of another type, one third stays.
+    for number in (0..60).filter(|number| number % 3 > 0) {
+        server.command(&["DEL", &format!("k{number}")]);
+        if number % 3 == 2 {
+            server.command(&["LPUSH", &format!("k{number}"), "a"]);
+        }
+    }
+    for (number, guard) in guards.iter().enumerate().filter(|(number, _)| number % 3 > 0) {
+        let reason = within(PATIENCE, "telling the loss", guard.lost()).await;
+        assert_eq!(reason, LossReason::Taken, "k{number}");
+    }
+    for (number, guard) in guards.into_iter().enumerate().filter(|(number, _)| number % 3 == 0) {
+        assert_eq!(guard.release().await.expect("an answer"), Released::Released, "k{number}");
+    }
 }
 
 /// Holds a lock in a body that blocks its thread for three leases, while `others` more tasks of the runtime do the same.

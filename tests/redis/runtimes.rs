@@ -1,12 +1,13 @@
 //! One manager and several tokio runtimes, one after another and at once.
 
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use lock_core::{LockManager, Released};
-use lock_tests::{Bound, RedisServer};
+use lock_tests::{Bound, RedisServer, wait_until};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::support::{cycle, empty, manager, ms, try_once};
+use crate::support::{cycle, manager, ms, try_once};
 
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("a runtime")
@@ -83,19 +84,41 @@ fn two_runtimes_at_once_exclude_each_other() {
     });
 }
 
-#[test]
-fn every_manager_of_a_process_can_go_without_a_trace() {
+/// How many connections the server has, that of the question left out.
+fn clients(server: &RedisServer) -> usize {
+    server.get::<String>(&["CLIENT", "LIST"]).lines().count() - 1
+}
+
+#[tokio::test]
+async fn a_manager_goes_without_a_trace() {
     let server = RedisServer::start();
-    let runtime = runtime();
-    let clients = || -> usize { server.get::<String>(&["CLIENT", "LIST"]).lines().count() };
-    let before = clients();
-    runtime.block_on(async {
+    for orderly in [true, false] {
         for _ in 0..5 {
             let locks = manager(&server).await;
             drop(try_once(&locks, "k").await.expect("the key is free"));
-            locks.shutdown(Duration::from_secs(5)).await;
+            if orderly {
+                locks.shutdown(Duration::from_secs(5)).await;
+            }
         }
-        empty(&server, Duration::from_secs(1)).await;
-        lock_tests::wait_until("the connections are closed", ms(5_000), async || clients() <= before).await;
-    });
+        wait_until("the keys and the connections are gone", ms(5_000), async || {
+            server.keys().is_empty() && clients(&server) == 0
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_connect_that_is_given_up_closes_its_connection() {
+    let server = RedisServer::start();
+    let url = server.url();
+    for polls in 0..12 {
+        let mut connecting = std::pin::pin!(LockManager::connect(&url));
+        for _ in 0..polls {
+            if connecting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+    wait_until("the connections are gone", ms(5_000), async || clients(&server) == 0).await;
 }

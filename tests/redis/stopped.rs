@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use lock_core::{LockError, LockErrorKind, LockGuard, LockManager, LossReason, strategy};
+use lock_core::{LockError, LockErrorKind, LockGuard, LockManager, LossReason, Released, strategy};
 use lock_tests::{Bound, Flow, PATIENCE, Proxy, RedisServer, wait_until};
 use tokio::task::JoinHandle;
 
-use crate::support::{LONG, calls, connect, cycle, empty, manager, ms, try_once, works_again};
+use crate::support::{LONG, calls, connect, cycle, empty, manager, ms, try_once, within, works_again};
 
 const TTL: Duration = ms(500);
 
@@ -48,7 +48,7 @@ async fn a_loss_is_told_while_the_server_stands_still() {
     wait_until("another one waits", PATIENCE, async || calls(&server, "set") > 1).await;
 
     server.stop();
-    let outcome = tokio::time::timeout(PATIENCE, running).await.expect("the loss is told").expect("no panic");
+    let outcome = within(PATIENCE, "telling the loss", running).await.expect("no panic");
     let error = outcome.expect_err("the lock is lost");
     assert_eq!((error.kind(), error.loss_reason()), (LockErrorKind::Lost, Some(LossReason::Expired)));
     assert!(dropped.load(Ordering::SeqCst), "the body was dropped");
@@ -56,7 +56,7 @@ async fn a_loss_is_told_while_the_server_stands_still() {
     assert!(!waiting.is_finished());
     server.cont();
 
-    let guard = tokio::time::timeout(PATIENCE, waiting).await.expect("the key is free").expect("no panic");
+    let guard = within(PATIENCE, "getting the key", waiting).await.expect("no panic");
     guard.expect("the key is free").release().await.expect("an answer");
     for locks in [&locks, &others] {
         works_again(locks, "k").await;
@@ -73,10 +73,14 @@ async fn a_holder_that_is_cut_off_knows_before_another_gets_the_key() {
         let guard = locks.lock("k").ttl(TTL).acquire().await.expect("the key is free");
         let waiting = wait_for(&others);
         proxy.requests(Flow::Hold);
-        let other = waiting.await.expect("no panic").expect("the lease runs out");
+        let other = within(PATIENCE, "getting the key", waiting)
+            .await
+            .expect("no panic")
+            .expect("the lease runs out");
         // By the clock, whether or not the thread that tells it has had its turn.
         assert!(!guard.is_held() && guard.check().is_err(), "two hold the key");
-        assert_eq!(guard.lost().await, LossReason::Expired);
+        let reason = within(PATIENCE, "telling the loss", guard.lost()).await;
+        assert_eq!(reason, LossReason::Expired);
         let error = guard.release().await.expect_err("it is lost");
         assert_eq!(error.kind(), LockErrorKind::Lost);
         proxy.heal();
@@ -94,9 +98,8 @@ async fn a_client_that_gave_up_leaves_no_orphan() {
     for round in 0..3 {
         server.command(&["CONFIG", "RESETSTAT"]);
         server.stop();
-        let bound = Bound::new(Duration::from_secs(3));
-        let error = try_once(&locks, "k").await.expect_err("no answer");
-        bound.check("the call ends by its deadline");
+        let call = within(Duration::from_secs(3), "a call without an answer", try_once(&locks, "k")).await;
+        let error = call.expect_err("no answer");
         assert_eq!(error.kind(), LockErrorKind::Unavailable);
         assert!(error.is_temporary());
         // Once within the patience of the connection, once after it was given up.
@@ -110,4 +113,43 @@ async fn a_client_that_gave_up_leaves_no_orphan() {
     tokio::time::sleep(ms(500)).await;
     assert!(server.keys().is_empty(), "{:?}", server.keys());
     cycle(&locks, "k").await;
+}
+
+#[tokio::test]
+async fn an_outage_shorter_than_the_lease_costs_no_lock() {
+    let server = RedisServer::start();
+    let proxy = Proxy::before(&server);
+    let locks = connect(&proxy.url()).await;
+    let guard = locks.lock("k").ttl(Duration::from_secs(6)).acquire().await.expect("the key is free");
+    for _ in 0..2 {
+        proxy.refuse(true);
+        proxy.cut();
+        wait_until("the holder is warned", PATIENCE, async || guard.is_endangered()).await;
+        guard.check().expect("a warning is no loss");
+        proxy.heal();
+        wait_until("a renewal got through", PATIENCE, async || !guard.is_endangered()).await;
+    }
+    guard.check().expect("the lock was kept");
+    assert_eq!(guard.release().await.expect("an answer"), Released::Released);
+}
+
+#[tokio::test]
+async fn a_server_that_is_gone_is_dialled_in_vain_only_now_and_then() {
+    let mut server = RedisServer::start();
+    let proxy = Proxy::before(&server);
+    let locks = connect(&proxy.url()).await;
+    cycle(&locks, "k").await;
+    // The proxy accepts and hangs up.
+    server.kill9();
+    let before = proxy.traffic().opened;
+    let over = Bound::new(PATIENCE);
+    while over.elapsed() < Duration::from_secs(2) {
+        let call = within(Duration::from_secs(2), "a call without a server", try_once(&locks, "k")).await;
+        assert_eq!(call.expect_err("nobody is there").kind(), LockErrorKind::Unavailable);
+    }
+    let dials = proxy.traffic().opened - before;
+    // Two connections with pauses of up to a quarter of a second each: it goes on, and it does not spin.
+    assert!((4..60).contains(&dials), "{dials} dials in two seconds");
+    server.restart();
+    works_again(&locks, "k").await;
 }

@@ -20,6 +20,12 @@ pub(crate) async fn connect(url: &str) -> LockManager {
     LockManager::connect(url).await.expect("the server takes locks")
 }
 
+/// What `future` gives, which it must within `bound`.
+pub(crate) async fn within<T>(bound: Duration, what: &str, future: impl Future<Output = T>) -> T {
+    let outcome = tokio::time::timeout(bound, future).await;
+    outcome.unwrap_or_else(|_| panic!("{what} took longer than {bound:?}"))
+}
+
 /// One try, with a lease that only a release ends.
 pub(crate) async fn try_once(locks: &LockManager, key: &str) -> Result<LockGuard, LockError> {
     locks.lock(key).ttl(LONG).strategy(strategy::fail_fast()).acquire().await

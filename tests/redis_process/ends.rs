@@ -22,7 +22,8 @@ async fn end(server: &RedisServer, how: &str) -> Worker {
 async fn frees_the_key(how: &str) {
     let server = RedisServer::start();
     let worker = end(&server, how).await;
-    wait_until(&format!("the key is gone: {how}"), Duration::from_secs(1), async || server.keys().is_empty()).await;
+    wait_until(&format!("the key is gone: {how}"), Duration::from_secs(1), async || server.keys().is_empty())
+        .await;
     worker.finish().await;
 }
 

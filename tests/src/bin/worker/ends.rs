@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use lock_core::{LockGuard, LockManager};
-use tokio::runtime::Runtime;
 
 use crate::{Options, runtime, wait_for_line};
 
@@ -13,7 +12,7 @@ const TTL: Duration = Duration::from_secs(60);
 pub(crate) fn end(options: &Options) {
     // What panics here does so on purpose.
     std::panic::set_hook(Box::new(|_| {}));
-    let how = match options.text("--how") {
+    let how: fn(&str, &str) = match options.text("--how") {
         "outside" => outside,
         "unwinding" => unwinding,
         "unwinding-outside" => unwinding_outside,
@@ -32,7 +31,7 @@ pub(crate) fn end(options: &Options) {
     // A thread of its own, as most of a service's threads are not the main one. A panic must not go beyond it.
     let key = options.text("--key").to_owned();
     let url = options.text("--url").to_owned();
-    let ended = std::thread::spawn(move || how(runtime(), &url, &key)).join();
+    let ended = std::thread::spawn(move || how(&url, &key)).join();
     let wanted = options.text("--how").starts_with("unwinding");
     if ended.is_err() == wanted {
         println!("ENDED");
@@ -50,27 +49,30 @@ async fn take(url: &str, key: &str) -> (LockManager, LockGuard) {
     (locks, guard)
 }
 
-fn outside(runtime: Runtime, url: &str, key: &str) {
+fn outside(url: &str, key: &str) {
+    let runtime = runtime();
     let (locks, guard) = runtime.block_on(take(url, key));
     drop(guard);
     drop(locks);
-    drop(runtime);
 }
 
-fn unwinding(runtime: Runtime, url: &str, key: &str) {
+fn unwinding(url: &str, key: &str) {
+    let runtime = runtime();
     runtime.block_on(async {
         let _held = take(url, key).await;
         panic!("on purpose");
     });
 }
 
-fn unwinding_outside(runtime: Runtime, url: &str, key: &str) {
+fn unwinding_outside(url: &str, key: &str) {
+    let runtime = runtime();
     let _held = runtime.block_on(take(url, key));
     // Unwinding drops what is held before the runtime goes, and outside of it.
     panic!("on purpose");
 }
 
-fn unwinding_task(runtime: Runtime, url: &str, key: &str) {
+fn unwinding_task(url: &str, key: &str) {
+    let runtime = runtime();
     let (url, key) = (url.to_owned(), key.to_owned());
     let task = runtime.spawn(async move {
         let _held = take(&url, &key).await;
@@ -80,7 +82,8 @@ fn unwinding_task(runtime: Runtime, url: &str, key: &str) {
 }
 
 /// The runtime drops a task in the middle of a pause.
-fn with_its_runtime(runtime: Runtime, url: &str, key: &str) {
+fn with_its_runtime(url: &str, key: &str) {
+    let runtime = runtime();
     let held = runtime.block_on(take(url, key));
     runtime.spawn(async move {
         std::future::pending::<()>().await;
@@ -90,20 +93,23 @@ fn with_its_runtime(runtime: Runtime, url: &str, key: &str) {
     drop(runtime);
 }
 
-fn after_its_runtime(runtime: Runtime, url: &str, key: &str) {
+fn after_its_runtime(url: &str, key: &str) {
+    let runtime = runtime();
     let held = runtime.block_on(take(url, key));
     drop(runtime);
     drop(held);
 }
 
-fn last_statement(runtime: Runtime, url: &str, key: &str) {
+fn last_statement(url: &str, key: &str) {
+    let runtime = runtime();
     runtime.block_on(async {
         let (_locks, guard) = take(url, key).await;
         drop(guard);
     });
 }
 
-fn body(runtime: Runtime, url: &str, key: &str) {
+fn body(url: &str, key: &str) {
+    let runtime = runtime();
     let (begun, has_begun) = std::sync::mpsc::channel();
     let (url, key) = (url.to_owned(), key.to_owned());
     let locks = runtime.block_on(LockManager::connect(&url)).expect("the server takes locks");
