@@ -97,7 +97,7 @@ impl IntoResponse for OrderError {
 
 pub(crate) fn routes(shop: Arc<Shop>, locks: LockManager) -> Router {
     // One order at a time for each person: a double click is answered with 409.
-    let double_click = LockLayer::new(locks).key("cart:<person>").ttl(Duration::from_secs(60));
+    let double_click = LockLayer::new(locks).key("cart:<person>").ttl(Duration::from_secs(5));
     Router::new()
         .route("/orders/{item}/{person}", post(order).route_layer(double_click))
         .route("/unlocked/{item}/{person}", post(order_unlocked))

@@ -84,7 +84,7 @@ impl<S: Send + Sync> OptionalFromRequestParts<S> for LockHandle {
 /// use lock_axum::FencingToken;
 ///
 /// async fn pay(FencingToken(token): FencingToken) -> String {
-///     format!("UPDATE account SET .., fence = {token} WHERE id = 7 AND fence < {token}")
+///     format!("UPDATE account SET .., fence = {token} WHERE id = 7 AND fence <= {token}")
 /// }
 /// # let _ = axum::routing::post::<_, _, ()>(pay);
 /// ```

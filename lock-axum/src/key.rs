@@ -41,6 +41,7 @@ pub(crate) enum NoKey {
 impl KeySource {
     pub(crate) fn parse(template: &str) -> Result<Self> {
         let template = KeyTemplate::parse(template)?;
+        no_braces(template.as_str())?;
         let values =
             template.placeholders().map(|name| Value::parse(name, &template)).collect::<Result<_>>()?;
         Ok(Self { template, values })
@@ -69,6 +70,25 @@ impl KeySource {
         match failure {
             Some(why) => Err(why),
             None => key.map_err(|_| NoKey::Client("The key of the lock would be empty.".into())),
+        }
+    }
+}
+
+/// Refuses `order:{id}`: written as in the path of the route, it would be one key for all orders.
+fn no_braces(template: &str) -> Result<()> {
+    let in_braces = template.split('{').skip(1).filter_map(|rest| rest.split_once('}')).map(|(name, _)| name);
+    let is_name = |name: &&str| {
+        !name.is_empty()
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'*'))
+    };
+    match in_braces.into_iter().find(is_name) {
+        None => Ok(()),
+        Some(name) => {
+            let detail = format!(
+                "`{{{name}}}` in the template `{template}` is plain text, the same for every request: placeholders are \
+                 written `<{name}>`"
+            );
+            Err(LockError::new(LockErrorKind::InvalidKey, detail))
         }
     }
 }

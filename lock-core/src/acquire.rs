@@ -20,11 +20,14 @@ use crate::renewal::Certainty;
 use crate::scope::LockScope;
 use crate::strategy::{Contention, Decision, Strategy};
 
-/// For so long a waiting strategy puts up with a store that fails, tries in between included.
-const STORE_PATIENCE: Duration = Duration::from_secs(30);
+/// How often a wait says in the log that the store keeps failing.
+const STORE_WARNING: Duration = Duration::from_secs(30);
 
 /// The shortest pause after a failure of the store: a strategy's first pauses are meant for holders.
 const STORE_PAUSE: Duration = Duration::from_millis(25);
+
+/// What an error adds when the holder is this process: perhaps the very task that asks.
+const OWN_GUARD: &str = "by this process; a task enters its own lock again only inside `run`";
 
 /// The longest pause of a waiter with others behind it: a strategy with long pauses must not slow down those that have
 /// short ones.
@@ -142,7 +145,8 @@ struct Acquire<'a> {
     attempts: u32,
     /// Whether nothing was waited for since the last try.
     fresh: bool,
-    failing_since: Option<Moment>,
+    /// When the log was last told that the store fails.
+    warned: Option<Moment>,
     waiter: Option<Waiter<'a>>,
 }
 
@@ -156,7 +160,7 @@ impl<'a> Acquire<'a> {
             started: engine.clock.now(),
             attempts: 0,
             fresh: false,
-            failing_since: None,
+            warned: None,
             waiter: None,
         }
     }
@@ -175,10 +179,7 @@ impl<'a> Acquire<'a> {
                     keeper.watch(&hold);
                     return Ok(LockGuard::new(hold));
                 }
-                Ok(Attempt::Held(held)) => {
-                    self.failing_since = None;
-                    held
-                }
+                Ok(Attempt::Held(held)) => held,
                 Err(error) => {
                     self.store_failed(error).await?;
                     continue;
@@ -275,14 +276,16 @@ impl<'a> Acquire<'a> {
 
     /// After a failure of the store: waits for another try, or returns the error.
     async fn store_failed(&mut self, error: LockError) -> Result<()> {
-        let now = self.engine.clock.now();
-        let failing_since = *self.failing_since.get_or_insert(now);
-        if !error.is_temporary() || now.since(failing_since) > STORE_PATIENCE {
+        if !error.is_temporary() {
             return Err(error.with_waited(self.waited()));
         }
         match self.plan.strategy.decide(&self.contention(&Held::default())) {
             Decision::RetryAfter(pause) => {
-                tracing::debug!(%error, "store failed, trying again");
+                let now = self.engine.clock.now();
+                if self.warned.is_none_or(|last| now.since(last) >= STORE_WARNING) {
+                    self.warned = Some(now);
+                    tracing::warn!(lock.key = %self.plan.key, %error, "the store fails, the wait for the lock goes on");
+                }
                 self.engine.sleep(pause.max(STORE_PAUSE)).await
             }
             _ => Err(error.with_waited(self.waited())),
@@ -310,8 +313,9 @@ impl<'a> Acquire<'a> {
             _ => LockErrorKind::TimedOut,
         };
         let waiters = self.contention(&held).waiters;
-        observe::gave_up(kind, waited, held.holder.as_ref());
-        let error = LockError::new(kind, "")
+        observe::gave_up(&self.plan.key, kind, waited, held.holder.as_ref());
+        let own = held.holder.as_ref().is_some_and(|holder| holder.identity() == &*self.engine.identity);
+        let error = LockError::new(kind, if own { OWN_GUARD } else { "" })
             .with_waited(waited)
             .with_waiters(waiters)
             .with_retry_after(held.remaining)

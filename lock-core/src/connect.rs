@@ -10,7 +10,8 @@ use crate::error::{LockError, LockErrorKind, Result};
 const VARIABLE: &str = "LOCK_URL";
 
 /// Schemes of stores that are designed and not in this version: an answer better than "unknown".
-const LATER: [&str; 6] = ["rediss", "redis+sentinel", "redis+cluster", "redlock", "zookeeper", "etcd"];
+const LATER: [&str; 8] =
+    ["postgres", "postgresql", "rediss", "redis+sentinel", "redis+cluster", "redlock", "zookeeper", "etcd"];
 
 pub(crate) async fn from_env() -> Result<Arc<dyn DynBackend>> {
     match std::env::var(VARIABLE) {
@@ -34,14 +35,15 @@ pub(crate) async fn connect(url: &str) -> Result<Arc<dyn DynBackend>> {
             "a store is named by a URL such as `redis://127.0.0.1:6379/` or `memory://`: there is no `://`";
         return Err(LockError::new(LockErrorKind::InvalidRequest, detail));
     };
-    match scheme {
+    let scheme = scheme.to_ascii_lowercase();
+    match scheme.as_str() {
         "memory" if rest.is_empty() => Ok(Arc::new(Memory::new())),
         "memory" => {
             let detail = "`memory://` takes nothing behind it: every such manager has a store of its own";
             Err(LockError::new(LockErrorKind::InvalidRequest, detail))
         }
-        "redis" | "unix" => redis(url).await,
-        later if LATER.contains(&later) || later == "postgres" => {
+        known @ ("redis" | "unix") => redis(&format!("{known}://{rest}")).await,
+        later if LATER.contains(&later) => {
             let detail = format!(
                 "`{later}://` is not in this version; there are `memory://`, `redis://` and `unix://`"
             );

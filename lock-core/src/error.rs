@@ -306,7 +306,7 @@ impl fmt::Display for LockError {
 
 impl fmt::Debug for LockError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "LockError({:?}: {self}", self.0.kind)?;
+        write!(f, "LockError({self}")?;
         if let Some(source) = &self.0.source {
             write!(f, "; caused by: {source}")?;
         }

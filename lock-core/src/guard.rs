@@ -21,6 +21,7 @@ use crate::run;
 /// - **Drop** gives the lock back in the background, best effort: it works outside a runtime, while unwinding and at
 ///   the end of a runtime, retries until the lease is over, and does nothing in a forked child. A process that exits
 ///   right after it may leave the key to its ttl; [`LockManager::shutdown`](crate::LockManager::shutdown) waits.
+/// - **`let _ = ..`** drops a guard at once, and the compiler says nothing: bind it to a name, `let _guard = ..`.
 /// - **Poisoning**: none. A panic while the guard is held releases the lock.
 /// - **Re-entrancy**: a guard from [`acquire`](crate::LockRequest::acquire) is entered again only from within a
 ///   [`LockScope`](crate::LockScope) that knows it; use [`run`](crate::LockRequest::run) for nested calls.

@@ -60,7 +60,7 @@ impl Kind {
         if able {
             return Ok(());
         }
-        let detail = format!("the {} store has no {self} locks in this version", store.store);
+        let detail = format!("the {} store has no {self} locks in this version, only `lock`", store.store);
         Err(LockError::new(LockErrorKind::Unsupported, detail))
     }
 

@@ -104,26 +104,43 @@ impl LockManager {
     }
 
     /// Asks for `key`: one holder, and the task that holds may enter again.
+    ///
+    /// The text is taken as it is, placeholders are not filled in. Where a part of it comes from outside, encode it as
+    /// the attribute and the HTTP layer do, so that no value can spell another key, and so that the same value means
+    /// the same key everywhere:
+    /// ```
+    /// # fn main() -> Result<(), lock_core::LockError> {
+    /// use lock_core::{LockManager, key::KeyBuilder};
+    ///
+    /// let locks = LockManager::in_memory();
+    /// let path = "a/b";
+    /// let request = locks.lock(KeyBuilder::new().literal("import:").value(&path).finish()?); // import:a%2Fb
+    /// # drop(request);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn lock(&self, key: impl IntoKey) -> LockRequest {
         self.request(key, Kind::Reentrant)
     }
 
-    /// Asks for `key` in strict order of arrival, where the store has a queue.
+    /// Asks for `key` in strict order of arrival. [`Unsupported`](LockErrorKind::Unsupported) on a store without a queue.
     pub fn fair(&self, key: impl IntoKey) -> LockRequest {
         self.request(key, Kind::Fair)
     }
 
-    /// Asks for `key` to read: any number of readers, no writer.
+    /// Asks for `key` to read: any number of readers, no writer. [`Unsupported`](LockErrorKind::Unsupported) on a store
+    /// without shared locks.
     pub fn read(&self, key: impl IntoKey) -> LockRequest {
         self.request(key, Kind::Read)
     }
 
-    /// Asks for `key` to write: one writer, no readers.
+    /// Asks for `key` to write: one writer, no readers. As [`read`](Self::read).
     pub fn write(&self, key: impl IntoKey) -> LockRequest {
         self.request(key, Kind::Write)
     }
 
     /// Asks for one of `permits` permits of `key`. Everybody must name the same number.
+    /// [`Unsupported`](LockErrorKind::Unsupported) on a store without semaphores.
     pub fn semaphore(&self, key: impl IntoKey, permits: u32) -> LockRequest {
         self.request(key, Kind::Semaphore { permits })
     }
@@ -156,6 +173,7 @@ impl LockManager {
     pub async fn shutdown(&self, grace: Duration) -> ShutdownReport {
         let engine = &self.engine;
         engine.close();
+        engine.keepers.all().iter().for_each(|keeper| keeper.hurry());
         let _ = tokio::time::timeout(grace, engine.idle()).await;
         let mut report = ShutdownReport::default();
         for hold in engine.holds() {
@@ -256,7 +274,7 @@ impl ManagerBuilder {
         self
     }
 
-    /// The strategy of requests that say nothing else. Default: [`retry`](crate::strategy::retry).
+    /// The strategy of requests that say nothing else; the HTTP layer has a default of its own. Default: [`retry`](crate::strategy::retry).
     pub fn strategy(mut self, strategy: impl Strategy) -> Self {
         self.profiles.strategy = Arc::new(strategy);
         self
@@ -277,12 +295,18 @@ impl ManagerBuilder {
     /// Makes the manager.
     ///
     /// # Errors
-    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) for a namespace with other characters or a wait limit that the
-    /// strategy does not take, [`Unavailable`](LockErrorKind::Unavailable) when the operating system gives no random
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) for a namespace with other characters, a default ttl that the
+    /// store cannot hold, or a wait limit that the strategy does not take; [`Unavailable`](LockErrorKind::Unavailable) when the operating system gives no random
     /// bytes.
     pub fn build(self) -> Result<LockManager> {
         key::validate_namespace(&self.namespace)?;
-        let profiles = self.profiles;
+        let (profiles, store) = (self.profiles, self.backend.capability_dyn());
+        if profiles.ttl < store.min_ttl || profiles.ttl > store.max_ttl {
+            let (ttl, min, max) = (profiles.ttl, store.min_ttl, store.max_ttl);
+            let detail =
+                format!("the default ttl is {ttl:?}: the {} store holds {min:?} to {max:?}", store.store);
+            return Err(LockError::new(LockErrorKind::InvalidRequest, detail));
+        }
         if let Some(wait) = profiles.wait.filter(|_| !profiles.strategy.takes_wait_limit()) {
             let name = profiles.strategy.name();
             let detail =

@@ -6,6 +6,7 @@ use tracing::Span;
 
 use crate::acquire::Plan;
 use crate::error::LockErrorKind;
+use crate::key::Key;
 use crate::owner::OwnerRecord;
 
 /// From the request to the grant or the refusal.
@@ -46,11 +47,12 @@ pub(crate) fn granted(attempts: u32, after: impl FnOnce() -> Duration) {
     tracing::debug!("lock granted");
 }
 
-pub(crate) fn gave_up(kind: LockErrorKind, after: Duration, holder: Option<&OwnerRecord>) {
+pub(crate) fn gave_up(key: &Key, kind: LockErrorKind, after: Duration, holder: Option<&OwnerRecord>) {
     waited(&Span::current(), after);
     let holder = holder.map(tracing::field::display);
     match kind {
-        LockErrorKind::Contended => tracing::debug!(holder, "lock is held"),
-        _ => tracing::warn!(holder, waited = ?after, "gave up waiting for the lock"),
+        LockErrorKind::Contended => tracing::debug!(lock.key = %key, holder, "lock is held"),
+        LockErrorKind::Overloaded => tracing::warn!(lock.key = %key, holder, "too many wait for the lock"),
+        _ => tracing::warn!(lock.key = %key, holder, waited = ?after, "gave up waiting for the lock"),
     }
 }

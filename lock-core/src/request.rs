@@ -31,7 +31,8 @@ pub enum OnLost {
 /// does nothing until [`acquire`](Self::acquire), [`try_acquire`](Self::try_acquire), [`run`](Self::run) or
 /// [`run_with`](Self::run_with).
 ///
-/// What is not said here comes from the [profile](Self::profile), then from the manager.
+/// What is not said here comes from the [profile](Self::profile), then from the manager. A request of a task that holds
+/// the key already enters that grant again, on the terms of the grant: its own ttl, ceilings and label do not count.
 ///
 /// # Examples
 /// ```
@@ -190,12 +191,15 @@ impl LockRequest {
     /// - [`Contended`](LockErrorKind::Contended), [`TimedOut`](LockErrorKind::TimedOut): another holder; the error says
     ///   who, where the store knows, and [`is_skipped`](LockError::is_skipped) when the strategy does without.
     /// - [`Overloaded`](LockErrorKind::Overloaded): too many wait.
-    /// - [`Unavailable`](LockErrorKind::Unavailable): the store. A waiting strategy tries again within its limit, and
-    ///   for 30 s at most.
+    /// - [`Unavailable`](LockErrorKind::Unavailable): the store. A waiting strategy tries again within its limit;
+    ///   [`wait`](strategy::wait) goes on for ever, and says so in the log.
     /// - [`InvalidKey`](LockErrorKind::InvalidKey), [`InvalidRequest`](LockErrorKind::InvalidRequest),
     ///   [`Unsupported`](LockErrorKind::Unsupported): the request, before any I/O.
     /// - [`Upgrade`](LockErrorKind::Upgrade), [`Reentered`](LockErrorKind::Reentered): this task holds the key already.
     /// - [`ShuttingDown`](LockErrorKind::ShuttingDown).
+    ///
+    /// # Panics
+    /// In a tokio runtime without its timer; a store on the network needs the I/O driver too (`enable_all`).
     ///
     /// # Cancel safety
     /// Dropping the future leaves nothing behind: what may have been taken is given back in the background, and a place
@@ -269,7 +273,7 @@ impl LockRequest {
     /// # async fn main() -> Result<(), lock_core::LockError> {
     /// let locks = lock_core::LockManager::in_memory();
     /// let token = locks.lock("account:7").run_with(|lock| async move { lock.fencing_token().await }).await??;
-    /// println!("UPDATE account SET .., fence = {token} WHERE id = 7 AND fence < {token}");
+    /// println!("UPDATE account SET .., fence = {token} WHERE id = 7 AND fence <= {token}");
     /// # Ok(())
     /// # }
     /// ```

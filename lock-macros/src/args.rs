@@ -140,7 +140,10 @@ fn form_of(name: &Ident) -> syn::Result<&'static str> {
         return Ok(form);
     }
     let message = if NOT_YET.contains(&word.as_str()) {
-        format!("`{word}` is not available in this version")
+        format!(
+            "`{word}` is not available in the attribute in this version: where lock-core has it, write \
+             `LockManager::current()?.lock(key).{word}(..).run(async move {{ .. }})` in the body of a plain function"
+        )
     } else {
         let near = did_you_mean(&word, OPTIONS.map(|(option, _)| option));
         format!("unknown option `{word}`{near}\noptions: {}", known())

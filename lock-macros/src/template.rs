@@ -28,7 +28,14 @@ pub(crate) fn parse(literal: &LitStr, params: &Params) -> syn::Result<Vec<Segmen
     let mut segments = Vec::new();
     for piece in split(&literal.value()).map_err(error)? {
         segments.push(match piece {
-            Piece::Literal(text) => Segment::Literal(text),
+            Piece::Literal(text) => {
+                if let Some(name) = in_braces(&text).find(|name| params.names().any(|known| known == *name)) {
+                    return Err(error(format!(
+                        "`{{{name}}}` is plain text here, the same for every call: placeholders are written `<{name}>`"
+                    )));
+                }
+                Segment::Literal(text)
+            }
             Piece::Placeholder(text) => Segment::Value(Box::new(placeholder(&text, literal, params)?)),
         });
     }
@@ -81,6 +88,11 @@ fn split(template: &str) -> Result<Vec<Piece>, String> {
         return Err("the key is empty: write one such as `order:<id>`".to_owned());
     }
     Ok(pieces)
+}
+
+/// The texts in braces, as format strings and the paths of routers have them.
+fn in_braces(text: &str) -> impl Iterator<Item = &str> {
+    text.split('{').skip(1).filter_map(|rest| rest.split_once('}')).map(|(name, _)| name)
 }
 
 /// Whether two values with this text between them can be told apart: `<a><b>` would give one key for "ab", "c" and for

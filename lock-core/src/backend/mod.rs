@@ -89,7 +89,8 @@ impl FencingToken {
         Self(number)
     }
 
-    /// The number, to be stored with the data that the lock protects.
+    /// The number, to be stored with the data that the lock protects: a write with a *smaller* one is refused, one with
+    /// the same comes from the same owner. It fits a signed 64-bit column.
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0

@@ -112,6 +112,11 @@ impl AsRef<str> for Key {
 /// assert_eq!(lock("order:42")?, lock(KeyBuilder::new().literal("order:").value(&42).finish())?);
 /// # Ok::<(), LockError>(())
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no lock key",
+    label = "expected a text, a `Key`, or the outcome of rendering one",
+    note = "build one with `KeyBuilder::new().literal(\"order:\").value(&id).finish()`, which encodes the value"
+)]
 pub trait IntoKey {
     /// Makes the key.
     ///

@@ -1,6 +1,6 @@
 //! The loop that renews what is due and tells what is lost.
 
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -30,7 +30,10 @@ pub(crate) struct Keeper {
     /// Releases under way, for an orderly end.
     pub(super) releases: AtomicUsize,
     pub(super) released: Notify,
-    closing: std::sync::atomic::AtomicBool,
+    closing: AtomicBool,
+    /// Releases that are repeated to be safe come to their end now.
+    hurrying: AtomicBool,
+    pub(super) hurry: Notify,
 }
 
 impl Keeper {
@@ -43,7 +46,9 @@ impl Keeper {
             wake: Notify::new(),
             releases: AtomicUsize::new(0),
             released: Notify::new(),
-            closing: std::sync::atomic::AtomicBool::new(false),
+            closing: AtomicBool::new(false),
+            hurrying: AtomicBool::new(false),
+            hurry: Notify::new(),
         })
     }
 
@@ -93,8 +98,19 @@ impl Keeper {
         super::release::all_answered(self).await;
     }
 
+    /// Ends the repetition of releases that were answered: somebody waits for the last of them.
+    pub(crate) fn hurry(&self) {
+        self.hurrying.store(true, Ordering::Release);
+        self.hurry.notify_waiters();
+    }
+
+    pub(super) fn is_hurrying(&self) -> bool {
+        self.hurrying.load(Ordering::Acquire)
+    }
+
     /// Ends the loop once no release is pending any more.
     pub(crate) fn close(&self) {
+        self.hurry();
         self.closing.store(true, Ordering::Release);
         self.wake.notify_one();
     }

@@ -154,7 +154,10 @@ mod tests {
                 let (early, late) = (due.early - start, due.late - start);
                 let ttl = i64::try_from(ttl.as_nanos()).unwrap();
                 assert!(late <= ttl / 3 && late >= ttl / 4 - 2, "{ttl_ms} ms: {late}");
-                assert!(early <= late && early >= ttl / 6 - 2 && late - early <= 100 * MS, "{ttl_ms} ms: {early}");
+                assert!(
+                    early <= late && early >= ttl / 6 - 2 && late - early <= 100 * MS,
+                    "{ttl_ms} ms: {early}"
+                );
             }
         }
     }

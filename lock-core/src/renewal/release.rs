@@ -83,15 +83,23 @@ async fn give_back(keeper: &Keeper, unwanted: Unwanted) {
     let Some(mut answer) = until_answered(keeper, &unwanted).await else { return };
     for pause in REPEATS {
         let settled = unwanted.certainty == Certainty::Granted || answer == Released::Released;
-        // A manager that is going away does not linger for requests that may never arrive; their ttl ends them.
-        if settled || keeper.is_closing() || unwanted.until.remaining(keeper.clock().now()) < pause {
+        if settled || keeper.is_hurrying() || unwanted.until.remaining(keeper.clock().now()) < pause {
             return;
         }
-        tokio::time::sleep(pause).await;
+        sleep(keeper, pause).await;
         match until_answered(keeper, &unwanted).await {
             Some(next) => answer = next,
             None => return,
         }
+    }
+}
+
+/// Sleeps; a manager that ends does not wait for it, and the release that follows is the last.
+async fn sleep(keeper: &Keeper, pause: Duration) {
+    let mut hurry = std::pin::pin!(keeper.hurry.notified());
+    hurry.as_mut().enable();
+    if !keeper.is_hurrying() {
+        let _ = tokio::time::timeout(pause, hurry).await;
     }
 }
 
@@ -103,6 +111,9 @@ async fn until_answered(keeper: &Keeper, unwanted: &Unwanted) -> Option<Released
             Ok(answer) => return Some(answer),
             Err(error) => {
                 if unwanted.until.is_past(keeper.clock().now()) {
+                    if unwanted.certainty == Certainty::Maybe {
+                        return None;
+                    }
                     tracing::warn!(lock.key = %unwanted.claim.key, %error, "release not answered; the lease is over");
                     return None;
                 }

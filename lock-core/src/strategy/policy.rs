@@ -8,6 +8,12 @@ use std::time::Duration;
 use super::Contention;
 
 /// What to do when the key is held; see the [module](super) for the ones there are and for how to write one.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no strategy",
+    label = "expected a strategy, such as `strategy::retry()`",
+    note = "there are `fail_fast()`, `skip()`, `retry()`, `retry_or_skip()`, `wait()` and `shed(inner, max_waiters)`; a \
+            name in a text is read with `text.parse::<NamedStrategy>()?`"
+)]
 pub trait Strategy: fmt::Debug + Send + Sync + 'static {
     /// Decides after a try that found the key held.
     ///

@@ -93,10 +93,35 @@ async fn nobody_waits_longer_than_their_bound_for_a_store_that_is_down() {
     let error = patient(&locks, "k", millis(400)).acquire().await.unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::Unavailable);
     assert!(start.elapsed() < millis(500), "{:?}", start.elapsed());
+    // For ever is for ever: an outage is no reason to give up work that must be done.
+    let waiting = tokio::spawn(locks.lock("k").strategy(strategy::wait()).acquire());
+    tokio::time::sleep(millis(300_000)).await;
+    assert!(!waiting.is_finished());
+    control.heal();
+    drop(waiting.await.unwrap().unwrap());
+}
+
+/// Otherwise an outage would pile up releases of locks that nobody ever had.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_was_never_sent_is_not_released() {
+    let (locks, control, _) = flaky();
+    control.fail_always(Operation::Acquire, Fault::Refuse);
+    patient(&locks, "k", millis(2_000)).acquire().await.unwrap_err();
+    tokio::time::sleep(millis(20_000)).await;
+    assert_eq!(control.calls(Operation::Release), 0);
+    assert!(control.calls(Operation::Acquire) > 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_does_not_wait_for_releases_that_are_only_repeated_to_be_safe() {
+    let (locks, control, _) = flaky();
+    control.fail_next(Operation::Acquire, Fault::LoseRequest, 1);
+    locks.lock("k").ttl(millis(60_000)).strategy(strategy::fail_fast()).acquire().await.unwrap_err();
+    tokio::time::sleep(millis(10)).await;
+    assert!(control.calls(Operation::Release) > 0);
     let start = Instant::now();
-    let error = locks.lock("k").strategy(strategy::wait()).acquire().await.unwrap_err();
-    assert_eq!(error.kind(), LockErrorKind::Unavailable);
-    assert!(start.elapsed() < millis(31_000), "{:?}", start.elapsed());
+    assert_eq!(locks.shutdown(millis(30_000)).await.unanswered, 0);
+    assert!(start.elapsed() < millis(100), "{:?}", start.elapsed());
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::config::Config;
@@ -92,7 +93,7 @@ impl Redis {
     /// Why a call was not over by its deadline.
     pub(super) fn elapsed(&self, deadline: Duration) -> Failure {
         match self.links.failure() {
-            Some(last) => last,
+            Some(last) => last.in_doubt(),
             None => Failure::no_answer(deadline),
         }
     }
@@ -110,7 +111,10 @@ impl Backend for Redis {
     async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
         supported(claim)?;
         let deadline = self.timeout().min(claim.ttl / 2);
-        self.within(deadline, &claim.key, self.acquire(claim, deadline)).await
+        let sent = AtomicBool::new(false);
+        let answer = self.within(deadline, &claim.key, self.acquire(claim, deadline, &sent)).await;
+        // A call that never got a connection leaves nothing to clean up: an outage must not pile up releases.
+        answer.map_err(|error| if sent.load(Ordering::Relaxed) { error } else { error.nothing_taken() })
     }
 
     async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {

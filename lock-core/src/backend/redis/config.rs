@@ -117,6 +117,11 @@ impl Config {
         match name {
             "connect_timeout" => self.connect_timeout = duration("connect_timeout", value)?,
             "timeout" => self.timeout = duration("timeout", value)?,
+            "db" if matches!(self.address, Address::Tcp { .. }) => {
+                return Err(invalid(
+                    "the database of a `redis://` URL stands in its path, `/2`, not in `db`",
+                ));
+            }
             "db" => {
                 self.db = number(value)
                     .ok_or_else(|| invalid("the option `db` of the Redis URL is not a number"))?;

@@ -189,7 +189,10 @@ async fn connect(server: &Server) -> Result<Session, Failure> {
 }
 
 fn unreachable(error: &std::io::Error) -> Failure {
-    Failure::new(LockErrorKind::Unavailable, format!("cannot connect ({error}); is the server up?"))
+    // The standard library has no kind for a name that nobody knows; its text begins like this.
+    let unknown_name = error.to_string().starts_with("failed to lookup address");
+    let advice = if unknown_name { "is the host name right?" } else { "is the server up?" };
+    Failure::new(LockErrorKind::Unavailable, format!("cannot connect ({error}); {advice}"))
 }
 
 /// HELLO 3 with the password, and the driver's task.

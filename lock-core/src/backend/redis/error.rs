@@ -191,6 +191,12 @@ impl Failure {
         self
     }
 
+    /// Of a call that was cut off: it may have been executed, whatever became of the connection since.
+    pub(super) fn in_doubt(mut self) -> Self {
+        self.refused = false;
+        self
+    }
+
     pub(super) fn temporary(mut self) -> Self {
         self.outlook = Outlook::Temporary;
         self
@@ -312,6 +318,7 @@ impl Failure {
     pub(super) fn to_error(&self, address: &Address) -> LockError {
         let doubt = if self.refused { "" } else { "; the request may have been executed" };
         let error = LockError::new(self.kind, format!("redis at {address}: {}{doubt}", self.text));
+        let error = if self.refused { error.nothing_taken() } else { error };
         if self.is_permanent() { error.permanent() } else { error }
     }
 }
