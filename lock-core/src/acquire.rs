@@ -16,7 +16,7 @@ use crate::hold::{Hold, Terms};
 use crate::key::Key;
 use crate::observe;
 use crate::owner::OwnerRecord;
-use crate::renewal::Certainty;
+use crate::renewal::{Certainty, Keeper};
 use crate::scope::LockScope;
 use crate::strategy::{Contention, Decision, Strategy};
 
@@ -28,6 +28,9 @@ const STORE_PAUSE: Duration = Duration::from_millis(25);
 
 /// What an error adds when the holder is this process: perhaps the very task that asks.
 const OWN_GUARD: &str = "by this process; a task enters its own lock again only inside `run`";
+
+/// For so long at least an unanswered request is cleaned up after, however short its ttl.
+const LATE_REQUEST: Duration = Duration::from_secs(30);
 
 /// The longest pause of a waiter with others behind it: a strategy with long pauses must not slow down those that have
 /// short ones.
@@ -168,6 +171,7 @@ impl<'a> Acquire<'a> {
     async fn run(mut self) -> Result<LockGuard> {
         // Found before the first byte is sent: without a keeper there is nothing to renew with.
         let keeper = self.engine.keepers.here()?;
+        let _acquiring = self.engine.begin_acquiring();
         let mut last: Option<Decision> = None;
         loop {
             self.engine.check_open()?;
@@ -175,8 +179,11 @@ impl<'a> Acquire<'a> {
             self.fresh = true;
             let held = match self.claim.attempt().await {
                 Ok(Attempt::Granted(grant)) => {
-                    let hold = self.granted(&grant);
-                    keeper.watch(&hold);
+                    // A shutdown that began meanwhile does not wait for guards that come after it: dropping the claim
+                    // gives it back.
+                    self.engine.check_open()?;
+                    let hold = self.granted(&grant, &keeper);
+                    keeper.watch(&hold, grant.lease);
                     return Ok(LockGuard::new(hold));
                 }
                 Ok(Attempt::Held(held)) => held,
@@ -234,33 +241,42 @@ impl<'a> Acquire<'a> {
         }
     }
 
-    /// Lines up with the other waiters of this process; a claim that queues in the store waits there.
+    /// Lines up with the other waiters of this process.
     fn join(&mut self) -> Result<()> {
-        if self.waiter.is_some() || self.claim.claim.queue == Queue::Fifo {
+        if self.waiter.is_some() {
             return Ok(());
         }
-        let waiters = self.engine.gate.waiters(&self.plan.key);
-        if self.plan.max_waiters.is_some_and(|max| waiters >= max) {
-            let detail = format!("{waiters} wait for it in this process, `max_waiters` allows no more");
-            return Err(LockError::new(LockErrorKind::Overloaded, detail).with_waiters(Some(waiters)));
+        match self.engine.gate.join(&self.plan.key, self.plan.max_waiters.unwrap_or(usize::MAX)) {
+            Ok(waiter) => {
+                self.waiter = Some(if self.queues_there() { waiter.only_counts() } else { waiter });
+                Ok(())
+            }
+            Err(waiters) => {
+                let detail = format!("{waiters} wait for it in this process, `max_waiters` allows no more");
+                Err(LockError::new(LockErrorKind::Overloaded, detail).with_waiters(Some(waiters)))
+            }
         }
-        self.waiter = Some(self.engine.gate.join(&self.plan.key));
-        Ok(())
     }
 
     fn asks_the_store(&self) -> bool {
-        self.waiter.as_ref().is_none_or(Waiter::is_head)
+        self.queues_there() || self.waiter.as_ref().is_none_or(Waiter::is_head)
+    }
+
+    /// Whether it has a place in the store's own queue; then its place in the line here only counts.
+    fn queues_there(&self) -> bool {
+        self.claim.claim.queue == Queue::Fifo
     }
 
     /// Sleeps, at most for `pause`. Says whether it was cut short by news.
     async fn pause(&mut self, pause: Duration) -> Result<bool> {
         let watches = self.engine.capability.notifies && self.asks_the_store();
+        let queues_there = self.queues_there();
         let claim = &self.claim.claim;
         let waiter = &mut self.waiter;
         let news = async {
             match waiter {
-                Some(waiter) => waiter.news().await,
-                None => std::future::pending().await,
+                Some(waiter) if !queues_there => waiter.news().await,
+                _ => std::future::pending().await,
             }
         };
         let mut changed = std::pin::pin!(self.engine.changed.notified());
@@ -292,7 +308,7 @@ impl<'a> Acquire<'a> {
         }
     }
 
-    fn granted(&mut self, grant: &Grant) -> Arc<Hold> {
+    fn granted(&mut self, grant: &Grant, keeper: &Arc<Keeper>) -> Arc<Hold> {
         if let Some(waiter) = self.waiter.as_mut().filter(|_| self.claim.claim.mode == Mode::Exclusive) {
             // Others can share the other modes, so there the next one asks at once.
             waiter.granted();
@@ -300,7 +316,7 @@ impl<'a> Acquire<'a> {
         let claim = self.claim.taken();
         observe::granted(self.attempts, || self.waited());
         let span = observe::hold_span(self.plan);
-        let hold = Hold::new(Arc::clone(self.engine), claim, self.plan.terms, grant, span);
+        let hold = Hold::new(Arc::clone(self.engine), keeper, claim, self.plan.terms, grant, span);
         self.engine.hold_began();
         hold
     }
@@ -383,7 +399,9 @@ impl InFlight<'_> {
             Sent::Queued => Certainty::Granted,
         };
         self.state = Sent::Nothing;
-        let until = self.engine.clock.now().plus(self.claim.ttl);
+        // A request that is on its way to a server that stands still takes effect when that goes on, not before.
+        let patience = if certainty == Certainty::Maybe { LATE_REQUEST } else { Duration::ZERO };
+        let until = self.engine.clock.now().plus(self.claim.ttl.max(patience));
         self.engine.give_back(&self.claim, None, certainty, until);
     }
 

@@ -22,13 +22,15 @@ pub(crate) struct Engine {
     pub(crate) capability: Capability,
     pub(crate) clock: Clock,
     pub(crate) keepers: Keepers,
-    pub(crate) gate: Gate,
+    pub(crate) gate: Arc<Gate>,
     pub(crate) owners: OwnerSource,
     pub(crate) identity: Arc<Identity>,
     pub(crate) namespace: String,
     pub(crate) profiles: Profiles,
     /// Grants in use.
     held: AtomicUsize,
+    /// Acquisitions under way.
+    acquiring: AtomicUsize,
     /// Told when a grant ends or the manager closes.
     pub(crate) changed: Notify,
     closing: AtomicBool,
@@ -50,12 +52,13 @@ impl Engine {
             capability,
             clock: capability.placement.clock(),
             keepers: Keepers::new(Arc::clone(&backend)),
-            gate: Gate::default(),
+            gate: Arc::default(),
             owners,
             identity: Arc::new(Identity::of_this_process(service)),
             namespace,
             profiles,
             held: AtomicUsize::new(0),
+            acquiring: AtomicUsize::new(0),
             changed: Notify::new(),
             closing: AtomicBool::new(false),
             backend,
@@ -69,7 +72,7 @@ impl Engine {
     }
 
     pub(crate) fn check_open(&self) -> Result<()> {
-        if self.closing.load(Ordering::Acquire) {
+        if self.closing.load(Ordering::SeqCst) {
             return Err(LockError::new(LockErrorKind::ShuttingDown, "shutdown was called"));
         }
         Ok(())
@@ -86,7 +89,7 @@ impl Engine {
     }
 
     pub(crate) fn close(&self) {
-        self.closing.store(true, Ordering::Release);
+        self.closing.store(true, Ordering::SeqCst);
         self.changed.notify_waiters();
     }
 
@@ -103,6 +106,22 @@ impl Engine {
 
     pub(crate) fn held(&self) -> usize {
         self.held.load(Ordering::Acquire)
+    }
+
+    /// Counts an acquisition for as long as the value lives. Counted before it looks whether the manager is open, so
+    /// that a shutdown misses none.
+    pub(crate) fn begin_acquiring(&self) -> Acquiring<'_> {
+        self.acquiring.fetch_add(1, Ordering::SeqCst);
+        Acquiring(self)
+    }
+
+    pub(crate) fn acquiring(&self) -> usize {
+        self.acquiring.load(Ordering::SeqCst)
+    }
+
+    /// Whether the store may yet hear from this manager.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.acquiring() > 0 || self.pending_releases() > 0
     }
 
     pub(crate) fn pending_releases(&self) -> usize {
@@ -124,21 +143,26 @@ impl Engine {
     }
 
     /// Gives a claim back in the background. Never blocks and never panics; does nothing in a forked child.
+    ///
+    /// `keep_until` is the end of its `min_hold`; from `until` on the store has forgotten it by itself.
     pub(crate) fn give_back(
         &self,
         claim: &Claim,
-        keep_for: Option<Duration>,
+        keep_until: Option<Moment>,
         certainty: Certainty,
         until: Moment,
     ) {
         if !self.is_own_process() {
             return;
         }
-        let now = self.backend.release_now_dyn(claim, keep_for);
-        if now.is_none() {
-            self.keepers.give_back(Unwanted { claim: claim.clone(), keep_for, certainty, until });
+        let keep_for = keep_until.and_then(|end| left(end, self.clock.now()));
+        if self.backend.release_now_dyn(claim, keep_for).is_some() {
+            self.gate.freed(&claim.key);
+            return;
         }
-        self.gate.freed(&claim.key);
+        // Those who wait here are told when the store has answered: before that they would ask in vain.
+        let gate = Arc::clone(&self.gate);
+        self.keepers.give_back(Unwanted { claim: claim.clone(), keep_until, certainty, until, gate });
     }
 }
 
@@ -164,6 +188,19 @@ impl Engine {
             }
             changed.await;
         }
+        self.settled().await;
+    }
+
+    /// Completes when no acquisition is under way and no release is pending.
+    pub(crate) async fn settled(&self) {
+        loop {
+            let mut changed = std::pin::pin!(self.changed.notified());
+            changed.as_mut().enable();
+            if self.acquiring() == 0 {
+                break;
+            }
+            changed.await;
+        }
         self.released().await;
     }
 
@@ -173,4 +210,22 @@ impl Engine {
             keeper.all_released().await;
         }
     }
+}
+
+/// An acquisition under way.
+#[derive(Debug)]
+pub(crate) struct Acquiring<'a>(&'a Engine);
+
+impl Drop for Acquiring<'_> {
+    fn drop(&mut self) {
+        self.0.acquiring.fetch_sub(1, Ordering::SeqCst);
+        if self.0.closing.load(Ordering::SeqCst) {
+            self.0.changed.notify_waiters();
+        }
+    }
+}
+
+/// What is left until `end`; `None` when it has passed.
+pub(crate) fn left(end: Moment, now: Moment) -> Option<Duration> {
+    Some(end.remaining(now)).filter(|left| !left.is_zero())
 }

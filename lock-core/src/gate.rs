@@ -67,17 +67,24 @@ impl Gate {
         }
     }
 
-    /// Joins the line for `key`, behind those who wait already.
-    pub(crate) fn join<'a>(&'a self, key: &Key) -> Waiter<'a> {
-        self.waiting.fetch_add(1, Ordering::AcqRel);
+    /// Joins the line for `key`, behind those who wait already; `Err` says how many they are, if they are `max` or more.
+    pub(crate) fn join<'a>(&'a self, key: &Key, max: usize) -> Result<Waiter<'a>, usize> {
         let line = {
             let mut shard = self.shard(key);
+            let waiting = shard.get(key).map_or(0, |line| line.waiting.load(Ordering::Acquire));
+            if waiting >= max {
+                return Err(waiting);
+            }
+            self.waiting.fetch_add(1, Ordering::AcqRel);
             let line = shard.entry(key.clone()).or_default();
             line.waiting.fetch_add(1, Ordering::AcqRel);
             Arc::clone(line)
         };
-        let turn = Turn::Coming(Box::pin(Arc::clone(&line.turn).lock_owned()));
-        Waiter { gate: self, key: key.clone(), line, turn, granted: false }
+        let turn = match Arc::clone(&line.turn).try_lock_owned() {
+            Ok(turn) => Turn::Head(turn),
+            Err(_) => Turn::Coming(Box::pin(Arc::clone(&line.turn).lock_owned())),
+        };
+        Ok(Waiter { gate: self, key: key.clone(), line, turn, granted: false })
     }
 
     #[cfg(test)]
@@ -107,6 +114,12 @@ impl Waiter<'_> {
     /// Whether it is this waiter's turn to ask the store.
     pub(crate) fn is_head(&self) -> bool {
         matches!(self.turn, Turn::Head(_))
+    }
+
+    /// Gives up the place and goes on counting: this waiter has its place in the store's queue.
+    pub(crate) fn only_counts(mut self) -> Self {
+        self.turn = Turn::Over;
+        self
     }
 
     /// Others in the line.
@@ -161,10 +174,20 @@ mod tests {
         tokio::time::timeout(Duration::from_millis(1), waiter.news()).await.is_err()
     }
 
+    #[test]
+    fn a_full_line_is_not_joined() {
+        let gate = Gate::default();
+        let first = gate.join(&key(), 1).unwrap();
+        assert_eq!(gate.join(&key(), 1).err(), Some(1));
+        assert_eq!(gate.join(&key(), 0).err(), Some(1));
+        drop(first);
+        assert!(gate.join(&key(), 1).is_ok() && gate.is_empty());
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_release_wakes_the_head_alone() {
         let gate = Gate::default();
-        let (mut first, mut second) = (gate.join(&key()), gate.join(&key()));
+        let (mut first, mut second) = (gate.join(&key(), 9).unwrap(), gate.join(&key(), 9).unwrap());
         assert!(is_pending(&mut first).await && is_pending(&mut second).await);
         gate.freed(&key());
         first.news().await;
@@ -175,7 +198,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_head_that_leaves_in_vain_passes_the_news_on() {
         let gate = Gate::default();
-        let (mut first, mut second) = (gate.join(&key()), gate.join(&key()));
+        let (mut first, mut second) = (gate.join(&key(), 9).unwrap(), gate.join(&key(), 9).unwrap());
         assert!(is_pending(&mut first).await);
         gate.freed(&key());
         first.news().await;
@@ -186,7 +209,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_head_with_the_key_leaves_the_next_waiting_for_its_release() {
         let gate = Gate::default();
-        let (mut first, mut second) = (gate.join(&key()), gate.join(&key()));
+        let (mut first, mut second) = (gate.join(&key(), 9).unwrap(), gate.join(&key(), 9).unwrap());
         assert!(is_pending(&mut first).await);
         gate.freed(&key());
         first.news().await;

@@ -154,14 +154,19 @@ impl LockGuard {
             );
             return Err(LockError::new(LockErrorKind::InvalidRequest, detail).with_key(&hold.claim.key));
         }
+        hold.asked(ttl);
         let batch = [Renew { claim: &hold.claim, ttl }];
         let answer = hold.engine.backend.renew_dyn(&batch).await.into_iter().next();
         match answer {
             Some(Renewal::Renewed { sent }) => {
                 hold.set_ttl(ttl);
                 hold.renewed(sent, ttl);
-                hold.engine.keepers.here()?.extended(hold, sent);
-                Ok(())
+                match hold.keeper() {
+                    Some(keeper) => keeper.extended(hold, sent),
+                    None => hold.engine.keepers.here()?.extended(hold, sent),
+                }
+                // The answer may have come after the old lease was over: then the loss has been told, and stays.
+                hold.check()
             }
             Some(Renewal::NotMine) => {
                 hold.lose(LossReason::Taken);
@@ -233,15 +238,14 @@ impl Drop for Ended {
         let hold = &self.hold;
         let engine = &hold.engine;
         if !self.answered {
-            // A renewal that is on its way may extend the lease once more.
-            let until = engine.clock.now().plus(hold.ttl());
-            engine.give_back(&hold.claim, hold.keep_for(), Certainty::Granted, until);
+            engine.give_back(&hold.claim, hold.keep_until(), Certainty::Granted, hold.store_until());
         }
         engine.hold_ended();
     }
 }
 
-/// A view of a held lock: its key, its fencing token, whether it is lost. Cheap to clone; does not hold.
+/// A view of a held lock: its key, its fencing token, whether it is lost. Cheap to clone; does not hold the lock, but
+/// keeps its manager's connections open.
 #[derive(Clone, Debug)]
 pub struct LockHandle {
     hold: Arc<Hold>,

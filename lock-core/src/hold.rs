@@ -8,9 +8,10 @@ use tokio::sync::{Notify, OnceCell};
 
 use crate::backend::{Claim, FencingToken, Grant, Placement};
 use crate::clock::Moment;
-use crate::engine::Engine;
+use crate::engine::{self, Engine};
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
 use crate::kind::Kind;
+use crate::renewal::Keeper;
 
 /// For the granularity of expiry in the store and of timers here.
 const GRANULARITY: Duration = Duration::from_millis(2);
@@ -81,6 +82,11 @@ pub(crate) struct Hold {
     entries: AtomicUsize,
     /// The local deadline. Its two halves only grow, so a torn read is an earlier deadline, never a later one.
     deadline: (AtomicI64, AtomicI64),
+    /// Until when the store may have the grant, whatever was answered: counted from when a request was sent, so later
+    /// than the deadline. Only grows.
+    store_until: (AtomicI64, AtomicI64),
+    /// Who renews it.
+    keeper: Weak<Keeper>,
     /// The lease that renewals ask for, in nanoseconds; `extend` changes it.
     ttl: AtomicU64,
     fence: OnceCell<FencingToken>,
@@ -93,6 +99,7 @@ pub(crate) struct Hold {
 impl Hold {
     pub(crate) fn new(
         engine: Arc<Engine>,
+        keeper: &Arc<Keeper>,
         claim: Claim,
         terms: Terms,
         grant: &Grant,
@@ -105,6 +112,8 @@ impl Hold {
             state: AtomicU8::new(state::HELD),
             entries: AtomicUsize::new(1),
             deadline: (AtomicI64::new(i64::MIN), AtomicI64::new(i64::MIN)),
+            store_until: (AtomicI64::new(i64::MIN), AtomicI64::new(i64::MIN)),
+            keeper: Arc::downgrade(keeper),
             ttl: AtomicU64::new(nanos(claim.ttl)),
             fence: OnceCell::new_with(grant.fence),
             changed: Notify::new(),
@@ -113,6 +122,7 @@ impl Hold {
             engine,
             claim,
         };
+        hold.asked(hold.ttl().max(grant.lease));
         hold.leased(grant.sent, grant.lease);
         Arc::new(hold)
     }
@@ -127,6 +137,24 @@ impl Hold {
 
     pub(crate) fn set_ttl(&self, ttl: Duration) {
         self.ttl.store(nanos(ttl), Ordering::Release);
+    }
+
+    /// A request for a lease of `ttl` is about to be sent, or was just answered.
+    pub(crate) fn asked(&self, ttl: Duration) {
+        let (mono, boot) = self.now().plus(ttl).plus(ttl / 100 + GRANULARITY).parts();
+        self.store_until.0.fetch_max(mono, Ordering::AcqRel);
+        self.store_until.1.fetch_max(boot, Ordering::AcqRel);
+    }
+
+    /// From here on the store has forgotten the grant by itself.
+    pub(crate) fn store_until(&self) -> Moment {
+        let (mono, boot) = &self.store_until;
+        Moment::from_parts((mono.load(Ordering::Acquire), boot.load(Ordering::Acquire)))
+    }
+
+    /// Who renews it; `None` when that runtime is gone.
+    pub(crate) fn keeper(&self) -> Option<Arc<Keeper>> {
+        self.keeper.upgrade()
     }
 
     /// The store promised `lease` from `sent` on. A deadline never moves back.
@@ -227,7 +255,13 @@ impl Hold {
             if let Some(reason) = self.loss() {
                 return reason;
             }
-            changed.await;
+            // Over a store in this process the keeper may have gone with its runtime, so nobody else looks at the clock.
+            let by_itself = self.engine.capability.placement == Placement::Embedded && !self.has_ended();
+            let left = self.remaining();
+            tokio::select! {
+                () = changed => {}
+                () = tokio::time::sleep(left), if by_itself => {}
+            }
         }
     }
 
@@ -251,11 +285,14 @@ impl Hold {
         true
     }
 
-    /// What is left of `min_hold`: so long the key stays taken after the release.
+    /// The end of `min_hold`: until then the key stays taken after the release.
+    pub(crate) fn keep_until(&self) -> Option<Moment> {
+        self.terms.min_hold.map(|min| self.since.plus(min))
+    }
+
+    /// What is left of `min_hold`.
     pub(crate) fn keep_for(&self) -> Option<Duration> {
-        let min = self.terms.min_hold?;
-        let left = self.since.plus(min).remaining(self.now());
-        (!left.is_zero()).then_some(left)
+        self.keep_until().and_then(|end| engine::left(end, self.now()))
     }
 
     /// The fencing token; asks the store once, if it did not come with the grant.
@@ -266,7 +303,7 @@ impl Hold {
             Ok(token) => Ok(*token),
             Err(error) => {
                 if error.is_lost() {
-                    self.lose(LossReason::Taken);
+                    self.lose(error.loss_reason().unwrap_or(LossReason::Taken));
                 }
                 Err(error.with_key(&self.claim.key))
             }

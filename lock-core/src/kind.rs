@@ -67,7 +67,10 @@ impl Kind {
     /// Whether a task that holds a key as `self` may enter it again as `inner`.
     pub(crate) fn admits(self, inner: Self) -> Result<()> {
         match (self, inner) {
-            (Self::Read, Self::Read) | (Self::Semaphore { .. }, Self::Semaphore { .. }) => Ok(()),
+            (Self::Read, Self::Read) => Ok(()),
+            (Self::Semaphore { permits: outer }, Self::Semaphore { permits: inner }) if outer == inner => {
+                Ok(())
+            }
             (Self::Read, _) => Err(LockError::new(
                 LockErrorKind::Upgrade,
                 "this task holds the key for reading; release that first, or take the write lock outside",

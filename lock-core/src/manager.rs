@@ -99,8 +99,10 @@ impl LockManager {
     ///
     /// # Cancel safety
     /// As `future`.
-    pub fn scope<F: Future>(&self, future: F) -> impl Future<Output = F::Output> {
-        LockScope::current().with_manager(self.clone()).enter(future)
+    pub fn scope<F: Future>(&self, future: F) -> impl Future<Output = F::Output> + use<F> {
+        let manager = self.clone();
+        // The scope is that of the task which polls: a task that was spawned with this has none of its parent's locks.
+        async move { LockScope::current().with_manager(manager).enter(future).await }
     }
 
     /// Asks for `key`: one holder, and the task that holds may enter again.
@@ -179,14 +181,13 @@ impl LockManager {
         for hold in engine.holds() {
             if hold.lose(LossReason::ShutDown) {
                 report.revoked.push(hold.claim.key.as_str().to_owned());
-                let until = engine.clock.now().plus(hold.ttl());
-                engine.give_back(&hold.claim, hold.keep_for(), Certainty::Granted, until);
+                engine.give_back(&hold.claim, hold.keep_until(), Certainty::Granted, hold.store_until());
             }
         }
-        if !report.revoked.is_empty() || engine.pending_releases() > 0 {
-            let _ = tokio::time::timeout(LAST_RELEASES, engine.released()).await;
+        if engine.is_busy() {
+            let _ = tokio::time::timeout(LAST_RELEASES, engine.settled()).await;
         }
-        report.unanswered = engine.pending_releases();
+        report.unanswered = engine.pending_releases() + engine.acquiring();
         engine.backend.close_dyn().await;
         report
     }
@@ -201,7 +202,8 @@ const LAST_RELEASES: Duration = Duration::from_secs(1);
 pub struct ShutdownReport {
     /// Keys that were still held when the grace was over; their holders were told that they are lost.
     pub revoked: Vec<String>,
-    /// Releases that the store did not answer; those keys free themselves when their ttl is over.
+    /// Requests and releases that the store did not answer; if one of those keys is taken, it frees itself when its ttl
+    /// is over.
     pub unanswered: usize,
 }
 

@@ -218,9 +218,7 @@ impl LockRequest {
     pub async fn try_acquire(mut self) -> Result<Option<LockGuard>> {
         self.strategy = Some(Arc::new(strategy::fail_fast()));
         self.wait = None;
-        let mut plan = self.plan()?;
-        plan.wait = None;
-        match acquire::acquire(plan).await {
+        match acquire::acquire(self.plan()?).await {
             Ok(guard) => Ok(Some(guard)),
             Err(error) if error.kind() == LockErrorKind::Contended => Ok(None),
             Err(error) => Err(error),
@@ -295,14 +293,15 @@ impl LockRequest {
         let named = self.profile.as_deref().map(|name| engine.profiles.get(name)).transpose();
         let profile = named.map_err(|error| error.with_key(&key))?.cloned().unwrap_or_default();
         let defaults = &engine.profiles;
+        // A default limit belongs to the default strategy beside it: it must not clash with another one.
+        let profile_wait = if self.strategy.is_none() { profile.wait } else { None };
         let own_strategy = self.strategy.or(profile.strategy);
-        // The manager's limit belongs to the manager's strategy: it must not clash with another one.
         let default_wait = if own_strategy.is_none() { defaults.wait } else { None };
         let strategy = own_strategy.unwrap_or_else(|| Arc::clone(&defaults.strategy));
         // In a box, because it is passed on through several futures.
         let plan = Box::new(Plan {
             ttl: self.ttl.or(profile.ttl).unwrap_or(defaults.ttl),
-            wait: self.wait.or(profile.wait).or(default_wait),
+            wait: self.wait.or(profile_wait).or(default_wait),
             terms: Terms {
                 kind: self.kind,
                 renew: self.renew.or(profile.renew).unwrap_or(defaults.renew),

@@ -45,11 +45,12 @@ pub(crate) async fn inside<F: Future>(
                 if let Some(reason) = hold.loss() {
                     return Poll::Ready(Err(reason));
                 }
-                if let Poll::Ready(reason) = lost.as_mut().poll(cx) {
-                    return Poll::Ready(Err(reason));
-                }
             }
-            body.as_mut().poll(cx).map(Ok)
+            match body.as_mut().poll(cx) {
+                Poll::Ready(output) => Poll::Ready(Ok(output)),
+                Poll::Pending if on_lost == OnLost::Cancel => lost.as_mut().poll(cx).map(Err),
+                Poll::Pending => Poll::Pending,
+            }
         })
         .await
         // The body is dropped here, before the guard.

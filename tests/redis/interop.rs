@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use lock_core::{LockErrorKind, ManagerBuilder, Released};
-use lock_tests::RedisServer;
+use lock_tests::{PATIENCE, RedisServer, wait_until};
 use redis::Value;
 
-use crate::support::{manager, try_once};
+use crate::support::{calls, manager, try_once};
 
 /// The release of the Redis documentation.
 const COMPARE_AND_DELETE: &str = r#"
@@ -43,6 +43,19 @@ async fn a_foreign_holder_excludes_ours_until_it_frees_the_key() {
     assert_eq!(server.get::<String>(&["GET", "job"]), "6f7c0e7a");
     assert!(foreign_free(&server, "job", "6f7c0e7a"));
     try_once(&locks, "job").await.expect("it is free").release().await.expect("an answer");
+}
+
+#[tokio::test]
+async fn a_foreign_lock_without_an_expiry_is_waited_for() {
+    let server = RedisServer::start();
+    let locks = manager(&server).await;
+    server.command(&["SET", "job", "6f7c0e7a"]);
+    let error = try_once(&locks, "job").await.expect_err("it is held");
+    assert_eq!((error.kind(), error.retry_after()), (LockErrorKind::Contended, None));
+    let waiting = tokio::spawn(locks.lock("job").wait(PATIENCE).acquire());
+    wait_until("it is asked for again", PATIENCE, async || calls(&server, "evalsha") > 2).await;
+    assert!(foreign_free(&server, "job", "6f7c0e7a"));
+    waiting.await.expect("no panic").expect("it is free").release().await.expect("an answer");
 }
 
 #[tokio::test]

@@ -14,5 +14,7 @@ mod refusals;
 mod renewal;
 mod runtimes;
 mod settings;
+mod shutdown;
 mod stopped;
+mod storm;
 mod support;

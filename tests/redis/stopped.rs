@@ -153,3 +153,35 @@ async fn a_server_that_is_gone_is_dialled_in_vain_only_now_and_then() {
     server.restart();
     works_again(&locks, "k").await;
 }
+
+#[tokio::test]
+async fn a_script_that_arrives_after_its_deadline_does_nothing() {
+    let server = RedisServer::start();
+    let locks = manager(&server).await;
+    cycle(&locks, "k").await;
+    server.command(&["CONFIG", "RESETSTAT"]);
+    server.stop();
+    let request = locks.lock("k").ttl(LONG).fencing(true).strategy(strategy::fail_fast());
+    let call = within(Duration::from_secs(3), "a call without an answer", request.acquire()).await;
+    assert_eq!(call.expect_err("no answer").kind(), LockErrorKind::Unavailable);
+    server.cont();
+    // The late one and the release of its owner; whichever comes first.
+    wait_until("both scripts ran", PATIENCE, async || calls(&server, "evalsha") >= 2).await;
+    assert_eq!(calls(&server, "set"), 0, "the key was taken for nobody");
+}
+
+#[tokio::test]
+async fn a_connection_that_falls_silent_is_replaced() {
+    let server = RedisServer::start();
+    let proxy = Proxy::before(&server);
+    let locks = connect(&proxy.url()).await;
+    cycle(&locks, "k").await;
+    let before = proxy.traffic().opened;
+    // Nothing is closed and nothing is refused, as when a host vanishes. Nobody asks for a lock meanwhile.
+    proxy.requests(Flow::Hold);
+    let time = Bound::new(Duration::from_secs(4));
+    proxy.until("a new connection is made", |traffic| traffic.opened > before).await;
+    time.check("the silence is noticed");
+    proxy.heal();
+    works_again(&locks, "k").await;
+}

@@ -19,9 +19,20 @@ async fn count(url: Option<&str>) -> u64 {
     let counter = Counter::create(&directory.path().join("counter"));
     let file = counter.path().to_str().expect("a path of UTF-8");
     let by_each = BY_EACH.to_string();
-    let mut arguments = vec!["increment", "--file", file, "--count", &by_each];
-    arguments.extend(url.map_or(vec!["--unlocked"], |url| vec!["--url", url]));
-    let workers: Vec<_> = (0..PROCESSES).map(|_| Worker::start(WORKER, &arguments)).collect();
+    let start = |number| {
+        let arguments = ["increment", "--file", file, "--count", &by_each];
+        match url {
+            None => Worker::start(WORKER, &[&arguments[..], &["--unlocked"]].concat()),
+            Some(url) if number % 2 == 0 => {
+                Worker::start(WORKER, &[&arguments[..], &["--url", url]].concat())
+            }
+            Some(url) => {
+                let arguments = [&arguments[..], &["--installed"]].concat();
+                Worker::start_with(WORKER, &arguments, &[("LOCK_URL", url)])
+            }
+        }
+    };
+    let workers: Vec<_> = (0..PROCESSES).map(start).collect();
     let locks = match url {
         Some(url) => Some(LockManager::connect(url).await.expect("the server takes locks")),
         None => None,

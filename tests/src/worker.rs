@@ -24,8 +24,17 @@ impl Worker {
     /// When it cannot be started.
     #[must_use]
     pub fn start(program: &str, arguments: &[&str]) -> Self {
+        Self::start_with(program, arguments, &[])
+    }
+
+    /// As [`start`](Self::start), with more variables in its environment.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[must_use]
+    pub fn start_with(program: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut command = Command::new(program);
-        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.args(arguments).envs(variables.iter().copied()).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = Process::spawn(&mut command, None)
             .unwrap_or_else(|error| panic!("cannot start {program}: {error}"));
         let output = process.child_mut().stdout.take().expect("BUG: the output was asked for");

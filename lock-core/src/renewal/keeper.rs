@@ -1,19 +1,24 @@
 //! The loop that renews what is due and tells what is lost.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
-use super::queue::{Due, DueQueue};
+use super::queue::{Due, DueQueue, instant};
+use super::release;
 use crate::backend::{DynBackend, Renew, Renewal};
 use crate::clock::{Clock, Moment};
-use crate::error::LossReason;
+use crate::error::{LockError, LockErrorKind, LossReason};
 use crate::hold::Hold;
 
 /// The most grants in one call of the backend.
 const MAX_BATCH: usize = 2_000;
+
+/// No renewal is given up sooner.
+const SHORTEST_CALL: Duration = Duration::from_millis(50);
 
 /// The longest sleep: tokio's timers stand still while the machine is suspended, leases do not.
 const MAX_SLEEP: Duration = Duration::from_secs(1);
@@ -30,6 +35,7 @@ pub(crate) struct Keeper {
     /// Releases under way, for an orderly end.
     pub(super) releases: AtomicUsize,
     pub(super) released: Notify,
+    pub(super) release_turns: Semaphore,
     closing: AtomicBool,
     /// Releases that are repeated to be safe come to their end now.
     hurrying: AtomicBool,
@@ -46,6 +52,7 @@ impl Keeper {
             wake: Notify::new(),
             releases: AtomicUsize::new(0),
             released: Notify::new(),
+            release_turns: Semaphore::new(release::AT_ONCE),
             closing: AtomicBool::new(false),
             hurrying: AtomicBool::new(false),
             hurry: Notify::new(),
@@ -64,9 +71,13 @@ impl Keeper {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins to keep a new grant.
-    pub(crate) fn watch(&self, hold: &Arc<Hold>) {
-        self.extended(hold, hold.since);
+    /// Begins to keep a new grant, which the store gave for `lease`. Less than the ttl is extended at once.
+    pub(crate) fn watch(&self, hold: &Arc<Hold>, lease: Duration) {
+        if hold.terms.renew && lease < hold.ttl() {
+            self.file(hold, within_limits(hold, Due::at(hold.since)));
+        } else {
+            self.extended(hold, hold.since);
+        }
     }
 
     /// The lease of `hold` was changed by a renewal outside the loop, sent at `sent`.
@@ -95,7 +106,7 @@ impl Keeper {
 
     /// Completes when no release is pending.
     pub(crate) async fn all_released(&self) {
-        super::release::all_answered(self).await;
+        release::all_answered(self).await;
     }
 
     /// Ends the repetition of releases that were answered: somebody waits for the last of them.
@@ -136,7 +147,7 @@ impl Keeper {
         if self.queue().next().unwrap_or(i64::MAX) < next {
             return;
         }
-        let now = self.clock.now().parts().0;
+        let now = instant(self.clock.now());
         let pause = Duration::from_nanos(u64::try_from(next.saturating_sub(now)).unwrap_or(0));
         tokio::select! {
             () = self.wake.notified() => {}
@@ -145,30 +156,47 @@ impl Keeper {
     }
 
     fn look_at(self: &Arc<Self>, due: Vec<Arc<Hold>>) {
-        let mut batch = Vec::new();
-        for hold in due {
-            if hold.loss().is_some() || hold.has_ended() {
-                continue;
-            }
-            // Until the renewal is answered, the deadline is what is left to watch.
-            self.file(&hold, last_look(&hold));
-            if hold.terms.renew && !hold.renewal_in_flight.swap(true, Ordering::AcqRel) {
-                batch.push(hold);
-            }
-        }
-        for part in batch.chunks(MAX_BATCH) {
+        let mut batch: Vec<_> =
+            due.into_iter().filter(|hold| survives(|| self.look(hold)).unwrap_or(false)).collect();
+        batch.sort_unstable_by_key(|hold| hold.ttl());
+        // Grants with a short lease have little time for an answer, which must not be the measure for all others.
+        let alike = |first: &Arc<Hold>, hold: &Arc<Hold>| hold.ttl() <= first.ttl() * 4;
+        let mut rest = batch.as_slice();
+        while let Some(first) = rest.first() {
+            let len = rest.iter().take(MAX_BATCH).take_while(|hold| alike(first, hold)).count();
+            let (part, others) = rest.split_at(len);
             // Each part has a task of its own: a store that hangs must not keep the loop from telling losses.
             tokio::spawn(Arc::clone(self).renew(part.to_vec()));
+            rest = others;
         }
+    }
+
+    /// Tells a loss; says whether a renewal is to be sent.
+    fn look(&self, hold: &Arc<Hold>) -> bool {
+        if hold.loss().is_some() || hold.has_ended() {
+            return false;
+        }
+        // Until the renewal is answered, the deadline is what is left to watch.
+        self.file(hold, last_look(hold));
+        hold.terms.renew && !hold.renewal_in_flight.swap(true, Ordering::AcqRel)
     }
 
     async fn renew(self: Arc<Self>, holds: Vec<Arc<Hold>>) {
         let batch: Vec<_> = holds.iter().map(|hold| Renew { claim: &hold.claim, ttl: hold.ttl() }).collect();
-        let answers = self.backend.renew_dyn(&batch).await;
-        debug_assert_eq!(answers.len(), holds.len(), "one answer each");
-        let ttls: Vec<_> = batch.iter().map(|renew| renew.ttl).collect();
-        for ((hold, ttl), answer) in holds.iter().zip(ttls).zip(answers) {
-            self.answered(hold, ttl, answer);
+        let mut open = Unanswered { keeper: &self, holds: &holds, answered: 0 };
+        for (hold, renew) in holds.iter().zip(&batch) {
+            hold.asked(renew.ttl);
+        }
+        let Some(shortest) = batch.iter().map(|renew| renew.ttl).min() else { return };
+        // The backend has deadlines of its own; this one is for a backend without manners.
+        let deadline = (shortest / 3).max(SHORTEST_CALL);
+        let answers = match tokio::time::timeout(deadline, self.backend.renew_dyn(&batch)).await {
+            Ok(answers) => answers,
+            Err(_) => return,
+        };
+        for ((hold, renew), answer) in holds.iter().zip(&batch).zip(answers) {
+            open.answered += 1;
+            survives(|| self.answered(hold, renew.ttl, answer));
         }
     }
 
@@ -194,6 +222,28 @@ impl Keeper {
             }
         }
     }
+}
+
+/// Grants of one batch. Those without an answer, because the call took too long, panicked or said too little, count as
+/// not answered, so that they are tried again.
+struct Unanswered<'a> {
+    keeper: &'a Keeper,
+    holds: &'a [Arc<Hold>],
+    answered: usize,
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        for hold in &self.holds[self.answered..] {
+            let error = LockError::new(LockErrorKind::Unavailable, "the store did not answer the renewal");
+            survives(|| self.keeper.answered(hold, hold.ttl(), Renewal::Unknown(error)));
+        }
+    }
+}
+
+/// Runs what may call into the application (its log, its wakers): a panic there must not end all renewals.
+fn survives<T>(call: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(call)).ok()
 }
 
 /// The look at which the grant is lost, unless renewed by then.

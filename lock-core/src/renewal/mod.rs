@@ -11,5 +11,6 @@ mod place;
 mod queue;
 mod release;
 
+pub(crate) use keeper::Keeper;
 pub(crate) use place::Keepers;
 pub(crate) use release::{Certainty, Unwanted};

@@ -51,6 +51,7 @@ impl Keepers {
     pub(crate) fn here(&self) -> Result<Arc<Keeper>> {
         match self {
             Self::OwnThread { backend, clock, thread } => {
+                current_runtime()?;
                 Ok(Arc::clone(&thread.get_or_try_init(|| start(backend, *clock))?.keeper))
             }
             Self::OnRuntimes { backend, clock, all } => {

@@ -11,6 +11,11 @@ use crate::hold::Hold;
 /// The most by which a renewal is sent before it is due, to travel in the batch of another.
 const MAX_SLACK: Duration = Duration::from_millis(100);
 
+/// The clock that the queue goes by: the one that counts suspend. After a suspend everything is due at once.
+pub(super) fn instant(moment: Moment) -> i64 {
+    moment.parts().1
+}
+
 /// When a grant needs its next look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Due {
@@ -23,7 +28,7 @@ pub(super) struct Due {
 impl Due {
     /// At one point in time, not before.
     pub(super) fn at(moment: Moment) -> Self {
-        let at = moment.parts().0;
+        let at = instant(moment);
         Self { early: at, late: at }
     }
 
@@ -31,20 +36,21 @@ impl Due {
     /// started together drift apart, and up to a twelfth earlier in company.
     pub(super) fn renewal(sent: Moment, ttl: Duration, jitter: f64) -> Self {
         let twelfth = ttl / 12;
-        let late = sent.plus(ttl / 3 - twelfth.mul_f64(jitter.clamp(0.0, 1.0))).parts().0;
+        let late = sent.plus(ttl / 3 - twelfth.mul_f64(jitter.clamp(0.0, 1.0)));
+        let late = instant(late);
         Self { early: late - slack(ttl), late }
     }
 
     /// The next try after a renewal that was not answered: soon, and several times before the lease is over.
     pub(super) fn retry(now: Moment, ttl: Duration) -> Self {
         let pause = (ttl / 12).clamp(Duration::from_millis(2), Duration::from_millis(500));
-        let late = now.plus(pause).parts().0;
+        let late = instant(now.plus(pause));
         Self { early: late, late }
     }
 
     /// This, but not after `limit`.
     pub(super) fn no_later_than(self, limit: Moment) -> Self {
-        let limit = limit.parts().0;
+        let limit = instant(limit);
         Self { early: self.early.min(limit), late: self.late.min(limit) }
     }
 }
@@ -102,7 +108,7 @@ impl DueQueue {
 
     /// Takes everything that is due at `now`, and what may as well go along.
     pub(super) fn take_due(&mut self, now: Moment) -> Vec<Arc<Hold>> {
-        let now = now.parts().0;
+        let now = instant(now);
         let horizon = now.saturating_add(slack(Duration::MAX));
         let (mut due, mut not_yet) = (Vec::new(), Vec::new());
         while self.heap.peek().is_some_and(|Reverse(entry)| entry.due.late <= horizon) {
@@ -146,7 +152,7 @@ mod tests {
     #[test]
     fn a_renewal_is_due_between_a_quarter_and_a_third_of_the_lease() {
         let sent = Clock::Suspend.now();
-        let start = sent.parts().0;
+        let start = instant(sent);
         for ttl_ms in [10, 30, 500, 3_000, 60_000, 86_400_000] {
             let ttl = Duration::from_millis(ttl_ms);
             for jitter in [0.0, 0.3, 1.0, 7.0] {
@@ -166,9 +172,19 @@ mod tests {
     fn a_retry_comes_several_times_within_what_is_left() {
         let now = Clock::Suspend.now();
         for ttl_ms in [30, 500, 3_000, 60_000] {
-            let pause = Due::retry(now, Duration::from_millis(ttl_ms)).late - now.parts().0;
+            let pause = Due::retry(now, Duration::from_millis(ttl_ms)).late - instant(now);
             assert!(pause * 6 <= i64::try_from(ttl_ms).unwrap() * MS, "{ttl_ms} ms: {pause}");
         }
+    }
+
+    #[test]
+    fn after_a_suspend_the_deadline_is_due() {
+        let deadline = Clock::Suspend.now().plus(Duration::from_secs(10));
+        let (mono, boot) = deadline.parts();
+        // Suspended for a minute one second into a lease of ten.
+        let now = Moment::from_parts((mono - 9_000_000_000, boot + 51_000_000_000));
+        assert!(deadline.is_past(now));
+        assert!(Due::at(deadline).late <= instant(now));
     }
 
     proptest! {
@@ -177,7 +193,7 @@ mod tests {
             let sent = Clock::Suspend.now();
             let limit = sent.plus(Duration::from_millis(limit));
             let due = Due::renewal(sent, Duration::from_millis(ttl), jitter).no_later_than(limit);
-            prop_assert!(due.early <= due.late && due.late <= limit.parts().0);
+            prop_assert!(due.early <= due.late && due.late <= instant(limit));
         }
     }
 }

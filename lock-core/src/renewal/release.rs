@@ -9,6 +9,8 @@ use tokio::runtime::Handle;
 use super::keeper::Keeper;
 use crate::backend::{Claim, Released};
 use crate::clock::Moment;
+use crate::engine;
+use crate::gate::Gate;
 
 /// Whether the claim is known to be granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,21 +25,25 @@ pub(crate) enum Certainty {
 #[derive(Debug)]
 pub(crate) struct Unwanted {
     pub(crate) claim: Claim,
-    pub(crate) keep_for: Option<Duration>,
+    /// The end of its `min_hold`.
+    pub(crate) keep_until: Option<Moment>,
     pub(crate) certainty: Certainty,
     /// From here on the store has forgotten it by itself.
     pub(crate) until: Moment,
+    /// Where others of this process wait for the key.
+    pub(crate) gate: Arc<Gate>,
 }
 
 /// When a release is repeated after an answer that did not settle it. A request that is still on its way on an older
 /// connection usually arrives within milliseconds; a server that was stopped, or a partition that heals, takes longer.
-const REPEATS: [Duration; 5] = [
-    Duration::from_millis(50),
-    Duration::from_millis(250),
-    Duration::from_millis(600),
-    Duration::from_secs(2),
-    Duration::from_secs(7),
-];
+const REPEATS: [Duration; 3] =
+    [Duration::from_millis(100), Duration::from_millis(900), Duration::from_secs(5)];
+
+/// Also for a lease that is shorter, the repeats go on for so long.
+const LONGEST_REPEAT: Duration = Duration::from_secs(1);
+
+/// How many releases of one keeper are with the store at the same time.
+pub(super) const AT_ONCE: usize = 256;
 
 /// Pauses between tries that are not answered: doubled from the first to the last.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -81,9 +87,11 @@ impl Drop for Pending {
 
 async fn give_back(keeper: &Keeper, unwanted: Unwanted) {
     let Some(mut answer) = until_answered(keeper, &unwanted).await else { return };
+    unwanted.gate.freed(&unwanted.claim.key);
+    let until = keeper.clock().now().plus(unwanted.claim.ttl.max(LONGEST_REPEAT));
     for pause in REPEATS {
         let settled = unwanted.certainty == Certainty::Granted || answer == Released::Released;
-        if settled || keeper.is_hurrying() || unwanted.until.remaining(keeper.clock().now()) < pause {
+        if settled || keeper.is_hurrying() || until.remaining(keeper.clock().now()) < pause {
             return;
         }
         sleep(keeper, pause).await;
@@ -107,7 +115,13 @@ async fn sleep(keeper: &Keeper, pause: Duration) {
 async fn until_answered(keeper: &Keeper, unwanted: &Unwanted) -> Option<Released> {
     let mut pause = FIRST_PAUSE;
     loop {
-        match keeper.backend().release_dyn(&unwanted.claim, unwanted.keep_for).await {
+        let answer = {
+            // While the store hangs, the releases must not crowd out everything else.
+            let _turn = keeper.release_turns.acquire().await;
+            let keep_for = unwanted.keep_until.and_then(|end| engine::left(end, keeper.clock().now()));
+            keeper.backend().release_dyn(&unwanted.claim, keep_for).await
+        };
+        match answer {
             Ok(answer) => return Some(answer),
             Err(error) => {
                 if unwanted.until.is_past(keeper.clock().now()) {

@@ -125,6 +125,17 @@ async fn max_waiters_and_shed_turn_the_surplus_away() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn max_waiters_counts_for_fair_locks_too() {
+    let locks = LockManager::in_memory();
+    let _guard = locks.fair("k").acquire().await.unwrap();
+    let waiting = tokio::spawn(locks.fair("k").wait(millis(10_000)).acquire());
+    tokio::time::sleep(millis(1)).await;
+    let surplus = locks.fair("k").wait(millis(10_000)).max_waiters(1).acquire().await.unwrap_err();
+    assert_eq!(surplus.kind(), LockErrorKind::Overloaded);
+    waiting.abort();
+}
+
+#[tokio::test(start_paused = true)]
 async fn readers_share_and_writers_do_not() {
     let locks = LockManager::in_memory();
     let (one, two) = (locks.read("k").acquire().await.unwrap(), locks.read("k").acquire().await.unwrap());
@@ -189,4 +200,31 @@ async fn min_hold_keeps_the_key_after_the_release() {
     assert!(!is_free(&locks, "job").await);
     patient(&locks, "job", millis(10_000)).acquire().await.unwrap().release().await.unwrap();
     assert!(start.elapsed() >= millis(2_000) && start.elapsed() < millis(2_050), "{:?}", start.elapsed());
+}
+
+/// A strategy with long pauses; only news can wake it in between.
+#[derive(Debug)]
+struct OncePerHour;
+
+impl strategy::Strategy for OncePerHour {
+    fn decide(&self, _: &strategy::Contention) -> strategy::Decision {
+        strategy::Decision::RetryAfter(Duration::from_secs(3_600))
+    }
+
+    fn name(&self) -> std::borrow::Cow<'static, str> {
+        "once_per_hour".into()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_by_another_manager_is_heard_in_the_first_pause() {
+    let store = lock_core::backend::memory::Memory::new();
+    let [one, two] = [(); 2].map(|()| LockManager::builder(store.clone()).build().unwrap());
+    let guard = one.lock("k").acquire().await.unwrap();
+    let waiting = tokio::spawn(two.lock("k").strategy(OncePerHour).acquire());
+    tokio::time::sleep(millis(10)).await;
+    let freed = Instant::now();
+    drop(guard);
+    drop(waiting.await.unwrap().unwrap());
+    assert!(freed.elapsed() < millis(5), "{:?}", freed.elapsed());
 }

@@ -200,8 +200,8 @@ async fn renewals_that_stay_away_endanger_first_and_then_lose() {
             (Instant::now(), guard)
         });
         tokio::time::sleep(millis(1_500)).await;
-        // A call that hangs has not failed yet: the store itself bounds its calls.
-        assert_eq!(guard.is_endangered(), fault != Fault::Hang, "{fault:?}");
+        tokio::time::sleep(millis(700)).await;
+        assert!(guard.is_endangered(), "{fault:?}");
         assert!(guard.is_held());
         assert_eq!(guard.lost().await, LossReason::Expired);
         let told = Instant::now();
@@ -239,4 +239,87 @@ async fn shutdown_says_which_releases_were_not_answered() {
     let report = locks.shutdown(millis(500)).await;
     assert_eq!((report.revoked.len(), report.unanswered), (0, 1));
     assert!(start.elapsed() < millis(1_600), "{:?}", start.elapsed());
+}
+
+/// A shutdown beside a request that is under way: no body begins after it, and nothing stays.
+#[tokio::test(start_paused = true)]
+async fn shutdown_waits_for_requests_that_are_under_way() {
+    for fault in [Fault::Hang, Fault::HangAnswer] {
+        let (locks, control, other) = flaky();
+        control.fail_next(Operation::Acquire, fault, 1);
+        let body = async { panic!("the body began after the shutdown") };
+        let running = tokio::spawn(locks.lock("k").ttl(millis(60_000)).run(body));
+        while control.hanging(Operation::Acquire) == 0 {
+            tokio::task::yield_now().await;
+        }
+        let ending = {
+            let locks = locks.clone();
+            tokio::spawn(async move { locks.shutdown(millis(5_000)).await })
+        };
+        tokio::time::sleep(millis(100)).await;
+        assert!(!ending.is_finished(), "{fault:?}");
+        control.heal();
+        assert_eq!(ending.await.unwrap().unanswered, 0);
+        assert_eq!(running.await.unwrap().unwrap_err().kind(), LockErrorKind::ShuttingDown);
+        assert!(is_free(&other, "k").await, "{fault:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_extend_that_is_answered_after_the_loss_is_no_success() {
+    let (locks, control, _) = flaky();
+    let guard = locks.lock("k").ttl(millis(300)).renew(false).acquire().await.unwrap();
+    control.fail_next(Operation::Renew, Fault::HangAnswer, 1);
+    let extend = guard.extend(millis(5_000));
+    let heal = async {
+        tokio::time::sleep(millis(400)).await;
+        control.heal();
+    };
+    let (extended, ()) = tokio::join!(extend, heal);
+    assert!(extended.unwrap_err().is_lost());
+}
+
+/// The store may have the longer lease of an extend that was answered late, or not at all.
+#[tokio::test(start_paused = true)]
+async fn a_release_goes_on_for_as_long_as_the_store_may_have_the_grant() {
+    let (locks, control, other) = flaky();
+    let guard = locks.lock("k").ttl(millis(60_000)).acquire().await.unwrap();
+    guard.extend(millis(100)).await.unwrap();
+    control.fail_always(Operation::Release, Fault::LoseRequest);
+    drop(guard);
+    tokio::time::sleep(millis(5_000)).await;
+    control.heal();
+    assert!(free_after(&other, "k").await < millis(1_100));
+}
+
+#[tokio::test(start_paused = true)]
+async fn min_hold_counts_from_the_grant_also_when_the_release_is_late() {
+    let (locks, control, other) = flaky();
+    let start = Instant::now();
+    let guard = locks.lock("k").ttl(millis(60_000)).min_hold(millis(10_000)).acquire().await.unwrap();
+    control.fail_always(Operation::Release, Fault::LoseRequest);
+    drop(guard);
+    tokio::time::sleep(millis(8_000)).await;
+    control.heal();
+    free_after(&other, "k").await;
+    assert!(start.elapsed() >= millis(10_000) && start.elapsed() < millis(10_500), "{:?}", start.elapsed());
+}
+
+/// Those who wait in this process are told when the store has answered the release, not before.
+#[tokio::test(start_paused = true)]
+async fn a_dropped_guard_wakes_the_next_waiter_when_the_key_is_free() {
+    let (locks, control, _) = flaky();
+    let guard = locks.lock("k").ttl(millis(60_000)).acquire().await.unwrap();
+    let slow = strategy::retry()
+        .within(millis(60_000))
+        .backoff(strategy::Backoff::exponential(millis(20_000), millis(20_000)));
+    let waiting = tokio::spawn(locks.lock("k").strategy(slow).acquire());
+    tokio::time::sleep(millis(1)).await;
+    control.fail_next(Operation::Release, Fault::HangAnswer, 1);
+    drop(guard);
+    tokio::time::sleep(millis(100)).await;
+    let start = Instant::now();
+    control.heal();
+    drop(waiting.await.unwrap().unwrap());
+    assert!(start.elapsed() < millis(5), "{:?}", start.elapsed());
 }

@@ -108,3 +108,15 @@ async fn a_normal_release_is_not_a_loss() {
     assert_eq!(handle.check().unwrap_err().loss_reason(), None);
     assert!(tokio::time::timeout(millis(60_000), handle.lost()).await.is_err());
 }
+
+/// Its keeper went with the runtime that took the lock, so nobody renews; but the loss is told.
+#[test]
+fn a_lock_whose_runtime_is_gone_is_lost_and_tells() {
+    let locks = LockManager::in_memory();
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let first = runtime();
+    let guard = first.block_on(locks.lock("k").ttl(millis(200)).acquire()).unwrap();
+    drop(first);
+    let told = runtime().block_on(async { tokio::time::timeout(millis(10_000), guard.lost()).await });
+    assert_eq!(told.unwrap(), LossReason::Expired);
+}

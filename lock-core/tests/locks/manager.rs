@@ -91,3 +91,16 @@ async fn shutdown_revokes_what_is_left_after_the_grace() {
     let next = LockManager::builder(store).build().unwrap();
     assert!(next.lock("k").try_acquire().await.unwrap().is_some());
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_limit_of_a_profile_belongs_to_the_strategy_of_the_profile() {
+    let locks = LockManager::builder(lock_core::backend::memory::Memory::new())
+        .profile("slow", Profile::new().wait(millis(200)))
+        .build()
+        .unwrap();
+    let guard = locks.lock("k").profile("slow").try_acquire().await.unwrap().expect("nobody has it");
+    assert!(locks.lock("k").profile("slow").try_acquire().await.unwrap().is_none());
+    let at_once = locks.lock("k").profile("slow").strategy(strategy::fail_fast()).acquire().await;
+    assert_eq!(at_once.unwrap_err().kind(), LockErrorKind::Contended);
+    drop(guard);
+}

@@ -125,3 +125,24 @@ async fn managers_do_not_share_scopes() {
     let nested = one.lock("k").run(async move { at_once(&two, "k").acquire().await.map(drop) });
     assert_eq!(nested.await.unwrap().unwrap_err().kind(), LockErrorKind::Contended);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_task_spawned_in_the_scope_of_a_manager_has_no_locks_of_its_parent() {
+    let locks = LockManager::in_memory();
+    let tenant = locks.clone();
+    let inner = locks.lock("k").run(async move {
+        let scoped =
+            tenant.scope(async { at_once(&LockManager::current().unwrap(), "k").acquire().await.map(drop) });
+        tokio::spawn(scoped).await.unwrap()
+    });
+    assert_eq!(inner.await.unwrap().unwrap_err().kind(), LockErrorKind::Contended);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_semaphore_of_another_size_is_not_entered() {
+    let locks = LockManager::in_memory();
+    let inner = locks.clone();
+    let nested =
+        locks.semaphore("k", 2).run(async move { inner.semaphore("k", 5).acquire().await.map(drop) });
+    assert_eq!(nested.await.unwrap().unwrap_err().kind(), LockErrorKind::InvalidRequest);
+}

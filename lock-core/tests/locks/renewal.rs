@@ -1,4 +1,9 @@
-use lock_core::LockManager;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use lock_core::backend::memory::Memory;
+use lock_core::backend::{Attempt, Backend, Capability, Claim, Renew, Renewal};
+use lock_core::{FencingToken, LockManager, Released, Result};
 use tokio::time::Instant;
 
 use crate::{is_free, millis};
@@ -53,4 +58,61 @@ async fn extend_gives_a_longer_lease_at_once_and_renewals_follow_it() {
     assert!(guard.extend(std::time::Duration::ZERO).await.unwrap_err().to_string().contains("ttl is 0"));
     tokio::time::sleep(millis(1_001)).await;
     assert!(guard.extend(millis(100)).await.unwrap_err().is_lost());
+}
+
+/// A store with bad manners: it gives short leases, and its first renewal panics.
+#[derive(Debug)]
+struct Rude {
+    store: Memory,
+    lease: Option<Duration>,
+    panics: AtomicBool,
+}
+
+impl Backend for Rude {
+    fn capability(&self) -> Capability {
+        self.store.capability()
+    }
+
+    async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
+        let mut claim = claim.clone();
+        claim.ttl = self.lease.unwrap_or(claim.ttl);
+        self.store.try_acquire(&claim).await
+    }
+
+    async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
+        assert!(!self.panics.swap(false, Ordering::SeqCst), "on purpose");
+        self.store.renew(batch).await
+    }
+
+    async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
+        self.store.release(claim, keep_for).await
+    }
+
+    async fn fence(&self, claim: &Claim) -> Result<FencingToken> {
+        self.store.fence(claim).await
+    }
+}
+
+async fn kept_for_a_minute(store: Rude) {
+    let locks = LockManager::builder(store).build().unwrap();
+    let guard = locks.lock("k").ttl(millis(9_000)).acquire().await.unwrap();
+    for _ in 0..60 {
+        tokio::time::sleep(millis(1_000)).await;
+        guard.check().unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_for_less_than_the_ttl_is_extended() {
+    kept_for_a_minute(Rude {
+        store: Memory::new(),
+        lease: Some(millis(500)),
+        panics: AtomicBool::new(false),
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_panics_is_tried_again() {
+    kept_for_a_minute(Rude { store: Memory::new(), lease: None, panics: AtomicBool::new(true) }).await;
 }

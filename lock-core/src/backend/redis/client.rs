@@ -98,6 +98,13 @@ impl Redis {
         }
     }
 
+    /// Why a call that was over by its deadline had not been sent.
+    fn not_sent(&self, deadline: Duration) -> Failure {
+        let dialling =
+            || Failure::new(LockErrorKind::Unavailable, format!("no connection within {deadline:?}"));
+        self.links.failure().unwrap_or_else(dialling).before_any_request()
+    }
+
     pub(super) fn error(&self, failure: &Failure) -> LockError {
         failure.to_error(self.links.server().address())
     }
@@ -111,10 +118,16 @@ impl Backend for Redis {
     async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
         supported(claim)?;
         let deadline = self.timeout().min(claim.ttl / 2);
-        let sent = AtomicBool::new(false);
-        let answer = self.within(deadline, &claim.key, self.acquire(claim, deadline, &sent)).await;
         // A call that never got a connection leaves nothing to clean up: an outage must not pile up releases.
-        answer.map_err(|error| if sent.load(Ordering::Relaxed) { error } else { error.nothing_taken() })
+        let sent = AtomicBool::new(false);
+        match tokio::time::timeout(deadline, self.acquire(claim, deadline, &sent)).await {
+            Ok(Ok(attempt)) => Ok(attempt),
+            Ok(Err(failure)) => Err(self.error(&failure).with_key(&claim.key)),
+            Err(_) if sent.load(Ordering::Relaxed) => {
+                Err(self.error(&self.elapsed(deadline)).with_key(&claim.key))
+            }
+            Err(_) => Err(self.error(&self.not_sent(deadline)).with_key(&claim.key)),
+        }
     }
 
     async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
@@ -146,6 +159,10 @@ impl Backend for Redis {
 
 /// Refuses what this backend does not do, before any I/O.
 fn supported(claim: &Claim) -> Result<()> {
+    if is_helper(claim.key.as_str()) {
+        let detail = "keys like `{..}:f` are where this backend keeps what belongs to another lock: choose another name";
+        return Err(LockError::new(LockErrorKind::InvalidKey, detail).with_key(&claim.key));
+    }
     let missing = match (claim.mode, claim.queue) {
         (Mode::Exclusive, Queue::Barging) => return Ok(()),
         (Mode::Exclusive, Queue::Fifo) => "waiting in order of arrival (kind `fair`)",
@@ -155,6 +172,12 @@ fn supported(claim: &Claim) -> Result<()> {
     let detail =
         format!("the redis backend has no {missing}; it does exclusive locks without an order of waiters");
     Err(LockError::new(LockErrorKind::Unsupported, detail).with_key(&claim.key))
+}
+
+/// Whether a key has the form of a helper key: `{key}:` and one letter.
+fn is_helper(key: &str) -> bool {
+    let tail = key.as_bytes().last_chunk::<3>();
+    key.starts_with('{') && tail.is_some_and(|tail| tail.starts_with(b"}:") && tail[2].is_ascii_lowercase())
 }
 
 /// A duration in whole milliseconds, rounded up: the store must never forget a lock before its holder does.
@@ -172,6 +195,16 @@ mod tests {
         let table = [(0, 1), (1, 1), (999_999, 1), (1_000_000, 1), (1_000_001, 2), (500_000_000, 500)];
         for (nanos, expected) in table {
             assert_eq!(millis(Duration::from_nanos(nanos)), expected, "{nanos} ns");
+        }
+    }
+
+    #[test]
+    fn the_names_of_helper_keys_are_taken() {
+        for key in ["{a}:f", "{shop:order:42}:q", "{}:w"] {
+            assert!(is_helper(key), "{key}");
+        }
+        for key in ["a", "{a}", "{a}:", "{a}:ff", "a}:f", "{a}:1", "{orders}:42"] {
+            assert!(!is_helper(key), "{key}");
         }
     }
 

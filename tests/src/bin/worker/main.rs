@@ -1,7 +1,8 @@
 //! A process of its own for tests that need more than one: `worker <mode> [--name value]..`.
 //!
 //! - `increment --file F --count N --url U`: adds N to the counter in F, one by one, each under a lock on the server
-//!   at U. `--unlocked` in place of the URL leaves the lock away.
+//!   at U. In place of the URL, `--installed` installs a manager from the environment, as a service does, and
+//!   `--unlocked` leaves the lock away.
 //! - `hold --url U --key K --ttl MS --effect F`: holds K, prints `HELD` and writes to F at every turn once F exists;
 //!   prints `LOST <reason>` and ends when the lock is lost.
 //! - `end --url U --key K --how H`: takes K for a minute, prints `HELD`, waits for a line, ends the lock in the way H
@@ -67,11 +68,20 @@ impl Options {
 
 async fn increment(options: &Options) {
     let counter = Counter::open(Path::new(options.text("--file")));
-    let locks = if options.has("--unlocked") { None } else { Some(options.manager().await) };
-    for _ in 0..options.number("--count") {
-        match &locks {
-            Some(locks) => locked::increment(locks, &counter).await.expect("the lock is kept"),
-            None => counter.add_one(Duration::from_millis(1)).await,
+    let count = options.number("--count");
+    if options.has("--unlocked") {
+        for _ in 0..count {
+            counter.add_one(Duration::from_millis(1)).await;
+        }
+    } else if options.has("--installed") {
+        LockManager::from_env().await.expect("the server takes locks").install().expect("the first one");
+        for _ in 0..count {
+            locked::increment_installed(&counter).await.expect("the lock is kept");
+        }
+    } else {
+        let locks = options.manager().await;
+        for _ in 0..count {
+            locked::increment(&locks, &counter).await.expect("the lock is kept");
         }
     }
 }

@@ -30,8 +30,11 @@ end
 local fence = now
 local last = redis.call('GET', KEYS[2])
 if last then
-  local number, owner = string.match(last, '^(%d+) (.*)$')
-  number = tonumber(number) or 0
+  local number, owner = string.match(last, '^(%d+) (%x+)$')
+  if not number then
+    return redis.error_reply('WRONGTYPE ' .. KEYS[2] .. ' is no fencing token')
+  end
+  number = tonumber(number)
   if owner == ARGV[1] then
     fence = number
   elseif number >= now then

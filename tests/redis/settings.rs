@@ -1,0 +1,102 @@
+//! What URLs and requests can say, and what becomes of it on the server.
+
+use std::time::Duration;
+
+use lock_core::{LossReason, Released};
+use lock_tests::{Bound, Directory, PATIENCE, RedisServer, wait_until};
+
+use crate::support::{LONG, connect, cycle, empty, manager, ms, try_once, within};
+
+#[tokio::test]
+async fn a_database_of_its_own_is_another_place() {
+    let server = RedisServer::start();
+    let (zero, three) = (manager(&server).await, connect(&format!("{}3", server.url())).await);
+    let guard = try_once(&zero, "k").await.expect("the key is free");
+    let other = try_once(&three, "k").await.expect("the key is free in another database");
+    assert!(server.info("db3").contains("keys=1"));
+    guard.release().await.expect("an answer");
+    assert!(three.lock("k").try_acquire().await.expect("an answer").is_none());
+    other.release().await.expect("an answer");
+}
+
+#[tokio::test]
+async fn a_socket_in_the_file_system_serves_as_well() {
+    let directory = Directory::new();
+    let socket = directory.path().join("redis.sock");
+    let path = socket.to_str().expect("a path of UTF-8");
+    let server = RedisServer::builder().config("unixsocket", path).start();
+    let (locks, others) = (connect(&format!("unix://{path}")).await, manager(&server).await);
+    let guard = try_once(&locks, "k").await.expect("the key is free");
+    assert!(others.lock("k").try_acquire().await.expect("an answer").is_none());
+    guard.release().await.expect("an answer");
+    cycle(&others, "k").await;
+}
+
+#[tokio::test]
+async fn a_password_of_any_characters_is_percent_encoded() {
+    let server = RedisServer::builder().password("p").start();
+    server.command(&["ACL", "SETUSER", "a:b", "on", ">p@ss/w:rd?%#", "~*", "+@all"]);
+    let encoded = server.url_for("a%3Ab", "p%40ss%2Fw%3Ard%3F%25%23");
+    cycle(&connect(&encoded).await, "k").await;
+}
+
+#[tokio::test]
+async fn a_lock_is_kept_for_its_shortest_time_although_its_body_ends() {
+    let server = RedisServer::start();
+    let (locks, others) = (manager(&server).await, manager(&server).await);
+    let min = ms(600);
+    let since = Bound::new(PATIENCE);
+    locks.lock("job").ttl(ms(300)).min_hold(min).run(async {}).await.expect("the key is free");
+    assert!(since.elapsed() < min, "the caller does not wait for it: {:?}", since.elapsed());
+    assert_eq!(locks.held(), 0);
+    for locks in [&locks, &others] {
+        assert!(locks.lock("job").try_acquire().await.expect("an answer").is_none());
+    }
+    let guard = others.lock("job").wait(PATIENCE).acquire().await.expect("it ends");
+    // The lease of a kept key is counted in whole milliseconds.
+    assert!(since.elapsed() + ms(2) >= min, "after {:?}", since.elapsed());
+    guard.release().await.expect("an answer");
+    empty(&server, ms(500)).await;
+}
+
+#[tokio::test]
+async fn a_lock_ends_at_its_longest_time_although_its_body_goes_on() {
+    let server = RedisServer::start();
+    let locks = manager(&server).await;
+    let request = locks.lock("job").ttl(LONG).max_hold(ms(300));
+    let outcome =
+        within(Duration::from_secs(5), "a body that hangs", request.run(std::future::pending::<()>()));
+    let error = outcome.await.expect_err("it is ended");
+    assert_eq!(error.loss_reason(), Some(LossReason::MaxHold));
+    // Not only at the end of the lease.
+    empty(&server, Duration::from_secs(1)).await;
+}
+
+#[tokio::test]
+async fn an_extended_lease_is_longer_on_the_server_and_never_shorter() {
+    let server = RedisServer::start();
+    let guard = manager(&server).await.lock("k").ttl(ms(5_000)).acquire().await.expect("the key is free");
+    let left = || server.get::<u64>(&["PTTL", "k"]);
+    assert!(left() <= 5_000);
+    guard.extend(LONG).await.expect("the lock is held");
+    assert!(left() > 50_000 && guard.remaining() > Duration::from_secs(50));
+    guard.extend(ms(100)).await.expect("the lock is held");
+    assert!(left() > 50_000 && guard.remaining() > Duration::from_secs(50));
+    assert_eq!(guard.release().await.expect("an answer"), Released::Released);
+}
+
+#[tokio::test]
+async fn nothing_is_stored_without_an_expiry() {
+    let server = RedisServer::start();
+    let locks = manager(&server).await;
+    let fenced = locks.lock("fenced").fencing(true).acquire().await.expect("the key is free");
+    let asked = locks.lock("asked").acquire().await.expect("the key is free");
+    asked.fencing_token().await.expect("the lock is held");
+    locks.lock("kept").min_hold(LONG).run(async {}).await.expect("the key is free");
+    wait_until("all five are there", PATIENCE, async || server.keys().len() == 5).await;
+    for key in server.keys() {
+        assert!(server.get::<i64>(&["PTTL", &key]) > 0, "{key}");
+    }
+    // Both are still held, so that their keys are still there.
+    assert!(fenced.is_held() && asked.is_held());
+}

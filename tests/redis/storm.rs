@@ -1,0 +1,93 @@
+//! Random work, given up at random moments, on a network with random faults. The seed is printed when it fails.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use lock_core::clock::Clock;
+use lock_core::strategy::{self, Backoff};
+use lock_core::testkit::history::{History, Hold};
+use lock_core::{LockGuard, LockManager};
+use lock_tests::{Bound, Flow, Proxy, RedisServer, wait_until};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use crate::support::{LONG, connect, ms};
+
+const TIME: Duration = Duration::from_secs(5);
+
+/// Takes locks, and drops whatever it waits for after a random time.
+async fn work(worker: usize, locks: LockManager, history: History, mut random: Rng) {
+    let over = Bound::new(TIME);
+    while over.elapsed() < TIME {
+        let backoff = Backoff::exponential(ms(1), ms(4));
+        let request = locks.lock(format!("k{}", random.u8(0..3))).ttl(LONG).fencing(random.bool());
+        let acquire = request.strategy(strategy::retry().within(LONG).backoff(backoff)).acquire();
+        let asked = history.now();
+        match timeout(ms(random.u64(1..60)), acquire).await {
+            Ok(Ok(guard)) => hold(worker, guard, asked, &history, &mut random).await,
+            Ok(Err(error)) => assert!(error.is_temporary(), "{error}"),
+            Err(_) => {}
+        }
+    }
+}
+
+async fn hold(worker: usize, guard: LockGuard, asked: Duration, history: &History, random: &mut Rng) {
+    let acquired = history.now();
+    let fence = timeout(ms(random.u64(0..10)), guard.fencing_token()).await.ok().and_then(Result::ok);
+    sleep(ms(random.u64(0..4))).await;
+    let ended = history.now();
+    guard.check().expect("no lease ends so soon");
+    history.record(Hold { worker, key: guard.key().to_owned(), asked, acquired, ended, fence });
+    match random.u8(0..4) {
+        0 => drop(guard),
+        1 => drop(timeout(ms(random.u64(0..4)), guard.release()).await),
+        _ => drop(guard.release().await),
+    }
+}
+
+/// Disturbs one way to the server, and heals it again, for ever.
+async fn disturb(proxy: &Proxy, mut random: Rng) {
+    loop {
+        sleep(ms(random.u64(5..80))).await;
+        match random.u8(0..4) {
+            0 => proxy.requests(Flow::Hold),
+            1 => proxy.replies(Flow::Hold),
+            2 => proxy.delay(ms(random.u64(1..8))),
+            _ => proxy.cut(),
+        }
+        sleep(ms(random.u64(1..150))).await;
+        proxy.heal();
+    }
+}
+
+#[tokio::test]
+async fn a_storm_leaves_nothing_behind_and_shows_one_holder_at_a_time() {
+    let seed = fastrand::u64(..);
+    let mut random = Rng::with_seed(seed);
+    let server = RedisServer::start();
+    let ways = [Proxy::before(&server), Proxy::before(&server)];
+    let managers = [connect(&ways[0].url()).await, connect(&ways[1].url()).await];
+    let history = History::new(Clock::Suspend);
+
+    let mut workers = JoinSet::new();
+    for worker in 0..10 {
+        let locks = managers[worker % 2].clone();
+        workers.spawn(work(worker, locks, history.clone(), random.fork()));
+    }
+    tokio::select! {
+        _ = workers.join_all() => {}
+        () = disturb(&ways[0], random.fork()) => unreachable!("it never ends"),
+        () = disturb(&ways[1], random.fork()) => unreachable!("it never ends"),
+    }
+    ways.iter().for_each(Proxy::heal);
+
+    history.check().unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
+    let holds = history.holds().len();
+    assert!(holds > 50, "seed {seed}: only {holds} holds");
+    // Every lease is a minute, so what is gone was given back.
+    wait_until(&format!("no lock is left, seed {seed}"), Duration::from_secs(2), async || {
+        let left = server.keys().into_iter().filter(|key| !key.ends_with(":f")).count();
+        left == 0 && managers.iter().all(|locks| locks.held() == 0)
+    })
+    .await;
+}
