@@ -363,6 +363,7 @@ impl InFlight<'_> {
     async fn attempt(&mut self) -> Result<Attempt> {
         let queued = self.state;
         self.state = Sent::Request;
+        self.claim.not_sent();
         let answer = self.engine.backend.try_acquire_dyn(&self.claim).await;
         match &answer {
             Ok(Attempt::Granted(grant)) => return self.in_time(*grant).map(Attempt::Granted),
@@ -395,6 +396,8 @@ impl InFlight<'_> {
     fn give_back(&mut self) {
         let certainty = match self.state {
             Sent::Nothing => return,
+            // An outage must not pile up releases of what was never asked for.
+            Sent::Request if self.engine.capability.marks_sent && !self.claim.is_sent() => return,
             Sent::Request => Certainty::Maybe,
             Sent::Queued => Certainty::Granted,
         };

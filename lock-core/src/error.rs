@@ -297,7 +297,7 @@ impl fmt::Display for LockError {
         if let Some(holder) = &inner.holder {
             write!(f, "; held by {holder}")?;
         }
-        if let Some(waited) = inner.waited.filter(|waited| !waited.is_zero()) {
+        if let Some(waited) = inner.waited.filter(|waited| waited.as_millis() > 0) {
             write!(f, "; waited {waited:.1?}")?;
         }
         Ok(())

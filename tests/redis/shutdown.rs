@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_core::{LockErrorKind, LossReason, ShutdownReport, strategy};
-use lock_tests::{Bound, PATIENCE, RedisServer, wait_until};
+use lock_tests::{Bound, PATIENCE, Proxy, RedisServer, wait_until};
 
 use crate::support::{LONG, calls, manager, ms, try_once, within};
 
@@ -55,4 +55,50 @@ async fn a_shutdown_without_a_server_ends_and_says_what_it_left() {
     assert!(time.elapsed() >= ms(300), "the grace was not used: {:?}", time.elapsed());
     assert_eq!((report.revoked.len(), report.unanswered), (0, 1));
     server.cont();
+}
+
+/// A request whose answer is on its way when the shutdown begins.
+#[tokio::test]
+async fn a_shutdown_beside_an_acquire_leaves_no_key() {
+    let server = RedisServer::start();
+    let proxy = Proxy::before(&server);
+    let locks = lock_core::LockManager::connect(&proxy.url()).await.expect("connects");
+    proxy.delay(ms(60));
+    let acquiring = tokio::spawn(locks.lock("k").ttl(LONG).acquire());
+    wait_until("the request is under way", PATIENCE, async || {
+        proxy.traffic().requests.held > 0 || calls(&server, "set") > 0
+    })
+    .await;
+    let report = within(PATIENCE, "ending", locks.shutdown(PATIENCE)).await;
+    assert_eq!(report, ShutdownReport::default());
+    let error = acquiring.await.expect("no panic").expect_err("the manager is closed");
+    assert_eq!(error.kind(), LockErrorKind::ShuttingDown);
+    assert!(server.keys().is_empty(), "{:?}", server.keys());
+}
+
+/// Acquires that were dropped while there was no connection asked for nothing, so nothing is to be released.
+#[tokio::test]
+async fn an_outage_leaves_no_releases_behind() {
+    let server = RedisServer::start();
+    let proxy = Proxy::before(&server);
+    let locks = lock_core::LockManager::connect(&proxy.url()).await.expect("connects");
+    proxy.refuse(true);
+    proxy.cut();
+    wait_until("the connection is gone", PATIENCE, async || try_once(&locks, "probe").await.is_err()).await;
+    let cancelled = (0..200).map(|i| {
+        let request = locks.lock(format!("k{i}")).ttl(LONG);
+        tokio::spawn(tokio::time::timeout(ms(50), request.acquire()))
+    });
+    for task in cancelled.collect::<Vec<_>>() {
+        assert!(task.await.expect("no panic").is_err(), "there is no connection");
+    }
+    server.command(&["CONFIG", "RESETSTAT"]);
+    proxy.heal();
+    wait_until("the server is back", PATIENCE, async || {
+        try_once(&locks, "after").await.is_ok_and(|guard| guard.is_held())
+    })
+    .await;
+    let report = within(PATIENCE, "ending", locks.shutdown(PATIENCE)).await;
+    assert_eq!(report, ShutdownReport::default());
+    assert!(calls(&server, "evalsha") < 20, "{}", calls(&server, "evalsha"));
 }

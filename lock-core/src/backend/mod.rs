@@ -13,6 +13,7 @@ pub mod redis;
 
 use std::fmt;
 use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 pub use erased::{BoxFuture, DynBackend};
@@ -66,13 +67,42 @@ pub struct Claim {
     pub fencing: bool,
     /// Who asks, for people.
     pub record: OwnerRecord,
+    pub(crate) sent: SentMark,
+}
+
+/// Whether a request for a claim left the process.
+#[derive(Debug, Default)]
+pub(crate) struct SentMark(AtomicBool);
+
+impl Clone for SentMark {
+    fn clone(&self) -> Self {
+        Self(AtomicBool::new(self.0.load(Ordering::Relaxed)))
+    }
 }
 
 impl Claim {
     /// A claim of `owner` on `key`: exclusive, barging, without a fencing token.
     #[must_use]
     pub fn new(key: Key, owner: Owner, ttl: Duration, record: OwnerRecord) -> Self {
-        Self { key, mode: Mode::Exclusive, queue: Queue::Barging, owner, ttl, fencing: false, record }
+        let sent = SentMark::default();
+        Self { key, mode: Mode::Exclusive, queue: Queue::Barging, owner, ttl, fencing: false, record, sent }
+    }
+
+    /// Notes that a request for this claim is about to leave the process. A backend with [`Capability::marks_sent`]
+    /// calls it before the first byte: an acquire that is dropped without the mark needs no clean-up in the store.
+    pub fn mark_sent(&self) {
+        self.sent.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether [`mark_sent`](Self::mark_sent) was called in this attempt.
+    #[must_use]
+    pub fn is_sent(&self) -> bool {
+        self.sent.0.load(Ordering::Relaxed)
+    }
+
+    /// Takes the mark off, for another attempt.
+    pub(crate) fn not_sent(&mut self) {
+        self.sent = SentMark::default();
     }
 }
 
@@ -210,6 +240,8 @@ pub struct Capability {
     pub fencing: bool,
     /// [`Backend::changed`] tells when a key may be free; otherwise a waiter tries again by backoff.
     pub notifies: bool,
+    /// Calls [`Claim::mark_sent`] before it sends anything; otherwise every dropped attempt counts as sent.
+    pub marks_sent: bool,
     /// Where the store lives.
     pub placement: Placement,
     /// The shortest lease that it can hold.
@@ -229,6 +261,7 @@ impl Capability {
             fifo: false,
             fencing: false,
             notifies: false,
+            marks_sent: false,
             placement: Placement::Remote,
             min_ttl: Duration::from_millis(10),
             max_ttl: Duration::from_secs(24 * 60 * 60),

@@ -166,6 +166,7 @@ impl Backend for Memory {
             fifo: true,
             fencing: true,
             notifies: true,
+            marks_sent: false,
             placement: Placement::Embedded,
             min_ttl: Duration::from_millis(1),
             max_ttl: Duration::from_secs(10 * 366 * 24 * 60 * 60),

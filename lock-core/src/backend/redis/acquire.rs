@@ -1,6 +1,5 @@
 //! Getting a lock, and its fencing token.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ::redis::{Cmd, Value};
@@ -22,19 +21,14 @@ const FENCE_AT_LEAST: Duration = Duration::from_secs(60 * 60);
 impl Redis {
     /// One attempt. A free key costs one plain SET; the script runs where the key is taken, perhaps by this very
     /// owner, and where the fencing token is wanted.
-    pub(super) async fn acquire(
-        &self,
-        claim: &Claim,
-        deadline: Duration,
-        sent_any: &AtomicBool,
-    ) -> Result<Attempt, Failure> {
+    pub(super) async fn acquire(&self, claim: &Claim, deadline: Duration) -> Result<Attempt, Failure> {
         let start = Clock::Suspend.now();
         let (live, ready) = match self.links.now() {
             // The usual case, with no await since `start`: the clock need not be read again.
             Some(live) => (live, start),
             None => (self.links.live().await?, Clock::Suspend.now()),
         };
-        sent_any.store(true, Ordering::Relaxed);
+        claim.mark_sent();
         let token = claim.owner.token();
         let value = claim.record.to_value(&token);
         if !claim.fencing {

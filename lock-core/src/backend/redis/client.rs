@@ -3,7 +3,6 @@
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::config::Config;
@@ -112,20 +111,17 @@ impl Redis {
 
 impl Backend for Redis {
     fn capability(&self) -> Capability {
-        Capability { fencing: true, ..Capability::exclusive("redis") }
+        Capability { fencing: true, marks_sent: true, ..Capability::exclusive("redis") }
     }
 
     async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
         supported(claim)?;
         let deadline = self.timeout().min(claim.ttl / 2);
         // A call that never got a connection leaves nothing to clean up: an outage must not pile up releases.
-        let sent = AtomicBool::new(false);
-        match tokio::time::timeout(deadline, self.acquire(claim, deadline, &sent)).await {
+        match tokio::time::timeout(deadline, self.acquire(claim, deadline)).await {
             Ok(Ok(attempt)) => Ok(attempt),
             Ok(Err(failure)) => Err(self.error(&failure).with_key(&claim.key)),
-            Err(_) if sent.load(Ordering::Relaxed) => {
-                Err(self.error(&self.elapsed(deadline)).with_key(&claim.key))
-            }
+            Err(_) if claim.is_sent() => Err(self.error(&self.elapsed(deadline)).with_key(&claim.key)),
             Err(_) => Err(self.error(&self.not_sent(deadline)).with_key(&claim.key)),
         }
     }
