@@ -229,3 +229,43 @@ impl Drop for Acquiring<'_> {
 pub(crate) fn left(end: Moment, now: Moment) -> Option<Duration> {
     Some(end.remaining(now)).filter(|left| !left.is_zero())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::memory::Memory;
+    use crate::backend::{Attempt, Backend};
+    use crate::key::Key;
+    use crate::kind::Kind;
+    use crate::owner::OwnerRecord;
+    use crate::request::LockRequest;
+
+    /// An engine of another process, as a forked child has it.
+    fn inherited(store: Memory) -> Arc<Engine> {
+        let engine = Engine::new(Arc::new(store), String::new(), "", Profiles::default()).expect("random bytes");
+        let mut engine = Arc::into_inner(engine).expect("nobody else has it");
+        let value = format!("{} host=a pid=0 service= since=0", "0".repeat(48));
+        let parent = OwnerRecord::from_value(&value).expect("a record");
+        engine.identity = Arc::new(parent.identity().clone());
+        Arc::new(engine)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_forked_child_takes_no_locks_and_gives_none_back() {
+        let store = Memory::new();
+        let engine = inherited(store.clone());
+        let refused = LockRequest::new(Arc::clone(&engine), "k", Kind::Reentrant).acquire().await;
+        let refused = refused.expect_err("refused");
+        assert_eq!(refused.kind(), LockErrorKind::InvalidRequest);
+        assert!(refused.to_string().contains("fork"), "{refused}");
+
+        let record = OwnerRecord::new(Arc::clone(&engine.identity), None);
+        let key = Key::new("k").expect("a key");
+        let claim = Claim::new(key, engine.owners.mint(), Duration::from_secs(60), record);
+        assert!(matches!(store.try_acquire(&claim).await, Ok(Attempt::Granted(_))));
+        engine.give_back(&claim, None, Certainty::Granted, engine.clock.now());
+        tokio::task::yield_now().await;
+        let answer = store.release(&claim, None).await.expect("memory answers");
+        assert_eq!(answer, Released::Released, "it was the parent's until now");
+    }
+}

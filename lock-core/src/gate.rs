@@ -221,4 +221,20 @@ mod tests {
         drop(second);
         assert!(gate.is_empty());
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn those_who_stay_are_told_when_others_leave() {
+        let gate = Gate::default();
+        let (mut first, mut second) = (gate.join(&key(), 9).unwrap(), gate.join(&key(), 9).unwrap());
+        assert!(is_pending(&mut first).await && is_pending(&mut second).await);
+        assert_eq!((gate.waiters(&key()), first.others()), (2, 1));
+        drop(second);
+        assert_eq!((gate.waiters(&key()), first.others()), (1, 0));
+        assert!(is_pending(&mut first).await, "one that was not the head took no news along");
+        gate.freed(&key());
+        first.news().await;
+        drop(first);
+        assert_eq!(gate.waiters(&key()), 0);
+        assert!(gate.is_empty());
+    }
 }

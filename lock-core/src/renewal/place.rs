@@ -145,3 +145,27 @@ fn start(backend: &Arc<dyn DynBackend>, clock: Clock) -> Result<Thread> {
         .map_err(failed("the thread for renewals cannot be started"))?;
     Ok(Thread { keeper, runtime: handle })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::memory::Memory;
+
+    #[test]
+    fn each_runtime_has_one_keeper_and_a_dead_one_none() {
+        let keepers = Keepers::new(Arc::new(Memory::new()));
+        let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let (one, two) = (runtime(), runtime());
+        let here = |runtime: &tokio::runtime::Runtime| runtime.block_on(async { keepers.here().expect("a runtime") });
+        let (first, second) = (here(&one), here(&two));
+        assert!(Arc::ptr_eq(&first, &here(&one)) && Arc::ptr_eq(&second, &here(&two)));
+        assert!(!Arc::ptr_eq(&first, &second));
+        assert_eq!(keepers.all().len(), 2);
+        drop((first, one));
+        assert_eq!(keepers.all().len(), 1);
+        here(&two);
+        let Keepers::OnRuntimes { all, .. } = &keepers else { panic!("memory has no thread") };
+        assert_eq!(all.lock().expect("no panic").len(), 1, "the dead one is forgotten");
+        assert!(keepers.here().is_err(), "outside a runtime");
+    }
+}

@@ -196,4 +196,27 @@ mod tests {
             prop_assert!(due.early <= due.late && due.late <= instant(limit));
         }
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn stale_and_dead_entries_are_dropped_and_live_ones_are_not() {
+        let locks = crate::manager::LockManager::in_memory();
+        let guard = locks.lock("live").acquire().await.expect("it is free");
+        let again = locks.lock("again").acquire().await.expect("it is free");
+        let released = locks.lock("released").acquire().await.expect("it is free");
+        let start = guard.hold().since;
+        let due = |ms: u64| Due::at(start.plus(Duration::from_millis(ms)));
+        let mut queue = DueQueue::default();
+        queue.file(guard.hold(), due(5_000));
+        queue.file(released.hold(), due(5_000));
+        drop(released);
+        for ms in 0..10_000 {
+            queue.file(again.hold(), due(10_000 - ms));
+        }
+        assert!(queue.heap.len() <= 2 * MIN_SWEEP, "{} entries for two grants", queue.heap.len());
+        assert_eq!(queue.holds().len(), 2);
+        assert_eq!(queue.take_due(start.plus(Duration::from_millis(4_999))).len(), 1, "the last filing counts");
+        assert_eq!(queue.take_due(start.plus(Duration::from_millis(6_000))).len(), 1);
+        assert_eq!(queue.take_due(start.plus(Duration::from_secs(60))).len(), 0);
+        assert_eq!(queue.next(), None);
+    }
 }

@@ -5,12 +5,17 @@
 mod acquire;
 mod bad_input;
 mod drops;
+mod ending;
 #[cfg(feature = "testkit")]
 mod faults;
+mod giving_back;
+mod keeping;
 mod loss;
 mod manager;
 mod reentrancy;
 mod renewal;
+mod scripted;
+mod waiting;
 
 use std::time::Duration;
 

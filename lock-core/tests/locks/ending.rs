@@ -1,0 +1,223 @@
+//! Shutdown, defaults, and where the manager comes from.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use lock_core::backend::memory::Memory;
+use lock_core::{LockErrorKind, LockManager, LossReason, OnLost, Profile, strategy};
+use tokio::time::Instant;
+
+use crate::millis;
+use crate::scripted::{Asked, Every, Scripted};
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_waits_for_releases_within_its_grace_and_for_the_last_ones_after_it() {
+    for grace in [Duration::ZERO, millis(5_000)] {
+        for held in [false, true] {
+            let (locks, store) = Scripted::manager(|_| {});
+            store.script().release_takes = millis(300);
+            let mut guards = Vec::new();
+            for key in ["a", "b"] {
+                guards.push(locks.lock(key).acquire().await.unwrap());
+            }
+            if !held {
+                guards.clear();
+            }
+            let start = Instant::now();
+            let report = locks.shutdown(grace).await;
+            assert_eq!(report.unanswered, 0, "{grace:?}, held {held}");
+            let grace = if held { grace } else { Duration::ZERO };
+            assert!(start.elapsed() <= grace + millis(310), "{grace:?}, held {held}: {:?}", start.elapsed());
+            assert_eq!(store.script().released, 2, "{grace:?}, held {held}");
+            assert_eq!(report.revoked.len(), guards.len());
+            assert_eq!(store.asked(&Asked::Close), 1);
+            let last = store.script().asked.last().map(|(_, asked)| asked.clone());
+            assert_eq!(last, Some(Asked::Close), "the connections are closed last");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_tells_the_body_and_counts_the_releases_that_are_not_answered() {
+    let (locks, store) = Scripted::manager(|_| {});
+    store.script().release_takes = millis(60_000);
+    let running = tokio::spawn(locks.lock("k").run(std::future::pending::<()>()));
+    tokio::time::sleep(millis(1)).await;
+    drop([locks.lock("a").acquire().await.unwrap(), locks.lock("b").acquire().await.unwrap()]);
+    tokio::time::sleep(millis(1)).await;
+    let report = locks.shutdown(millis(100)).await;
+    assert_eq!(report.revoked, ["k"]);
+    // The body's own release is one more, as soon as the body is dropped.
+    assert!(report.unanswered >= 3, "{}", report.unanswered);
+    assert_eq!(running.await.unwrap().unwrap_err().loss_reason(), Some(LossReason::ShutDown));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_request_goes_before_the_profile_and_the_profile_before_the_manager() {
+    let every = |ms| Every(millis(ms), millis(ms));
+    let locks = LockManager::builder(Memory::new())
+        .ttl(millis(1_000))
+        .strategy(strategy::retry())
+        .wait(millis(300))
+        .profile("p", Profile::new().ttl(millis(9)))
+        .profile("p", Profile::new().ttl(millis(2_000)).wait(millis(200)).renew(false))
+        .profile("s", Profile::new().strategy(every(150)))
+        .build()
+        .unwrap();
+    let guard = locks.lock("held").acquire().await.unwrap();
+    let waited = async |request: lock_core::LockRequest| {
+        let start = Instant::now();
+        assert!(request.acquire().await.unwrap_err().is_contended());
+        start.elapsed().as_millis() / 10 * 10
+    };
+    let held = || locks.lock("held");
+    assert_eq!(waited(held()).await, 300);
+    assert_eq!(waited(held().profile("p")).await, 200);
+    assert_eq!(waited(held().profile("p").wait(millis(100))).await, 100);
+    assert_eq!(waited(held().wait(millis(100))).await, 100);
+    // The manager's limit is not for another strategy: this one would refuse it.
+    assert_eq!(waited(held().profile("s")).await, 150);
+    assert_eq!(waited(held().profile("s").strategy(every(80))).await, 80);
+    assert_eq!(waited(held().strategy(every(80))).await, 80);
+    // A try needs no limit and refuses none.
+    for request in [held(), held().profile("s"), held().wait(millis(100))] {
+        let start = Instant::now();
+        assert!(request.try_acquire().await.unwrap().is_none());
+        assert_eq!(start.elapsed(), Duration::ZERO);
+    }
+    drop(guard);
+
+    let remaining =
+        async |request: lock_core::LockRequest| request.acquire().await.unwrap().remaining().as_millis();
+    assert_eq!(remaining(locks.lock("k")).await, 998);
+    assert_eq!(remaining(locks.lock("k").profile("p")).await, 1_998, "the last of one name counts");
+    assert_eq!(remaining(locks.lock("k").profile("p").ttl(millis(500))).await, 498);
+
+    let lasting = async |request: lock_core::LockRequest| {
+        let guard = request.acquire().await.unwrap();
+        tokio::time::sleep(millis(5_000)).await;
+        guard.is_held()
+    };
+    assert!(lasting(locks.lock("k")).await);
+    assert!(!lasting(locks.lock("k").profile("p")).await);
+    assert!(lasting(locks.lock("k").profile("p").renew(true)).await);
+    assert!(!lasting(locks.lock("k").renew(false)).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn limits_may_be_equal_and_not_beyond() {
+    let locks = LockManager::in_memory();
+    let ttl = millis(1_000);
+    let request = || locks.lock("k").ttl(ttl);
+    drop(request().renew(false).min_hold(ttl).acquire().await.unwrap());
+    drop(locks.lock("j").max_hold(ttl).min_hold(ttl).acquire().await.unwrap());
+    let too_long = Duration::from_secs(20 * 366 * 24 * 60 * 60);
+    let error = locks.lock("k").ttl(too_long).acquire().await.unwrap_err();
+    assert_eq!(error.kind(), LockErrorKind::InvalidRequest);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_store_cannot_do_is_refused_before_it_is_asked() {
+    let (locks, store) = Scripted::manager(|store| {
+        (store.shared, store.permits, store.fifo) = (false, false, false);
+    });
+    for request in [locks.read("k"), locks.write("k"), locks.fair("k"), locks.semaphore("k", 1)] {
+        assert_eq!(request.acquire().await.unwrap_err().kind(), LockErrorKind::Unsupported);
+    }
+    assert_eq!(store.tries().len(), 0);
+    drop(locks.lock("k").acquire().await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn run_with_lets_the_body_end_when_it_is_told_to() {
+    let locks = LockManager::in_memory();
+    let ended = AtomicUsize::new(0);
+    let request = locks.lock("k").ttl(millis(500)).renew(false).on_lost(OnLost::Finish);
+    let outcome = request.run_with(async |lock| {
+        tokio::time::sleep(millis(2_000)).await;
+        assert!(!lock.is_held());
+        ended.fetch_add(1, Ordering::SeqCst);
+    });
+    assert!(outcome.await.unwrap_err().is_lost());
+    assert_eq!(ended.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_scope_of_a_manager_inside_a_lock_keeps_the_lock() {
+    let locks = LockManager::in_memory();
+    let nested = locks.clone();
+    let inner = async move {
+        let current = nested.scope(async { LockManager::current().unwrap().lock("k").try_acquire().await });
+        current.await.unwrap().expect("the same task entered it").key().to_owned()
+    };
+    assert_eq!(locks.lock("k").run(inner).await.unwrap(), "k");
+    // Another key is another lock, also inside.
+    let nested = locks.clone();
+    let other = async move { nested.lock("other").acquire().await.unwrap().key().to_owned() };
+    assert_eq!(locks.lock("k").run(other).await.unwrap(), "other");
+}
+
+/// Counts events of one level.
+struct Events(tracing::Level, Arc<AtomicUsize>);
+
+impl tracing::Subscriber for Events {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.is_event() && *metadata.level() == self.0
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, _: &tracing::Event<'_>) {
+        self.1.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+/// In a process of its own: the environment belongs to all tests of one.
+#[test]
+fn the_environment_names_the_store() {
+    const CHILD: &str = "LOCK_TEST_EXPECTS";
+    let cases = [
+        (None, "memory, 1 warning"),
+        (Some(""), "memory, 1 warning"),
+        (Some("memory://"), "memory, 0 warnings"),
+        (Some("localhost"), "InvalidRequest"),
+    ];
+    let Ok(expected) = std::env::var(CHILD) else {
+        for (url, expected) in cases {
+            let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+            child.args(["--exact", "ending::the_environment_names_the_store"]).env(CHILD, expected);
+            match url {
+                Some(url) => child.env("LOCK_URL", url),
+                None => child.env_remove("LOCK_URL"),
+            };
+            let output = child.output().unwrap();
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert!(output.status.success() && said.contains("1 passed"), "{url:?}: {said}");
+        }
+        return;
+    };
+    let warnings = Arc::new(AtomicUsize::new(0));
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let made = tracing::subscriber::with_default(Events(tracing::Level::WARN, Arc::clone(&warnings)), || {
+        runtime.block_on(LockManager::from_env())
+    });
+    let told = match made {
+        Ok(locks) => match warnings.load(Ordering::SeqCst) {
+            1 => format!("{}, 1 warning", locks.store()),
+            n => format!("{}, {n} warnings", locks.store()),
+        },
+        Err(error) => format!("{:?}", error.kind()),
+    };
+    assert_eq!(told, expected);
+}

@@ -1,0 +1,219 @@
+//! What is given back, how often, and as whom.
+
+use std::time::Duration;
+
+use lock_core::backend::{Attempt, Held};
+use lock_core::{LockErrorKind, LockManager, Released, strategy};
+use tokio::time::Instant;
+
+use crate::scripted::{Scripted, no_answer};
+use crate::{is_free, millis};
+
+/// A manager whose store answers no release at once.
+fn slow() -> (LockManager, Scripted) {
+    let (locks, store) = Scripted::manager(|_| {});
+    (locks, store)
+}
+
+fn fast(locks: &LockManager, ttl: Duration) -> lock_core::LockRequest {
+    locks.lock("k").ttl(ttl).strategy(strategy::fail_fast())
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_may_have_been_taken_is_given_back_until_it_cannot_come_any_more() {
+    for ttl in [60_000, 1_000] {
+        let (locks, store) = slow();
+        store.script().acquire.push_back(Err(no_answer()));
+        let start = Instant::now();
+        fast(&locks, millis(ttl)).acquire().await.unwrap_err();
+        tokio::time::sleep(millis(100_000)).await;
+        let times = store.release_times(start);
+        assert!(times.len() >= 3 && times[0] == 0, "{times:?}");
+        let last = times[times.len() - 1];
+        assert!(if ttl == 60_000 { last >= 5_000 } else { last <= 1_010 }, "{ttl} ms: {times:?}");
+        let tries = store.tries();
+        assert!(store.releases().iter().all(|(owner, keep_for)| *owner == tries[0] && keep_for.is_none()));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_came_late_and_was_given_back_is_not_asked_for_again() {
+    let (locks, store) = slow();
+    store.script().acquire.push_back(Err(no_answer()));
+    store.script().release.extend([Ok(Released::Expired), Ok(Released::Released)]);
+    fast(&locks, millis(60_000)).acquire().await.unwrap_err();
+    tokio::time::sleep(millis(60_000)).await;
+    assert_eq!(store.releases().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_that_was_given_back_is_never_used_again() {
+    let (locks, store) = slow();
+    store.script().acquire.push_back(Err(no_answer()));
+    let guard = locks.lock("k").acquire().await.unwrap();
+    let tries = store.tries();
+    assert_eq!(tries.len(), 2);
+    assert_ne!(tries[0], tries[1]);
+    tokio::time::sleep(millis(15_000)).await;
+    assert!(store.releases().iter().all(|(owner, _)| *owner == tries[0]));
+    guard.release().await.unwrap();
+    assert_eq!(store.releases().last().unwrap().0, tries[1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_store_certainly_did_not_give_is_not_given_back() {
+    let (locks, store) = slow();
+    store.script().acquire.push_back(Err(no_answer().nothing_taken()));
+    store.script().acquire.push_back(Ok(Attempt::Held(Held::default())));
+    fast(&locks, millis(60_000)).acquire().await.unwrap_err();
+    fast(&locks, millis(60_000)).acquire().await.unwrap_err();
+    tokio::time::sleep(millis(1_000)).await;
+    assert_eq!(store.releases(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_is_given_back_once() {
+    let (locks, store) = slow();
+    let guard = locks.lock("k").acquire().await.unwrap();
+    tokio::time::sleep(millis(1_000)).await;
+    assert_eq!(store.releases(), [], "not while it is held");
+    guard.release().await.unwrap();
+    tokio::time::sleep(millis(20_000)).await;
+    assert_eq!(store.releases().len(), 1);
+    // An answer settles it, whatever it says.
+    let guard = locks.lock("k").acquire().await.unwrap();
+    store.script().release.push_back(Ok(Released::Expired));
+    drop(guard);
+    tokio::time::sleep(millis(20_000)).await;
+    assert_eq!(store.releases().len(), 2);
+    assert_eq!(locks.held(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_in_the_queue_of_the_store_is_given_back() {
+    // Left by dropping the future.
+    let (locks, store) = slow();
+    let other = store.stranger();
+    let holder = other.fair("k").acquire().await.unwrap();
+    let waiting = tokio::spawn(locks.fair("k").wait(millis(60_000)).acquire());
+    tokio::time::sleep(millis(10)).await;
+    waiting.abort();
+    let _ = waiting.await;
+    tokio::time::sleep(millis(10)).await;
+    assert_eq!(store.releases(), [(store.tries()[0].clone(), None)]);
+    drop(holder);
+    assert!(is_free(&other, "k").await);
+
+    // Left by a try that was refused: the place is given back, and another owner lines up.
+    let (locks, store) = slow();
+    store.script().acquire.push_back(Ok(Attempt::Held(Held::default())));
+    store.script().acquire.push_back(Err(no_answer().nothing_taken()));
+    let guard = locks.fair("k").wait(millis(60_000)).acquire().await.unwrap();
+    let tries = store.tries();
+    assert!(tries.len() == 3 && tries[0] == tries[1] && tries[1] != tries[2], "{tries:?}");
+    tokio::time::sleep(millis(10)).await;
+    assert_eq!(store.releases()[0].0, tries[0]);
+    drop(guard);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unanswered_release_is_tried_until_the_lease_is_over_with_longer_pauses() {
+    let (locks, store) = slow();
+    let guard = locks.lock("k").ttl(millis(1_000)).renew(false).acquire().await.unwrap();
+    store.script().release.extend((0..50).map(|_| Err(no_answer())));
+    let start = Instant::now();
+    drop(guard);
+    tokio::time::sleep(millis(60_000)).await;
+    let times = store.release_times(start);
+    let due = [0, 20, 60, 140, 300, 620, 1_260];
+    assert!(
+        times.len() == due.len() && times.iter().zip(due).all(|(at, due)| at.abs_diff(due) < 10),
+        "{times:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_extended_lease_is_given_back_for_as_long_as_it_lasts() {
+    let (locks, store) = slow();
+    let guard = locks.lock("k").ttl(millis(300)).renew(false).acquire().await.unwrap();
+    guard.extend(millis(10_000)).await.unwrap();
+    store.script().release.extend((0..50).map(|_| Err(no_answer())));
+    let start = Instant::now();
+    drop(guard);
+    tokio::time::sleep(millis(60_000)).await;
+    assert!(*store.release_times(start).last().unwrap() >= 10_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn min_hold_counts_from_the_grant_however_the_lock_ends() {
+    // By a drop, by a release, by an unanswered release, by a shutdown.
+    for way in 0..4 {
+        let (locks, store) = slow();
+        let guard = locks.lock("k").min_hold(millis(2_000)).acquire().await.unwrap();
+        tokio::time::sleep(millis(500)).await;
+        match way {
+            0 => drop(guard),
+            1 => drop(guard.release().await),
+            2 => {
+                store.script().release.push_back(Err(no_answer()));
+                assert!(guard.release().await.unwrap_err().is_unavailable());
+            }
+            _ => {
+                locks.shutdown(Duration::ZERO).await;
+                assert!(!guard.is_held());
+            }
+        }
+        tokio::time::sleep(millis(100)).await;
+        let releases = store.releases();
+        let kept = releases[0].1.expect("it is kept");
+        assert!(kept <= millis(1_500) && kept >= millis(1_490), "{way}: {kept:?}");
+        let last = releases.last().unwrap().1.expect("it is kept");
+        assert!(last <= kept && last >= millis(1_400), "{way}: {last:?}");
+    }
+    let (locks, store) = slow();
+    let guard = locks.lock("k").min_hold(millis(100)).acquire().await.unwrap();
+    tokio::time::sleep(millis(100)).await;
+    guard.release().await.unwrap();
+    assert_eq!(store.releases()[0].1, None, "nothing is left of it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_manager_that_goes_away_takes_its_keeper_along() {
+    let (locks, store) = slow();
+    drop(locks.lock("k").acquire().await.unwrap());
+    store.script().acquire.push_back(Err(no_answer()));
+    fast(&locks, millis(60_000)).acquire().await.unwrap_err();
+    tokio::time::sleep(millis(10)).await;
+    drop(locks);
+    tokio::time::sleep(millis(1_000)).await;
+    let given_back = store.releases().len();
+    assert!(given_back <= 3, "no release is repeated for long after the manager: {given_back}");
+    assert_eq!(std::sync::Arc::strong_count(&store.script), 1);
+}
+
+/// Over a remote store the keeper has a thread of its own, so here the clock is the real one.
+#[tokio::test]
+async fn the_last_releases_outlive_the_manager_and_the_runtime() {
+    let (locks, store) = Scripted::manager(|store| store.placement = lock_core::backend::Placement::Remote);
+    store.script().release_takes = millis(50);
+    let guard = locks.lock("k").acquire().await.unwrap();
+    drop(guard);
+    drop(locks);
+    let start = Instant::now();
+    while store.script().released == 0 {
+        assert!(start.elapsed() < millis(10_000), "the release was dropped with the manager");
+        tokio::time::sleep(millis(5)).await;
+    }
+    assert_eq!(store.releases().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_try_is_one_try() {
+    let (locks, store) = slow();
+    let holder = store.stranger().lock("k").acquire().await.unwrap();
+    assert!(locks.lock("k").strategy(strategy::wait()).try_acquire().await.unwrap().is_none());
+    assert_eq!(store.tries().len(), 1);
+    let error = fast(&locks, millis(1_000)).acquire().await.unwrap_err();
+    assert_eq!((error.kind(), store.tries().len()), (LockErrorKind::Contended, 2));
+    drop(holder);
+}

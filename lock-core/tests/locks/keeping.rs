@@ -1,0 +1,246 @@
+//! How a grant is kept: when renewals are sent, what their answers do, and what `extend` changes.
+
+use std::time::Duration;
+
+use lock_core::backend::{Attempt, Grant, Renewal};
+use lock_core::clock::Clock;
+use lock_core::{LossReason, Released};
+use tokio::time::Instant;
+
+use crate::millis;
+use crate::scripted::{Scripted, no_answer};
+
+fn store() -> (lock_core::LockManager, Scripted) {
+    Scripted::manager(|_| {})
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_counts_from_when_it_was_sent_and_never_moves_back() {
+    let (locks, store) = store();
+    let sent = Clock::Tokio.now();
+    tokio::time::advance(millis(100)).await;
+    let granted = |ms| Ok(Attempt::Granted(Grant { sent, lease: millis(ms), fence: None }));
+    store.script().acquire.push_back(granted(1_000));
+    let guard = locks.lock("k").ttl(millis(1_000)).acquire().await.unwrap();
+    assert_eq!(guard.remaining(), millis(898));
+    // An older answer that comes late says less than what is known.
+    store.script().renew.push_back(Renewal::Renewed { sent });
+    guard.extend(millis(500)).await.unwrap();
+    assert_eq!(guard.remaining(), millis(898));
+    store.script().renew.push_back(Renewal::Renewed { sent });
+    guard.extend(millis(2_000)).await.unwrap();
+    assert_eq!(guard.remaining(), millis(1_898));
+    drop(guard);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_whose_answer_took_as_long_as_the_lease_is_no_grant() {
+    let (locks, store) = store();
+    let sent = Clock::Tokio.now();
+    tokio::time::advance(millis(998)).await;
+    let grant = Grant { sent, lease: millis(1_000), fence: None };
+    store.script().acquire.push_back(Ok(Attempt::Granted(grant)));
+    let request = locks.lock("k").ttl(millis(1_000));
+    let error = request.clone().try_acquire().await.unwrap_err();
+    assert!(error.is_unavailable() && error.to_string().contains("ttl"), "{error}");
+    assert_eq!(locks.held(), 0);
+    tokio::time::sleep(millis(10)).await;
+    let owner = store.tries()[0].clone();
+    assert_eq!(store.releases()[0].0, owner, "it is given back");
+
+    // A waiting strategy tries again, as somebody else.
+    store.script().acquire.push_back(Ok(Attempt::Granted(grant)));
+    let guard = request.acquire().await.unwrap();
+    let tries = store.tries();
+    assert!(guard.is_held() && tries.len() == 3 && tries[1] != tries[2]);
+    drop(guard);
+}
+
+#[tokio::test(start_paused = true)]
+async fn renewals_come_a_third_of_the_lease_apart_and_each_once() {
+    let (locks, store) = store();
+    let guard = locks.lock("k").ttl(millis(3_000)).acquire().await.unwrap();
+    tokio::time::sleep(millis(60_000)).await;
+    let times: Vec<_> = store.renewals().iter().map(|(at, ..)| *at).collect();
+    for pair in times.windows(2) {
+        let gap = pair[1] - pair[0];
+        assert!(gap >= millis(499) && gap <= millis(1_001), "{gap:?}");
+    }
+    assert!(times.len() >= 59);
+    drop(guard);
+    tokio::time::sleep(millis(60_000)).await;
+    assert_eq!(store.renewals().len(), times.len(), "none after the release");
+}
+
+#[tokio::test(start_paused = true)]
+async fn locks_of_about_the_same_age_are_renewed_together() {
+    let (locks, store) = store();
+    let mut guards = Vec::new();
+    for i in 0..50 {
+        guards.push(locks.lock(format!("k{i}")).ttl(millis(3_000)).acquire().await.unwrap());
+    }
+    tokio::time::sleep(millis(30_000)).await;
+    let calls = store.renewals().len();
+    assert!(calls <= 30 * 12, "{calls} calls, 50 locks apart would cost 1500 and more");
+    drop(guards);
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_locks_than_one_call_takes_are_all_kept() {
+    let (locks, store) = store();
+    let mut guards = Vec::new();
+    for i in 0..2_500 {
+        guards.push(locks.lock(format!("k{i}")).ttl(millis(300)).acquire().await.unwrap());
+    }
+    tokio::time::sleep(millis(1_500)).await;
+    assert!(guards.iter().all(lock_core::LockGuard::is_held));
+    assert!(store.renewals().iter().all(|(_, locks, _)| *locks <= 2_000));
+    drop(guards);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_renewal_nothing_is_renewed() {
+    let (locks, store) = store();
+    let guard = locks.lock("k").ttl(millis(1_000)).renew(false).acquire().await.unwrap();
+    guard.lost().await;
+    tokio::time::sleep(millis(10_000)).await;
+    assert_eq!(store.renewals().len(), 0);
+    drop(guard);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_is_not_answered_endangers_until_the_next_that_is() {
+    let (locks, store) = store();
+    let guard = locks.lock("k").ttl(millis(3_000)).acquire().await.unwrap();
+    assert!(!guard.is_endangered());
+    store.script().renew.extend((0..3).map(|_| Renewal::Unknown(no_answer())));
+    while store.renewals().len() < 3 {
+        tokio::time::sleep(millis(5)).await;
+    }
+    assert!(guard.is_endangered() && guard.is_held() && guard.handle().is_endangered());
+    guard.check().expect("endangered is not lost");
+    tokio::time::sleep(millis(600)).await;
+    assert!(guard.is_held() && !guard.is_endangered());
+    assert!(guard.remaining() > millis(2_000));
+    drop(guard);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_answered_with_no_is_a_loss_at_once_and_the_last_renewal() {
+    let (locks, store) = store();
+    let guard = locks.lock("k").ttl(millis(3_000)).acquire().await.unwrap();
+    store.script().renew.push_back(Renewal::NotMine);
+    let start = Instant::now();
+    assert_eq!(guard.lost().await, LossReason::Taken);
+    assert!(start.elapsed() <= millis(1_001));
+    assert!(!guard.is_held() && !guard.is_endangered());
+    tokio::time::sleep(millis(10_000)).await;
+    assert_eq!(store.renewals().len(), 1);
+    assert_eq!(guard.lost().await, LossReason::Taken, "the first reason stays");
+    assert_eq!(guard.release().await.unwrap_err().loss_reason(), Some(LossReason::Taken));
+}
+
+#[cfg(feature = "testkit")]
+#[tokio::test(start_paused = true)]
+async fn max_hold_is_kept_while_a_renewal_hangs_and_before_the_first() {
+    use lock_core::testkit::{Fault, Flaky, Operation};
+    let (flaky, control) = Flaky::new(lock_core::backend::memory::Memory::new());
+    let locks = lock_core::LockManager::builder(flaky).build().unwrap();
+    control.fail_always(Operation::Renew, Fault::Hang);
+    for max in [200, 1_500] {
+        let start = Instant::now();
+        let guard = locks.lock("k").ttl(millis(3_000)).max_hold(millis(max)).acquire().await.unwrap();
+        assert_eq!(guard.remaining(), millis(max));
+        assert_eq!(guard.lost().await, LossReason::MaxHold);
+        assert_eq!(start.elapsed(), millis(max));
+        guard.release().await.unwrap_err();
+    }
+}
+
+#[cfg(feature = "testkit")]
+#[tokio::test(start_paused = true)]
+async fn one_renewal_of_a_lock_is_under_way_at_a_time() {
+    use lock_core::testkit::{Fault, Flaky, Operation};
+    let (flaky, control) = Flaky::new(lock_core::backend::memory::Memory::new());
+    let locks = lock_core::LockManager::builder(flaky).build().unwrap();
+    control.fail_next(Operation::Renew, Fault::Hang, 1);
+    let guard = locks.lock("k").ttl(millis(3_000)).acquire().await.unwrap();
+    tokio::time::sleep(millis(1_100)).await;
+    assert_eq!(control.hanging(Operation::Renew), 1);
+    guard.extend(millis(300)).await.unwrap();
+    tokio::time::sleep(millis(500)).await;
+    assert_eq!(control.calls(Operation::Renew), 2, "the one that hangs, and the extension");
+    control.heal();
+    tokio::time::sleep(millis(10_000)).await;
+    assert!(guard.is_held());
+    drop(guard);
+}
+
+#[tokio::test(start_paused = true)]
+async fn renewals_ask_for_the_extended_lease_a_third_of_it_later() {
+    let (locks, store) = store();
+    let guard = locks.lock("k").ttl(millis(300)).acquire().await.unwrap();
+    let start = Instant::now();
+    guard.extend(millis(60_000)).await.unwrap();
+    tokio::time::sleep(millis(61_000)).await;
+    let renewals = store.renewals();
+    assert!(renewals.iter().all(|(.., ttl)| *ttl == millis(60_000)), "{renewals:?}");
+    assert!(renewals[1].0 - start >= millis(10_000), "{renewals:?}");
+    assert!((3..=6).contains(&renewals.len()), "{renewals:?}");
+    assert!(guard.is_held());
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_answer_to_an_extension_is_told() {
+    let (locks, store) = store();
+    let guard = locks.lock("k").ttl(millis(3_000)).renew(false).acquire().await.unwrap();
+    for ttl in [Duration::ZERO, Duration::from_secs(20 * 366 * 24 * 60 * 60)] {
+        let error = guard.extend(ttl).await.unwrap_err();
+        assert_eq!(error.kind(), lock_core::LockErrorKind::InvalidRequest);
+    }
+    assert_eq!(store.renewals().len(), 0, "refused before the store is asked");
+    // No answer: the old lease goes on.
+    store.script().renew.push_back(Renewal::Unknown(no_answer()));
+    assert!(guard.extend(millis(60_000)).await.unwrap_err().is_unavailable());
+    assert_eq!(guard.remaining(), millis(2_998));
+    guard.check().unwrap();
+    // No: it is lost.
+    store.script().renew.push_back(Renewal::NotMine);
+    let error = guard.extend(millis(60_000)).await.unwrap_err();
+    assert_eq!(error.loss_reason(), Some(LossReason::Taken));
+    assert!(!guard.is_held());
+    // A lost lock is not extended, and the store is not asked.
+    let asked = store.renewals().len();
+    assert!(guard.extend(millis(60_000)).await.unwrap_err().is_lost());
+    assert_eq!(store.renewals().len(), asked);
+    drop(guard);
+}
+
+#[test]
+fn a_lock_is_renewed_on_the_runtime_that_took_it() {
+    let runtime =
+        || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    let locks = lock_core::LockManager::in_memory();
+    let idle = runtime();
+    // A lock of another runtime that is alive but does not run.
+    let _guard = idle.block_on(locks.lock("other").ttl(Duration::from_secs(1_000)).acquire()).unwrap();
+    runtime().block_on(async {
+        let guard = locks.lock("k").ttl(millis(300)).acquire().await.unwrap();
+        tokio::time::sleep(millis(1_000)).await;
+        guard.check().unwrap();
+        guard.release().await.unwrap();
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_short_lease_is_renewed_in_time_after_a_long_one() {
+    let locks = lock_core::LockManager::in_memory();
+    let _long = locks.lock("long").ttl(Duration::from_secs(3_600)).acquire().await.unwrap();
+    tokio::time::sleep(millis(10)).await;
+    let short = locks.lock("short").ttl(millis(100)).acquire().await.unwrap();
+    for _ in 0..50 {
+        tokio::time::sleep(millis(20)).await;
+        short.check().unwrap();
+    }
+}

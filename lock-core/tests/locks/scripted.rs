@@ -1,0 +1,218 @@
+//! A store that writes down what it is asked and answers as it is told; what it is not told, a memory store answers.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use lock_core::backend::memory::Memory;
+use lock_core::backend::{
+    Attempt, Backend, Capability, Claim, FencingToken, Grant, Released, Renew, Renewal,
+};
+use lock_core::clock::Moment;
+use lock_core::strategy::{Contention, Decision, Strategy};
+use lock_core::{LockError, LockErrorKind, LockManager, Result};
+use tokio::time::Instant;
+
+/// What the store was asked.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Asked {
+    Acquire { owner: String, fencing: bool },
+    Renew { owners: Vec<String>, ttl: Duration },
+    Release { owner: String, keep_for: Option<Duration> },
+    Fence,
+    Close,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Script {
+    pub(crate) asked: Vec<(Instant, Asked)>,
+    pub(crate) acquire: VecDeque<Result<Attempt>>,
+    pub(crate) renew: VecDeque<Renewal>,
+    pub(crate) release: VecDeque<Result<Released>>,
+    pub(crate) fence: VecDeque<Result<FencingToken>>,
+    /// Whether a release can be done at once.
+    pub(crate) at_once: bool,
+    /// How long a release takes to be answered.
+    pub(crate) release_takes: Duration,
+    /// Releases that were answered.
+    pub(crate) released: usize,
+}
+
+/// The backend; clones share the script and the store.
+#[derive(Clone, Debug)]
+pub(crate) struct Scripted {
+    pub(crate) script: Arc<Mutex<Script>>,
+    store: Memory,
+    capability: Capability,
+}
+
+impl Scripted {
+    /// A manager on a store whose capability is `change`d, and the store.
+    pub(crate) fn manager(change: impl FnOnce(&mut Capability)) -> (LockManager, Self) {
+        let store = Memory::new();
+        let mut capability = store.capability();
+        change(&mut capability);
+        let scripted = Self { script: Arc::default(), store, capability };
+        (LockManager::builder(scripted.clone()).build().unwrap(), scripted)
+    }
+
+    /// A manager on the memory store within.
+    pub(crate) fn stranger(&self) -> LockManager {
+        LockManager::builder(self.store.clone()).build().unwrap()
+    }
+
+    pub(crate) fn script(&self) -> MutexGuard<'_, Script> {
+        self.script.lock().unwrap()
+    }
+
+    /// The store within reads tokio's clock, whatever the placement.
+    fn now(&self) -> Moment {
+        self.capability.placement.clock().now()
+    }
+
+    fn ask(&self, asked: Asked) -> MutexGuard<'_, Script> {
+        let mut script = self.script();
+        script.asked.push((Instant::now(), asked));
+        script
+    }
+
+    fn all<T>(&self, pick: impl Fn(Instant, &Asked) -> Option<T>) -> Vec<T> {
+        self.script().asked.iter().filter_map(|(at, asked)| pick(*at, asked)).collect()
+    }
+
+    /// The owners of all tries.
+    pub(crate) fn tries(&self) -> Vec<String> {
+        self.all(|_, asked| match asked {
+            Asked::Acquire { owner, .. } => Some(owner.clone()),
+            _ => None,
+        })
+    }
+
+    /// When the store was asked for each try.
+    pub(crate) fn try_times(&self) -> Vec<Instant> {
+        self.all(|at, asked| matches!(asked, Asked::Acquire { .. }).then_some(at))
+    }
+
+    /// The owner and `keep_for` of all releases.
+    pub(crate) fn releases(&self) -> Vec<(String, Option<Duration>)> {
+        self.all(|_, asked| match asked {
+            Asked::Release { owner, keep_for } => Some((owner.clone(), *keep_for)),
+            _ => None,
+        })
+    }
+
+    /// When the store was asked for each release, since `start`, in milliseconds.
+    pub(crate) fn release_times(&self, start: Instant) -> Vec<u128> {
+        self.all(|at, asked| matches!(asked, Asked::Release { .. }).then(|| (at - start).as_millis()))
+    }
+
+    /// When each batch of renewals was sent, how many it had, and the ttl of the first.
+    pub(crate) fn renewals(&self) -> Vec<(Instant, usize, Duration)> {
+        self.all(|at, asked| match asked {
+            Asked::Renew { owners, ttl } => Some((at, owners.len(), *ttl)),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn asked(&self, what: &Asked) -> usize {
+        self.all(|_, asked| (asked == what).then_some(())).len()
+    }
+}
+
+fn owner(claim: &Claim) -> String {
+    claim.owner.token().as_str().to_owned()
+}
+
+impl Backend for Scripted {
+    fn capability(&self) -> Capability {
+        self.capability
+    }
+
+    async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
+        let asked = Asked::Acquire { owner: owner(claim), fencing: claim.fencing };
+        let told = self.ask(asked).acquire.pop_front();
+        match told {
+            Some(answer) => answer,
+            None => match self.store.try_acquire(claim).await? {
+                Attempt::Granted(grant) => Ok(Attempt::Granted(Grant { sent: self.now(), ..grant })),
+                held => Ok(held),
+            },
+        }
+    }
+
+    async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
+        let owners = batch.iter().map(|renew| owner(renew.claim)).collect();
+        let told = self.ask(Asked::Renew { owners, ttl: batch[0].ttl }).renew.pop_front();
+        match told {
+            Some(answer) => vec![answer],
+            None => {
+                let again = |answer| match answer {
+                    Renewal::Renewed { .. } => Renewal::Renewed { sent: self.now() },
+                    other => other,
+                };
+                self.store.renew(batch).await.into_iter().map(again).collect()
+            }
+        }
+    }
+
+    async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
+        let (told, takes) = {
+            let mut script = self.ask(Asked::Release { owner: owner(claim), keep_for });
+            (script.release.pop_front(), script.release_takes)
+        };
+        if !takes.is_zero() {
+            tokio::time::sleep(takes).await;
+        }
+        let answer = match told {
+            Some(answer) => answer?,
+            None => self.store.release(claim, keep_for).await?,
+        };
+        self.script().released += 1;
+        Ok(answer)
+    }
+
+    fn release_now(&self, claim: &Claim, keep_for: Option<Duration>) -> Option<Released> {
+        if !self.script().at_once {
+            return None;
+        }
+        drop(self.ask(Asked::Release { owner: owner(claim), keep_for }));
+        self.store.release_now(claim, keep_for)
+    }
+
+    async fn fence(&self, claim: &Claim) -> Result<FencingToken> {
+        let told = self.ask(Asked::Fence).fence.pop_front();
+        match told {
+            Some(answer) => answer,
+            None => self.store.fence(claim).await,
+        }
+    }
+
+    async fn changed(&self, claim: &Claim) {
+        self.store.changed(claim).await;
+    }
+
+    async fn close(&self) {
+        drop(self.ask(Asked::Close));
+    }
+}
+
+/// An error after which nobody knows what the store did.
+pub(crate) fn no_answer() -> LockError {
+    LockError::new(LockErrorKind::Unavailable, "no answer")
+}
+
+/// Tries again after a fixed pause, up to a limit; the first pause is short, as with the strategies of the library.
+#[derive(Debug)]
+pub(crate) struct Every(pub(crate) Duration, pub(crate) Duration);
+
+impl Strategy for Every {
+    fn decide(&self, contention: &Contention) -> Decision {
+        let left = self.1.saturating_sub(contention.waited);
+        let pause = if contention.attempts <= 1 { self.0.min(Duration::from_millis(1)) } else { self.0 };
+        if left.is_zero() { Decision::Fail } else { Decision::RetryAfter(pause.min(left)) }
+    }
+
+    fn name(&self) -> std::borrow::Cow<'static, str> {
+        "every".into()
+    }
+}

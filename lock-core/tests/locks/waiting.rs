@@ -1,0 +1,255 @@
+//! Waiters: who asks the store, when, and who is told.
+
+use std::time::Duration;
+
+use lock_core::backend::{Attempt, Held};
+use lock_core::{LockErrorKind, LockManager, strategy};
+use tokio::time::Instant;
+
+use crate::millis;
+use crate::scripted::{Every, Scripted, no_answer};
+
+/// A manager on a store that tells nobody of a release.
+fn silent() -> (LockManager, Scripted) {
+    Scripted::manager(|store| store.notifies = false)
+}
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+async fn settle() {
+    tokio::time::sleep(millis(5)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_of_this_process_is_told_by_the_guard_though_the_store_tells_nobody() {
+    for by_drop in [false, true] {
+        let (locks, store) = silent();
+        store.script().at_once = by_drop;
+        let guard = locks.lock("k").acquire().await.unwrap();
+        let waiting = tokio::spawn(locks.lock("k").strategy(Every(HOUR, HOUR)).acquire());
+        settle().await;
+        let freed = Instant::now();
+        if by_drop {
+            drop(guard);
+        } else {
+            guard.release().await.unwrap();
+        }
+        drop(waiting.await.unwrap().unwrap());
+        assert_eq!(freed.elapsed(), Duration::ZERO, "dropped: {by_drop}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_of_another_manager_is_told_by_the_store() {
+    let (locks, store) = Scripted::manager(|_| {});
+    let guard = store.stranger().lock("k").acquire().await.unwrap();
+    let waiting = tokio::spawn(locks.lock("k").strategy(Every(HOUR, HOUR)).acquire());
+    settle().await;
+    let freed = Instant::now();
+    guard.release().await.unwrap();
+    drop(waiting.await.unwrap().unwrap());
+    assert_eq!(freed.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn readers_behind_a_writer_go_in_together() {
+    let (locks, _store) = silent();
+    let writer = locks.write("k").acquire().await.unwrap();
+    let readers: Vec<_> =
+        (0..5).map(|_| tokio::spawn(locks.read("k").strategy(Every(HOUR, HOUR)).acquire())).collect();
+    settle().await;
+    let freed = Instant::now();
+    writer.release().await.unwrap();
+    let mut guards = Vec::new();
+    for reader in readers {
+        guards.push(reader.await.unwrap().unwrap());
+    }
+    assert_eq!(freed.elapsed(), Duration::ZERO);
+    drop(guards);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hot_key_costs_the_store_one_try_in_vain_for_each_waiter() {
+    let (locks, store) = Scripted::manager(|_| {});
+    let guard = locks.lock("k").acquire().await.unwrap();
+    let waiting: Vec<_> = (0..20)
+        .map(|_| {
+            let request = locks.lock("k").strategy(Every(HOUR, HOUR));
+            tokio::spawn(request.run(tokio::time::sleep(millis(5))))
+        })
+        .collect();
+    settle().await;
+    guard.release().await.unwrap();
+    for waiter in waiting {
+        waiter.await.unwrap().unwrap();
+    }
+    // The holder's, a first one of each waiter, and the one that it got the key with.
+    assert!(store.tries().len() <= 1 + 2 * 20 + 1, "{}", store.tries().len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_the_head_of_the_waiters_asks_the_store() {
+    let (locks, store) = silent();
+    let _guard = store.stranger().lock("k").acquire().await.unwrap();
+    let waiting: Vec<_> =
+        (0..5).map(|_| tokio::spawn(locks.lock("k").strategy(Every(millis(50), HOUR)).acquire())).collect();
+    tokio::time::sleep(millis(20)).await;
+    let first = store.tries();
+    assert!(first.len() <= 6, "one of each, and the head's second");
+    tokio::time::sleep(millis(5_000)).await;
+    let tries = store.tries();
+    assert!(tries.len() > 50 && tries[first.len()..].iter().all(|owner| *owner == first[0]));
+    waiting.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_pause_is_kept_alone_and_cut_short_in_company() {
+    let (locks, store) = silent();
+    let _guard = store.stranger().lock("k").acquire().await.unwrap();
+    let first = tokio::spawn(locks.lock("k").strategy(Every(millis(4_000), HOUR)).acquire());
+    settle().await;
+    let before = store.tries().len();
+    tokio::time::sleep(millis(4_500)).await;
+    assert_eq!(store.tries().len() - before, 1, "one after the pause");
+    let second = tokio::spawn(locks.lock("k").strategy(Every(millis(4_000), HOUR)).acquire());
+    tokio::time::sleep(millis(4_000)).await;
+    let before = store.tries().len();
+    tokio::time::sleep(millis(2_000)).await;
+    let tries = store.tries().len() - before;
+    assert!((9..=11).contains(&tries), "{tries} in 2 s with pauses of 200 ms");
+    first.abort();
+    second.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_whose_time_is_over_tries_once_more_though_it_is_not_its_turn() {
+    let (locks, store) = silent();
+    let guard = store.stranger().lock("k").acquire().await.unwrap();
+    let head = tokio::spawn(locks.lock("k").strategy(Every(HOUR, HOUR)).acquire());
+    settle().await;
+    let second = tokio::spawn(locks.lock("k").strategy(Every(millis(290), millis(290))).acquire());
+    // The head asks at 200 ms and at 400 ms.
+    tokio::time::sleep(millis(250)).await;
+    guard.release().await.unwrap();
+    let guard = second.await.unwrap().expect("it is free, and the head has not asked yet");
+    drop(guard);
+    drop(head.await.unwrap().unwrap());
+
+    // Nobody got it: it was one try, and the wait is over.
+    let guard = store.stranger().lock("k").acquire().await.unwrap();
+    let head = tokio::spawn(locks.lock("k").strategy(Every(HOUR, HOUR)).acquire());
+    settle().await;
+    let error = locks.lock("k").strategy(Every(millis(90), millis(90))).acquire().await.unwrap_err();
+    assert_eq!(error.kind(), LockErrorKind::TimedOut);
+    head.abort();
+    drop(guard);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_waiters_that_the_store_knows_count() {
+    let (locks, store) = silent();
+    let held = Held { waiters: Some(7), ..Held::default() };
+    store.script().acquire.push_back(Ok(Attempt::Held(held)));
+    let shed = strategy::shed(strategy::wait(), 3);
+    let error = locks.lock("k").strategy(shed).acquire().await.unwrap_err();
+    assert_eq!((error.kind(), error.waiters()), (LockErrorKind::Overloaded, Some(7)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failing_store_is_not_asked_in_a_tight_loop_and_a_lasting_failure_not_again() {
+    let (locks, store) = silent();
+    store.script().acquire.extend((0..1_000).map(|_| Err(no_answer().nothing_taken())));
+    locks.lock("k").strategy(Every(millis(1), millis(500))).acquire().await.unwrap_err();
+    let times = store.try_times();
+    assert!(times.windows(2).all(|pair| pair[1] - pair[0] >= millis(25)), "{} tries", times.len());
+
+    let (locks, store) = silent();
+    store.script().acquire.push_back(Err(no_answer().permanent()));
+    let error = locks.lock("k").strategy(strategy::wait()).acquire().await.unwrap_err();
+    assert!(error.is_unavailable() && !error.is_temporary());
+    assert_eq!(store.tries().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_wakes_those_who_pause_for_a_failing_store() {
+    let (locks, store) = silent();
+    store.script().acquire.extend((0..1_000).map(|_| Err(no_answer().nothing_taken())));
+    let waiting = tokio::spawn(locks.lock("k").strategy(Every(millis(20_000), HOUR)).acquire());
+    settle().await;
+    let start = Instant::now();
+    locks.shutdown(millis(1)).await;
+    assert_eq!(waiting.await.unwrap().unwrap_err().kind(), LockErrorKind::ShuttingDown);
+    assert!(start.elapsed() < millis(10), "{:?}", start.elapsed());
+}
+
+#[cfg(feature = "testkit")]
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_during_a_try_ends_the_wait_that_would_follow() {
+    use lock_core::testkit::{Fault, Flaky, Operation};
+    let store = lock_core::backend::memory::Memory::new();
+    let other = LockManager::builder(store.clone()).build().unwrap();
+    let _guard = other.lock("k").acquire().await.unwrap();
+    let (flaky, control) = Flaky::new(store);
+    let locks = LockManager::builder(flaky).build().unwrap();
+    control.fail_next(Operation::Acquire, Fault::HangAnswer, 1);
+    let waiting = tokio::spawn(locks.lock("k").strategy(Every(HOUR, HOUR)).acquire());
+    settle().await;
+    locks.shutdown(millis(1)).await;
+    let start = Instant::now();
+    control.heal();
+    assert_eq!(waiting.await.unwrap().unwrap_err().kind(), LockErrorKind::ShuttingDown);
+    assert_eq!(start.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fencing_token_comes_with_the_grant_or_is_asked_for_once() {
+    let (locks, store) = Scripted::manager(|_| {});
+    let fenced = || store.asked(&crate::scripted::Asked::Fence);
+    let guard = locks.lock("k").acquire().await.unwrap();
+    guard.fencing_token().await.unwrap();
+    assert_eq!(fenced(), 0, "it came with the grant");
+    guard.release().await.unwrap();
+
+    let (sent, lease) = (lock_core::clock::Clock::Tokio.now(), millis(10_000));
+    let grant = lock_core::backend::Grant { sent, lease, fence: None };
+    store.script().acquire.extend([Ok(Attempt::Granted(grant)), Ok(Attempt::Granted(grant))]);
+    let guard = locks.lock("k").acquire().await.unwrap();
+    let token = lock_core::FencingToken::new(5);
+    store.script().fence.extend([Err(no_answer()), Ok(token)]);
+    assert!(guard.fencing_token().await.unwrap_err().is_unavailable());
+    guard.check().expect("no answer is no loss");
+    for _ in 0..3 {
+        assert_eq!(guard.fencing_token().await.unwrap(), token);
+    }
+    assert_eq!(fenced(), 2);
+    drop(guard);
+
+    // The store says that it is not ours any more: that is a loss, and everybody is told.
+    let guard = locks.lock("k").acquire().await.unwrap();
+    assert!(guard.fencing_token().await.unwrap_err().is_lost());
+    assert!(!guard.is_held());
+    assert_eq!(guard.lost().await, lock_core::LossReason::Taken);
+    assert!(guard.fencing_token().await.unwrap_err().is_lost());
+    assert_eq!(fenced(), 3, "a lost lock asks no more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn fencing_is_asked_for_or_refused() {
+    let (locks, store) = Scripted::manager(|_| {});
+    locks.lock("k").fencing(true).acquire().await.unwrap().release().await.unwrap();
+    drop(locks.lock("k").acquire().await.unwrap());
+    let asked: Vec<_> = store
+        .script()
+        .asked
+        .iter()
+        .filter_map(|(_, asked)| match asked {
+            crate::scripted::Asked::Acquire { fencing, .. } => Some(*fencing),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(asked, [true, false]);
+    let (locks, store) = Scripted::manager(|store| store.fencing = false);
+    let error = locks.lock("k").fencing(true).acquire().await.unwrap_err();
+    assert_eq!(error.kind(), LockErrorKind::Unsupported);
+    assert_eq!(store.tries().len(), 0);
+}
