@@ -242,7 +242,8 @@ mod tests {
 
     /// An engine of another process, as a forked child has it.
     fn inherited(store: Memory) -> Arc<Engine> {
-        let engine = Engine::new(Arc::new(store), String::new(), "", Profiles::default()).expect("random bytes");
+        let engine =
+            Engine::new(Arc::new(store), String::new(), "", Profiles::default()).expect("random bytes");
         let mut engine = Arc::into_inner(engine).expect("nobody else has it");
         let value = format!("{} host=a pid=0 service= since=0", "0".repeat(48));
         let parent = OwnerRecord::from_value(&value).expect("a record");

@@ -276,7 +276,7 @@ impl ManagerBuilder {
         self
     }
 
-    /// The strategy of requests that say nothing else; the HTTP layer has a default of its own. Default: [`retry`](crate::strategy::retry).
+    /// The strategy of requests that say nothing else; the HTTP layer has a default of its own. Default: [`retry`](crate::strategy::retry()).
     pub fn strategy(mut self, strategy: impl Strategy) -> Self {
         self.profiles.strategy = Arc::new(strategy);
         self

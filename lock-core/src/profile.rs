@@ -37,7 +37,7 @@ impl Profile {
         self
     }
 
-    /// What to do when the key is held; default [`strategy::retry`].
+    /// What to do when the key is held; default [`strategy::retry()`].
     pub fn strategy(mut self, strategy: impl Strategy) -> Self {
         self.strategy = Some(Arc::new(strategy));
         self

@@ -112,7 +112,7 @@ impl LockRequest {
         self
     }
 
-    /// What to do when the key is held. Default: the manager's, [`strategy::retry`].
+    /// What to do when the key is held. Default: the manager's, [`strategy::retry()`].
     pub fn strategy(mut self, strategy: impl Strategy) -> Self {
         self.strategy = Some(Arc::new(strategy));
         self
@@ -192,7 +192,7 @@ impl LockRequest {
     ///   who, where the store knows, and [`is_skipped`](LockError::is_skipped) when the strategy does without.
     /// - [`Overloaded`](LockErrorKind::Overloaded): too many wait.
     /// - [`Unavailable`](LockErrorKind::Unavailable): the store. A waiting strategy tries again within its limit;
-    ///   [`wait`](strategy::wait) goes on for ever, and says so in the log.
+    ///   [`wait`](strategy::wait()) goes on for ever, and says so in the log.
     /// - [`InvalidKey`](LockErrorKind::InvalidKey), [`InvalidRequest`](LockErrorKind::InvalidRequest),
     ///   [`Unsupported`](LockErrorKind::Unsupported): the request, before any I/O.
     /// - [`Upgrade`](LockErrorKind::Upgrade), [`Reentered`](LockErrorKind::Reentered): this task holds the key already.

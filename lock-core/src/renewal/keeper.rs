@@ -190,9 +190,8 @@ impl Keeper {
         let Some(shortest) = batch.iter().map(|renew| renew.ttl).min() else { return };
         // The backend has deadlines of its own; this one is for a backend without manners.
         let deadline = (shortest / 3).max(SHORTEST_CALL);
-        let answers = match tokio::time::timeout(deadline, self.backend.renew_dyn(&batch)).await {
-            Ok(answers) => answers,
-            Err(_) => return,
+        let Ok(answers) = tokio::time::timeout(deadline, self.backend.renew_dyn(&batch)).await else {
+            return;
         };
         for ((hold, renew), answer) in holds.iter().zip(&batch).zip(answers) {
             open.answered += 1;
@@ -255,4 +254,85 @@ fn last_look(hold: &Hold) -> Due {
 fn within_limits(hold: &Hold, due: Due) -> Due {
     let due = due.no_later_than(hold.deadline());
     hold.max_hold_end().map_or(due, |limit| due.no_later_than(limit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::memory::Memory;
+    use crate::manager::LockManager;
+
+    fn keeper() -> Arc<Keeper> {
+        Keeper::new(Arc::new(Memory::new()), Clock::Tokio)
+    }
+
+    fn secs(n: u64) -> Duration {
+        Duration::from_secs(n)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_look_watches_the_end_and_renews_once() {
+        let request = LockManager::in_memory().lock("k").ttl(secs(3));
+        for (max_hold, renew) in [(None, true), (Some(secs(2)), true), (Some(secs(60)), true), (None, false)]
+        {
+            let mut request = request.clone().renew(renew);
+            if let Some(max) = max_hold {
+                request = request.max_hold(max);
+            }
+            let guard = request.acquire().await.expect("it is free");
+            let (keeper, hold) = (keeper(), guard.hold());
+            assert_eq!(keeper.look(hold), renew, "{max_hold:?}");
+            let end = instant(hold.deadline());
+            let end = hold.max_hold_end().map_or(end, |limit| end.min(instant(limit)));
+            assert_eq!(
+                keeper.queue().next(),
+                Some(end),
+                "{max_hold:?}: a loss is told though no answer comes"
+            );
+            assert!(!keeper.look(hold), "{max_hold:?}: one is under way");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_lost_or_given_back_is_looked_at_no_more() {
+        let request = LockManager::in_memory().lock("k").ttl(secs(3));
+        let ended = request.clone().acquire().await.expect("it is free");
+        let hold = Arc::clone(ended.hold());
+        ended.release().await.expect("it answers");
+        let keeper = keeper();
+        assert!(!keeper.look(&hold));
+        // The answer to a renewal that was under way during the release.
+        keeper.answered(&hold, hold.ttl(), Renewal::Renewed { sent: hold.since });
+        assert_eq!(keeper.queue().next(), None);
+
+        let lost = request.acquire().await.expect("it is free");
+        lost.hold().lose(LossReason::Taken);
+        assert!(!keeper.look(lost.hold()));
+        assert_eq!(keeper.queue().next(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_answer_puts_the_look_at_the_end_off() {
+        let unknown = || Renewal::Unknown(LockError::new(LockErrorKind::Unavailable, "no answer"));
+        let request = LockManager::in_memory().lock("k").ttl(secs(12)).renew(false);
+        let guard = request.clone().acquire().await.expect("it is free");
+        let (keeper, hold) = (keeper(), guard.hold());
+        keeper.answered(hold, hold.ttl(), unknown());
+        let soon = keeper.queue().next().expect("it is filed");
+        assert!(soon > instant(keeper.clock.now()) && soon < instant(hold.deadline()));
+        tokio::time::advance(guard.remaining() - Duration::from_millis(1)).await;
+        keeper.answered(hold, hold.ttl(), unknown());
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert!(!keeper.queue().take_due(keeper.clock.now()).is_empty(), "its loss is told at the deadline");
+        drop(guard);
+
+        let guard = request.max_hold(secs(1)).acquire().await.expect("it is free");
+        let hold = guard.hold();
+        for answer in [unknown(), Renewal::Renewed { sent: hold.since }] {
+            tokio::time::advance(Duration::from_millis(499)).await;
+            keeper.answered(hold, hold.ttl(), answer);
+        }
+        tokio::time::advance(Duration::from_millis(2)).await;
+        assert!(!keeper.queue().take_due(keeper.clock.now()).is_empty(), "and at the end of `max_hold`");
+    }
 }

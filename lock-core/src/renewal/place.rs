@@ -154,9 +154,12 @@ mod tests {
     #[test]
     fn each_runtime_has_one_keeper_and_a_dead_one_none() {
         let keepers = Keepers::new(Arc::new(Memory::new()));
-        let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let runtime =
+            || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let (one, two) = (runtime(), runtime());
-        let here = |runtime: &tokio::runtime::Runtime| runtime.block_on(async { keepers.here().expect("a runtime") });
+        let here = |runtime: &tokio::runtime::Runtime| {
+            runtime.block_on(async { keepers.here().expect("a runtime") })
+        };
         let (first, second) = (here(&one), here(&two));
         assert!(Arc::ptr_eq(&first, &here(&one)) && Arc::ptr_eq(&second, &here(&two)));
         assert!(!Arc::ptr_eq(&first, &second));

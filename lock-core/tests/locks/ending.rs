@@ -53,6 +53,30 @@ async fn a_shutdown_tells_the_body_and_counts_the_releases_that_are_not_answered
     assert_eq!(running.await.unwrap().unwrap_err().loss_reason(), Some(LossReason::ShutDown));
 }
 
+#[cfg(feature = "testkit")]
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_counts_the_requests_under_way_and_ends_with_the_last_of_them() {
+    use lock_core::testkit::{Fault, Flaky, Operation};
+    for heals in [false, true] {
+        let (flaky, control) = Flaky::new(Memory::new());
+        let locks = LockManager::builder(flaky).build().unwrap();
+        control.fail_always(Operation::Acquire, Fault::HangAnswer);
+        let under_way = ["a", "b"].map(|key| tokio::spawn(locks.lock(key).acquire()));
+        tokio::time::sleep(millis(1)).await;
+        let start = Instant::now();
+        let heal = async {
+            tokio::time::sleep(millis(100)).await;
+            if heals {
+                control.heal();
+            }
+        };
+        let (report, ()) = tokio::join!(locks.shutdown(millis(5_000)), heal);
+        assert_eq!(report.unanswered, if heals { 0 } else { 2 });
+        assert_eq!(start.elapsed() < millis(200), heals, "{:?}", start.elapsed());
+        under_way.iter().for_each(tokio::task::JoinHandle::abort);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_request_goes_before_the_profile_and_the_profile_before_the_manager() {
     let every = |ms| Every(millis(ms), millis(ms));
@@ -113,6 +137,10 @@ async fn limits_may_be_equal_and_not_beyond() {
     drop(request().renew(false).min_hold(ttl).acquire().await.unwrap());
     drop(locks.lock("j").max_hold(ttl).min_hold(ttl).acquire().await.unwrap());
     let too_long = Duration::from_secs(20 * 366 * 24 * 60 * 60);
+    for ttl in [Duration::ZERO, too_long] {
+        let error = LockManager::builder(Memory::new()).ttl(ttl).build().unwrap_err();
+        assert_eq!(error.kind(), LockErrorKind::InvalidRequest);
+    }
     let error = locks.lock("k").ttl(too_long).acquire().await.unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::InvalidRequest);
 }
@@ -176,6 +204,7 @@ impl tracing::Subscriber for Events {
 
     fn event(&self, _: &tracing::Event<'_>) {
         self.1.fetch_add(1, Ordering::SeqCst);
+        assert!(self.0 != tracing::Level::ERROR, "a log that panics");
     }
 
     fn enter(&self, _: &tracing::span::Id) {}
@@ -220,4 +249,31 @@ fn the_environment_names_the_store() {
         Err(error) => format!("{:?}", error.kind()),
     };
     assert_eq!(told, expected);
+}
+
+#[test]
+fn a_log_that_panics_ends_no_renewals() {
+    let errors = Arc::new(AtomicUsize::new(0));
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    let locks = LockManager::in_memory();
+    tracing::subscriber::with_default(Events(tracing::Level::ERROR, Arc::clone(&errors)), || {
+        runtime.block_on(async {
+            let kept = locks.lock("kept").ttl(millis(300)).acquire().await.unwrap();
+            let lost = locks.lock("lost").max_hold(millis(500)).acquire().await.unwrap();
+            tokio::time::sleep(millis(5_000)).await;
+            assert_eq!(errors.load(Ordering::SeqCst), 1, "the loss is logged, and the log panics");
+            assert!(kept.is_held() && !lost.is_held());
+        });
+    });
+}
+
+#[test]
+fn outside_a_runtime_is_an_error_over_a_remote_store_too() {
+    let (locks, store) = Scripted::manager(|store| store.placement = lock_core::backend::Placement::Remote);
+    let mut acquire = std::pin::pin!(locks.lock("k").acquire());
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    let std::task::Poll::Ready(Err(error)) = acquire.as_mut().poll(&mut cx) else { panic!("no answer") };
+    assert!(error.kind() == LockErrorKind::InvalidRequest && error.to_string().contains("tokio runtime"));
+    assert_eq!(store.tries().len(), 0);
 }

@@ -217,3 +217,57 @@ async fn a_try_is_one_try() {
     assert_eq!((error.kind(), store.tries().len()), (LockErrorKind::Contended, 2));
     drop(holder);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_unanswered_request_is_cleaned_up_after_for_longer_than_a_short_ttl() {
+    let (locks, store) = slow();
+    store.script().acquire.push_back(Err(no_answer()));
+    store.script().release.extend((0..200).map(|_| Err(no_answer())));
+    let start = Instant::now();
+    fast(&locks, millis(500)).acquire().await.unwrap_err();
+    tokio::time::sleep(millis(120_000)).await;
+    let last = *store.release_times(start).last().unwrap();
+    assert!((29_000..=32_000).contains(&last), "{last}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewed_lease_is_given_back_for_as_long_as_the_last_renewal_lasts() {
+    let (locks, store) = slow();
+    let guard = locks.lock("k").ttl(millis(1_000)).acquire().await.unwrap();
+    tokio::time::sleep(millis(10_000)).await;
+    store.script().release.extend((0..50).map(|_| Err(no_answer())));
+    let start = Instant::now();
+    drop(guard);
+    tokio::time::sleep(millis(60_000)).await;
+    let times = store.release_times(start);
+    assert!(times.len() >= 5 && *times.last().unwrap() >= 600, "{times:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_cuts_the_repeats_short_after_one_more() {
+    let (locks, store) = slow();
+    store.script().acquire.push_back(Err(no_answer()));
+    fast(&locks, millis(60_000)).acquire().await.unwrap_err();
+    tokio::time::sleep(millis(200)).await;
+    let before = store.releases().len();
+    let start = Instant::now();
+    assert_eq!(locks.shutdown(millis(30_000)).await.unanswered, 0);
+    assert!(start.elapsed() < millis(10), "{:?}", start.elapsed());
+    assert_eq!(store.releases().len(), before + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn releases_do_not_crowd_the_store() {
+    let (locks, store) = slow();
+    let mut guards = Vec::new();
+    for i in 0..1_000 {
+        guards.push(locks.lock(format!("k{i}")).acquire().await.unwrap());
+    }
+    store.script().release_takes = millis(100);
+    drop(guards);
+    tokio::time::sleep(millis(50)).await;
+    let at_once = store.releases().len();
+    assert!((100..=300).contains(&at_once), "{at_once} under way");
+    tokio::time::sleep(millis(1_000)).await;
+    assert_eq!(store.script().released, 1_000);
+}

@@ -244,3 +244,37 @@ async fn a_short_lease_is_renewed_in_time_after_a_long_one() {
         short.check().unwrap();
     }
 }
+
+/// A call waits for its slowest answer, and for no longer than its shortest lease allows.
+#[tokio::test(start_paused = true)]
+async fn short_leases_are_not_renewed_in_one_call_with_long_ones() {
+    let (locks, store) = store();
+    let mut guards = Vec::new();
+    for i in 0..100 {
+        let ttl = if i % 2 == 0 { millis(300) } else { millis(3_000 + 10 * i) };
+        guards.push(locks.lock(format!("k{i}")).ttl(ttl).acquire().await.unwrap());
+    }
+    tokio::time::sleep(millis(10_000)).await;
+    assert!(guards.iter().all(lock_core::LockGuard::is_held));
+    for (_, asked) in &store.script().asked {
+        if let crate::scripted::Asked::Renew { ttls } = asked {
+            let (shortest, longest) = (ttls.iter().min().unwrap(), ttls.iter().max().unwrap());
+            assert!(*longest <= *shortest * 4, "{ttls:?}");
+        }
+    }
+    drop(guards);
+}
+
+#[test]
+fn a_lock_that_is_extended_on_another_runtime_is_renewed_on_its_own() {
+    let runtime =
+        || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    let (own, other) = (runtime(), runtime());
+    let locks = lock_core::LockManager::in_memory();
+    let guard = own.block_on(locks.lock("k").ttl(millis(3_000)).acquire()).unwrap();
+    other.block_on(guard.extend(millis(3_000))).unwrap();
+    own.block_on(async {
+        tokio::time::sleep(millis(20_000)).await;
+        guard.check().unwrap();
+    });
+}

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Asked {
     Acquire { owner: String, fencing: bool },
-    Renew { owners: Vec<String>, ttl: Duration },
+    Renew { ttls: Vec<Duration> },
     Release { owner: String, keep_for: Option<Duration> },
     Fence,
     Close,
@@ -109,7 +109,7 @@ impl Scripted {
     /// When each batch of renewals was sent, how many it had, and the ttl of the first.
     pub(crate) fn renewals(&self) -> Vec<(Instant, usize, Duration)> {
         self.all(|at, asked| match asked {
-            Asked::Renew { owners, ttl } => Some((at, owners.len(), *ttl)),
+            Asked::Renew { ttls } => Some((at, ttls.len(), ttls[0])),
             _ => None,
         })
     }
@@ -135,14 +135,14 @@ impl Backend for Scripted {
             Some(answer) => answer,
             None => match self.store.try_acquire(claim).await? {
                 Attempt::Granted(grant) => Ok(Attempt::Granted(Grant { sent: self.now(), ..grant })),
-                held => Ok(held),
+                held @ Attempt::Held(_) => Ok(held),
             },
         }
     }
 
     async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
-        let owners = batch.iter().map(|renew| owner(renew.claim)).collect();
-        let told = self.ask(Asked::Renew { owners, ttl: batch[0].ttl }).renew.pop_front();
+        let ttls = batch.iter().map(|renew| renew.ttl).collect();
+        let told = self.ask(Asked::Renew { ttls }).renew.pop_front();
         match told {
             Some(answer) => vec![answer],
             None => {
