@@ -45,6 +45,10 @@
 //! | `full` | all of them | no |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(feature = "macros")]
+#[doc(hidden)]
+#[path = "private.rs"]
+pub mod __private;
 mod acquire;
 pub mod backend;
 pub mod clock;
@@ -61,10 +65,6 @@ mod manager;
 mod observe;
 mod outcome;
 pub mod owner;
-#[cfg(feature = "macros")]
-#[doc(hidden)]
-#[path = "private.rs"]
-pub mod __private;
 mod profile;
 mod renewal;
 mod request;

@@ -72,7 +72,8 @@ impl Server {
         ["set", "evalsha", "script|load", "time"]
             .iter()
             .filter_map(|name| {
-                let line = info.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{name}:calls=")))?;
+                let line =
+                    info.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{name}:calls=")))?;
                 line.split(',').next()?.parse::<u64>().ok()
             })
             .sum()

@@ -20,7 +20,8 @@ pub trait DynBackend: Send + Sync + fmt::Debug + 'static {
     /// See [`Backend::renew`].
     fn renew_dyn<'a>(&'a self, batch: &'a [Renew<'a>]) -> BoxFuture<'a, Vec<Renewal>>;
     /// See [`Backend::release`].
-    fn release_dyn<'a>(&'a self, claim: &'a Claim, keep: Option<Duration>) -> BoxFuture<'a, Result<Released>>;
+    fn release_dyn<'a>(&'a self, claim: &'a Claim, keep: Option<Duration>)
+    -> BoxFuture<'a, Result<Released>>;
     /// See [`Backend::release_now`].
     fn release_now_dyn(&self, claim: &Claim, keep: Option<Duration>) -> Option<Released>;
     /// See [`Backend::fence`].
@@ -44,7 +45,11 @@ impl<B: Backend> DynBackend for B {
         Box::pin(self.renew(batch))
     }
 
-    fn release_dyn<'a>(&'a self, claim: &'a Claim, keep: Option<Duration>) -> BoxFuture<'a, Result<Released>> {
+    fn release_dyn<'a>(
+        &'a self,
+        claim: &'a Claim,
+        keep: Option<Duration>,
+    ) -> BoxFuture<'a, Result<Released>> {
         Box::pin(self.release(claim, keep))
     }
 

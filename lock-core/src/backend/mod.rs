@@ -308,7 +308,11 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     ///
     /// # Errors
     /// The store cannot be reached, or did not answer: the grant may be there still.
-    fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> impl Future<Output = Result<Released>> + Send;
+    fn release(
+        &self,
+        claim: &Claim,
+        keep_for: Option<Duration>,
+    ) -> impl Future<Output = Result<Released>> + Send;
 
     /// As [`release`](Self::release), for a store in this process: done when it returns. `None` where that needs I/O.
     fn release_now(&self, _claim: &Claim, _keep_for: Option<Duration>) -> Option<Released> {

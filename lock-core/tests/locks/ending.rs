@@ -277,3 +277,46 @@ fn outside_a_runtime_is_an_error_over_a_remote_store_too() {
     assert!(error.kind() == LockErrorKind::InvalidRequest && error.to_string().contains("tokio runtime"));
     assert_eq!(store.tries().len(), 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_ends_with_the_last_guard_and_wakes_every_waiter() {
+    let locks = LockManager::in_memory();
+    let guard = locks.lock("k").acquire().await.unwrap();
+    let hour = Duration::from_secs(3_600);
+    let waiting = [(); 2].map(|()| tokio::spawn(locks.lock("k").strategy(Every(hour, hour)).acquire()));
+    tokio::time::sleep(millis(10)).await;
+    let start = Instant::now();
+    let ended = async {
+        for waiter in waiting {
+            assert_eq!(waiter.await.unwrap().unwrap_err().kind(), LockErrorKind::ShuttingDown);
+        }
+        assert!(start.elapsed() < millis(10), "{:?}", start.elapsed());
+        tokio::time::sleep(millis(100)).await;
+        drop(guard);
+    };
+    let (report, ()) = tokio::join!(locks.shutdown(hour), ended);
+    assert_eq!(report, lock_core::ShutdownReport::default());
+    assert!(start.elapsed() < millis(200), "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_manager_of_a_scope_is_current_inside_its_locks_too() {
+    let tenant = LockManager::builder(Memory::new()).namespace("tenant").build().unwrap();
+    let inside = tenant.scope(async {
+        let current = || LockManager::current().expect("there is one");
+        current().lock("k").run(async { current().lock("j").acquire().await.unwrap().key().to_owned() }).await
+    });
+    assert_eq!(inside.await.unwrap(), "tenant:j");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_has_ended_is_not_in_the_way_of_other_kinds_and_terms() {
+    let locks = LockManager::in_memory();
+    let (scope, handle) =
+        locks.read("k").run_with(async |lock| (lock_core::LockScope::current(), lock)).await.unwrap();
+    // The handle keeps the ended grant in memory.
+    assert!(!handle.is_held());
+    for request in [locks.write("k"), locks.lock("k").reentrant(false)] {
+        drop(scope.clone().enter(request.acquire()).await.unwrap());
+    }
+}

@@ -271,3 +271,32 @@ async fn releases_do_not_crowd_the_store() {
     tokio::time::sleep(millis(1_000)).await;
     assert_eq!(store.script().released, 1_000);
 }
+
+/// Also what a body holds that is no `async` block, and so is not dropped at its end but with the future.
+#[tokio::test(start_paused = true)]
+async fn what_the_body_holds_is_dropped_before_the_release() {
+    struct Witness(Scripted);
+    impl Drop for Witness {
+        fn drop(&mut self) {
+            assert_eq!(self.0.releases(), [], "the key was given back first");
+        }
+    }
+    let (locks, store) = slow();
+    let witness = Witness(store.clone());
+    let body = std::future::poll_fn(move |_| {
+        let _held = &witness;
+        std::task::Poll::Ready(42)
+    });
+    assert_eq!(locks.lock("k").run(body).await.unwrap(), 42);
+    assert_eq!(store.releases().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_waits_for_its_release() {
+    let (locks, store) = slow();
+    store.script().release_takes = millis(300);
+    let start = Instant::now();
+    locks.lock("k").run(async {}).await.unwrap();
+    assert!(start.elapsed() >= millis(300) && start.elapsed() < millis(310), "{:?}", start.elapsed());
+    assert_eq!(store.script().released, 1);
+}
