@@ -8,7 +8,7 @@ use tracing::Instrument;
 
 use crate::backend::{Attempt, Claim, Grant, Held, Mode, Queue};
 use crate::clock::Moment;
-use crate::engine::Engine;
+use crate::engine::{Acquiring, Engine};
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::gate::Waiter;
 use crate::guard::LockGuard;
@@ -151,6 +151,8 @@ struct Acquire<'a> {
     /// When the log was last told that the store fails.
     warned: Option<Moment>,
     waiter: Option<Waiter<'a>>,
+    /// Ends after the claim is given back, for a shutdown that waits for both.
+    _under_way: Acquiring<'a>,
 }
 
 impl<'a> Acquire<'a> {
@@ -165,13 +167,13 @@ impl<'a> Acquire<'a> {
             fresh: false,
             warned: None,
             waiter: None,
+            _under_way: engine.begin_acquiring(),
         }
     }
 
     async fn run(mut self) -> Result<LockGuard> {
         // Found before the first byte is sent: without a keeper there is nothing to renew with.
         let keeper = self.engine.keepers.here()?;
-        let _acquiring = self.engine.begin_acquiring();
         let mut last: Option<Decision> = None;
         loop {
             self.engine.check_open()?;
