@@ -26,7 +26,7 @@ pub struct Keyed(KeySource);
 
 /// Runs requests under a lock: [`Layer`] of the service [`Lock`].
 ///
-/// See the [crate](crate) for what clients get to see and for where to mount it.
+/// See the documentation of the crate for what clients get to see and for where to mount it.
 ///
 /// # Examples
 /// ```

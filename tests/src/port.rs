@@ -6,7 +6,7 @@ use tokio::net::{TcpListener, TcpSocket};
 
 /// A port of 127.0.0.1 that no one else is given while this value lives, whether or not somebody listens on it.
 ///
-/// It holds a socket that is bound and never listens. A listener with `SO_REUSEADDR`, which Redis and [`Proxy`]
+/// It holds a socket that is bound and never listens. A listener with `SO_REUSEADDR`, which Redis and `Proxy`
 /// (`crate::Proxy`) set, can bind the same port by number, again and again; a process that asks the system for any
 /// free port is not given it. So a server restarts on its port with no race, and connecting meanwhile is refused.
 #[derive(Debug)]

@@ -5,12 +5,12 @@
 //!
 //! | strategy | when the key is held | for |
 //! | --- | --- | --- |
-//! | [`retry`] | waits up to 5 s, then fails with `TimedOut`; the default | work that a caller waits for |
-//! | [`retry_or_skip`] | waits up to 5 s, then does without | work that may be left out, but rarely should |
-//! | [`fail_fast`] | fails at once with `Contended` | requests that must answer now; double clicks |
-//! | [`skip`] | does without at once | jobs that every machine starts and one should do |
+//! | [`retry()`] | waits up to 5 s, then fails with `TimedOut`; the default | work that a caller waits for |
+//! | [`retry_or_skip()`] | waits up to 5 s, then does without | work that may be left out, but rarely should |
+//! | [`fail_fast()`] | fails at once with `Contended` | requests that must answer now; double clicks |
+//! | [`skip()`] | does without at once | jobs that every machine starts and one should do; with `min_hold`, or a short job runs on each in turn |
 //! | [`wait()`] | waits for ever | work in the background that must happen |
-//! | [`shed`] | waits like another strategy while few wait, fails at once with `Overloaded` when many do | hot keys under load |
+//! | [`shed()`] | waits like another strategy while few wait, fails at once with `Overloaded` when many do | hot keys under load |
 //!
 //! To *do without* means that the body does not run and nothing is wrong: a locked function gives `None` or `()`, and
 //! [`LockError::is_skipped`](crate::LockError::is_skipped) is true.
