@@ -56,10 +56,12 @@ ran=$((SECONDS - started))
 say "seconds: ${built} to build, ${ran} to run"
 
 # One row for each store. Test binaries of the package `lock-tests` are named by their store, with more words behind
-# an underscore where there are several (`redis`, `redis_process`); everything else needs no server.
+# an underscore where there are several (`redis`, `redis_process`); those of the other packages that take locks do so on
+# the memory store.
 awk '
     function store_of(name) {
         if (name ~ /^(redis|memory|rig)(_|$)/) { sub(/_.*/, "", name); return name }
+        if (name ~ /^(locks|contract_memory|attribute|http)$/) return "memory"
         return "none"
     }
     function finish() { if (open) { broken[store]++; print "no result: " binary } open = 0 }
