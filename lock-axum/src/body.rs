@@ -125,7 +125,15 @@ where
             tail.push_back(Err(error));
             return Poll::Ready(Next::Release);
         }
-        let frame = match ready!(lock.poll_frame(body.as_mut(), cx)) {
+        // Once the announced length is reached, a server asks for nothing more, so there is nothing to wait for either.
+        let is_full = !tail.is_empty();
+        let frame = match lock.poll_frame(body.as_mut(), cx) {
+            Poll::Pending if is_full => return Poll::Ready(Next::Release),
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(frame) => frame,
+        };
+        let frame = match frame {
+            Some(Ok(frame)) if is_full && frame.is_data() => return Poll::Ready(Next::Release),
             Some(Ok(frame)) => frame,
             Some(Err(error)) => {
                 tail.push_back(Err(error.into()));

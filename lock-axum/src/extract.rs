@@ -57,8 +57,7 @@ impl<S: Send + Sync> FromRequestParts<S> for LockHandle {
             tracing::error!(
                 http.route = route,
                 http.method = %parts.method,
-                "the handler asks for its lock and runs under none: add `LockLayer` to the route `{route}`, and mind that \
-                 it leaves OPTIONS and TRACE alone"
+                "the handler asks for its lock and runs under none: add `LockLayer` to the route `{route}`"
             );
             LockRejection::misconfigured()
         })

@@ -26,9 +26,17 @@ pub enum Hold {
 
 impl Hold {
     /// Whether the lock is given back before the head is sent.
-    pub(crate) fn ends_with_handler(self, method: &Method, status: StatusCode, body: &impl Body) -> bool {
+    pub(crate) fn ends_with_handler(
+        self,
+        method: &Method,
+        status: StatusCode,
+        announced: Option<u64>,
+        body: &impl Body,
+    ) -> bool {
         // A server drops the body of these without a look at it.
         let never_sent = method == Method::HEAD
+            || (method == Method::CONNECT && status.is_success())
+            || announced == Some(0)
             || status.is_informational()
             || status == StatusCode::NO_CONTENT
             || status == StatusCode::NOT_MODIFIED;

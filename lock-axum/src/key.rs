@@ -58,6 +58,10 @@ impl KeySource {
         } else {
             None
         };
+        // Whether there is a route at all goes before what the client sent: a 404 must not become a 400.
+        for value in self.values.iter().filter(|value| matches!(value, Value::Path(_) | Value::Route)) {
+            value.of(parts, params.as_ref())?;
+        }
         let mut values = self.values.iter();
         let mut failure = None;
         let key = self.template.render(|_name| {

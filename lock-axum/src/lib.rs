@@ -62,7 +62,7 @@
 //! | a layer outside of `nest_service` | | | those outside; the service is *not* locked when one is missing, and a warning says so |
 //! | around the whole `Router`, or another tower service | | | none: 500 for a key with path parameters |
 //!
-//! Prefer the first; to a handler that is mounted by `any(..)`, axum applies `layer` only. OPTIONS and TRACE are never locked; HEAD is, as it runs the handler of GET.
+//! Prefer the first; to a handler that is mounted by `any(..)`, axum applies `layer` only. Every method is locked, OPTIONS too: answer CORS preflights in a layer outside of this one.
 //!
 //! The order of layers, from the outside in:
 //!
@@ -84,7 +84,12 @@
 //! - When the client goes away, the server drops the handler, and the lock is given back in the background. Work that
 //!   must go on belongs into a task of its own, which enters [`LockScope::current`](lock_core::LockScope::current) or
 //!   takes its own lock.
-//! - A nested request for the same key, by another layer or in the handler, enters the same grant.
+//! - A nested request for the same key, by another layer or in the handler, enters the same grant. Two layers with
+//!   different keys must stand in the same order on every route, or two requests that wait can wait for each other.
+//! - A body that holds the lock holds it until the client has read it. For clients that may stop reading, set `max_hold`;
+//!   the key is free then when the lease is over, at the latest.
+//! - A request that axum found no route for passes unlocked where the key needs a path parameter, and its 404 is not
+//!   refused; so does work in a fallback. Mount the layer on the routes that do the work.
 //! - An upgrade (101) ends the handler, and with it the lock.
 
 mod body;

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::header::CONTENT_LENGTH;
-use http::{Method, Request, Response};
+use http::{Request, Response};
 use http_body::Body;
 use lock_core::{LockGuard, LockScope};
 use tower::Service;
@@ -61,7 +61,7 @@ where
 {
     type Response = Response<LockBody<R>>;
     type Error = S::Error;
-    type Future = ResponseFuture<S::Future, R, S::Error>;
+    type Future = ResponseFuture<R, S::Error>;
 
     // The key depends on the request, so the lock is taken in the future: what is reserved here would be kept by a
     // caller that asks and never calls.
@@ -72,18 +72,10 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         // `poll_ready` has made `self.inner` ready, and not its clones: the ready one goes with the request.
         let not_ready_inner = self.inner.clone();
-        let mut ready_inner = mem::replace(&mut self.inner, not_ready_inner);
-        if is_harmless(request.method()) {
-            return ResponseFuture::unlocked(ready_inner.call(request));
-        }
+        let ready_inner = mem::replace(&mut self.inner, not_ready_inner);
         let config = Arc::clone(&self.config);
-        ResponseFuture::locked(Box::pin(serve(config, ready_inner, request)))
+        ResponseFuture::new(serve(config, ready_inner, request))
     }
-}
-
-/// Methods that do no work: preflights of browsers, and loop-backs.
-fn is_harmless(method: &Method) -> bool {
-    method == Method::OPTIONS || method == Method::TRACE
 }
 
 async fn serve<S, B, R>(
@@ -130,12 +122,12 @@ where
             return Err(error);
         }
     };
-    if config.hold().ends_with_handler(&method, response.status(), response.body()) {
+    let announced =
+        response.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    if config.hold().ends_with_handler(&method, response.status(), announced, response.body()) {
         give_back(guard).await;
         return Ok(response.map(LockBody::unlocked));
     }
-    let announced =
-        response.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     Ok(response.map(|body| LockBody::held(body, guard, scope, announced)))
 }
 

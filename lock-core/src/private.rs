@@ -69,6 +69,10 @@ impl Request {
     }
 }
 
+/// A look at a parameter, which makes the body take it over as a whole.
+#[doc(hidden)]
+pub const fn keep<T: ?Sized>(_parameter: &T) {}
+
 /// The answer of a locked function.
 #[doc(hidden)]
 pub fn outcome<T: FromLockError>(outcome: Result<T>) -> T {

@@ -151,9 +151,12 @@ fn key(spec: &LockSpec) -> TokenStream {
 }
 
 // Output:
-//     __lock_request.run(async move { edge { stmts } }).await
+//     __lock_request.run(async move { keep(&id); edge { stmts } }).await
 // and with a handle
-//     __lock_request.run_with(move |lock: LockHandle| async move { edge { stmts } }).await
+//     __lock_request.run_with(move |lock: LockHandle| async move { keep(&id); edge { stmts } }).await
+//
+// The block begins with a look at each parameter, `keep(&id);`: it would else take over only the fields that the body
+// mentions, and the rest of a parameter would be dropped after the lock was given back.
 //
 // The statements have braces of their own: an item in them must not shadow a name of the edge, and the user's braces
 // would look superfluous to the compiler.
@@ -162,7 +165,8 @@ fn run(spec: &LockSpec, body: &Body) -> TokenStream {
     let request = local("request");
     let stmts = &body.stmts;
     let edge = return_edge(body.output.as_ref());
-    let future = quote!(async move { #edge { #stmts } });
+    let kept = body.parameters.iter().map(|(cfgs, name)| quote!(#(#cfgs)* #private::keep(&#name);));
+    let future = quote!(async move { #(#kept)* #edge { #stmts } });
     match &spec.handle {
         None => quote!(#private::LockRequest::run(#request, #future).await),
         Some(handle) => {

@@ -7,9 +7,10 @@ use quote::{ToTokens as _, quote};
 use syn::ext::IdentExt as _;
 use syn::parse::{ParseStream, Parser as _};
 use syn::spanned::Spanned as _;
+use syn::visit::{self, Visit};
 use syn::{
-    Attribute, Block, Expr, ExprAsync, GenericArgument, PathArguments, ReturnType, Signature, Stmt, Token,
-    Type, TypeParamBound, Visibility, braced,
+    Attribute, Block, Expr, ExprAsync, FnArg, GenericArgument, PatIdent, PathArguments, ReturnType,
+    Signature, Stmt, Token, Type, TypeParamBound, Visibility, braced,
 };
 
 use crate::errors::Errors;
@@ -30,6 +31,9 @@ pub(crate) struct Body {
     pub(crate) stmts: TokenStream,
     /// Their type; `None` for a missing return type.
     pub(crate) output: Option<Type>,
+    /// What the signature binds, with the `#[cfg]`s of the parameter. Empty where `#[async_trait]` has moved the
+    /// parameters into its own block.
+    pub(crate) parameters: Vec<(Vec<Attribute>, Ident)>,
     /// `Box::pin` when the statements stand in `Box::pin(async move { .. })`; `None` for an `async fn`.
     pub(crate) boxed_by: Option<TokenStream>,
 }
@@ -71,7 +75,8 @@ impl Function {
                 errors.at(never.span(), "a function that never returns cannot say that the lock was not had");
                 return None;
             }
-            return Some(Body { stmts: self.stmts.clone(), output, boxed_by: None });
+            let parameters = bindings(&self.sig);
+            return Some(Body { stmts: self.stmts.clone(), output, parameters, boxed_by: None });
         }
         errors.take(self.boxed_body())
     }
@@ -103,7 +108,8 @@ impl Function {
         let stmts = Block::parse_within.parse2(self.stmts.clone()).map_err(|_| unclear(ret.span()))?;
         let (boxed_by, block) = only_box_pin(&stmts).ok_or_else(|| unclear(ret.span()))?;
         let stmts = &block.block.stmts;
-        Ok(Body { stmts: quote!(#(#stmts)*), output: Some(output.clone()), boxed_by: Some(boxed_by) })
+        let (stmts, output) = (quote!(#(#stmts)*), Some(output.clone()));
+        Ok(Body { stmts, output, parameters: Vec::new(), boxed_by: Some(boxed_by) })
     }
 
     fn not_async(&self) -> syn::Error {
@@ -224,5 +230,36 @@ fn only_box_pin(stmts: &[Stmt]) -> Option<(TokenStream, &ExprAsync)> {
             Some((call.func.to_token_stream(), block))
         }
         _ => None,
+    }
+}
+
+/// The names that the signature binds, `self` included. Not those that begin with an underscore: to mention one of them
+/// is what a lint of the user may mind, and an `allow` is what a user who forbids that lint could not compile.
+fn bindings(signature: &Signature) -> Vec<(Vec<Attribute>, Ident)> {
+    let mut all = Vec::new();
+    for input in &signature.inputs {
+        let (attrs, names) = match input {
+            FnArg::Receiver(receiver) => (&receiver.attrs, vec![Ident::from(receiver.self_token)]),
+            FnArg::Typed(typed) => {
+                let mut names = Names::default();
+                names.visit_pat(&typed.pat);
+                (&typed.attrs, names.0)
+            }
+        };
+        let cfgs: Vec<_> = attrs.iter().filter(|attr| attr.path().is_ident("cfg")).cloned().collect();
+        let used = names.into_iter().filter(|name| !name.to_string().starts_with('_'));
+        all.extend(used.map(|name| (cfgs.clone(), name)));
+    }
+    all
+}
+
+/// The names that a pattern binds.
+#[derive(Default)]
+struct Names(Vec<Ident>);
+
+impl Visit<'_> for Names {
+    fn visit_pat_ident(&mut self, pattern: &PatIdent) {
+        self.0.push(pattern.ident.clone());
+        visit::visit_pat_ident(self, pattern);
     }
 }

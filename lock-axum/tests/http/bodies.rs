@@ -268,3 +268,43 @@ mod stuck {
         }
     }
 }
+
+/// Gives "abc" for ever, or once and then nothing, behind an announced length of three.
+struct Announced {
+    endless: bool,
+    polls: u32,
+}
+
+impl HttpBody for Announced {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.polls += 1;
+        assert!(self.polls < 10, "polled for more than was announced");
+        if self.endless || self.polls == 1 {
+            return Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b"abc")))));
+        }
+        Poll::Pending
+    }
+}
+
+/// A server asks for nothing more once the announced length is reached, so the lock does not wait for it either.
+#[tokio::test]
+async fn what_comes_after_the_announced_length_is_not_waited_for() {
+    for endless in [true, false] {
+        let locks = LockManager::in_memory();
+        let handler =
+            move || async move { ([("content-length", "3")], Body::new(Announced { endless, polls: 0 })) };
+        let layer = LockLayer::new(locks.clone()).key("k").hold(Hold::Body);
+        let app = Router::new().route("/", on_get(handler).route_layer(layer));
+        let response = send(&app, get("/")).await;
+        assert!(!is_free(&locks, "k").await);
+        let body = tokio::time::timeout(Duration::from_secs(5), to_bytes(response.into_body(), 100)).await;
+        assert_eq!(&body.expect("it ends").unwrap()[..], b"abc", "endless: {endless}");
+        assert!(is_free(&locks, "k").await);
+    }
+}

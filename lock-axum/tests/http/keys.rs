@@ -127,12 +127,12 @@ async fn a_wrong_method_is_not_locked_by_a_route_layer_of_the_method() {
 }
 
 #[tokio::test]
-async fn preflights_are_not_locked_and_head_is() {
+async fn every_method_is_locked() {
     let locks = LockManager::in_memory();
     let _holder = locks.lock("sweep").acquire().await.unwrap();
     let routes = on_get(async || "").merge(options(async || "allowed"));
     let app = Router::new().route("/sweep", routes.layer(LockLayer::new(locks.clone()).key("sweep")));
-    assert_eq!(send(&app, request(Method::OPTIONS, "/sweep")).await.status(), StatusCode::OK);
+    assert_eq!(send(&app, request(Method::OPTIONS, "/sweep")).await.status(), StatusCode::CONFLICT);
     assert_eq!(send(&app, request(Method::HEAD, "/sweep")).await.status(), StatusCode::CONFLICT);
     assert_eq!(send(&app, get("/sweep")).await.status(), StatusCode::CONFLICT);
 }
@@ -166,4 +166,13 @@ fn a_wait_that_the_strategy_does_not_take_is_found_at_start_up() {
     let mount = || Router::<()>::new().route("/", key().layer(layer.clone()));
     let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(mount)).unwrap_err();
     assert!(panic.downcast_ref::<String>().unwrap().contains("takes no limit"));
+}
+
+#[tokio::test]
+async fn a_404_stays_one_whatever_the_client_left_out() {
+    let locks = LockManager::in_memory();
+    let layer = LockLayer::new(locks).key("<header.x-tenant>:<id>");
+    let app = Router::new().route("/orders/{id}", on_get(async || "")).layer(layer);
+    assert_eq!(send(&app, get("/nowhere")).await.status(), StatusCode::NOT_FOUND);
+    assert_eq!(send(&app, get("/orders/42")).await.status(), StatusCode::BAD_REQUEST);
 }

@@ -27,7 +27,7 @@ fn bounds() {
     all::<LockHandle>();
     all::<Lock<axum::routing::Route>>();
     send::<LockBody<Body>>();
-    send::<ResponseFuture<std::future::Ready<Result<Response<Body>, Infallible>>, Body, Infallible>>();
+    send::<ResponseFuture<Body, Infallible>>();
 }
 
 #[tokio::test]

@@ -133,3 +133,47 @@ async fn a_lost_lock_drops_the_body_or_lets_it_finish_and_is_told_either_way() {
     assert!(flag.load(Ordering::SeqCst), "the body was to finish");
     assert!(renewed(&locks).await.unwrap());
 }
+
+/// Notes whether the key was held when it was dropped.
+struct Parameter {
+    locks: LockManager,
+    held: Arc<std::sync::Mutex<Vec<bool>>>,
+}
+
+impl Drop for Parameter {
+    fn drop(&mut self) {
+        self.held.lock().unwrap().push(self.locks.held() == 1);
+    }
+}
+
+struct Import {
+    id: u64,
+    file: Parameter,
+}
+
+impl Import {
+    #[distributed_lock(key = "import:<self.id>", manager = self.file.locks)]
+    async fn commit(self, note: Parameter) -> Result<u64, LockError> {
+        let _ = note;
+        Ok(self.id)
+    }
+}
+
+#[distributed_lock(key = "import", manager = locks)]
+async fn first_of_two((one, two): (Parameter, Parameter), locks: &LockManager) -> Result<(), LockError> {
+    drop(one);
+    let _ = two;
+    Ok(())
+}
+
+/// Also the parts of a parameter that the body does not mention.
+#[tokio::test]
+async fn parameters_are_dropped_before_the_lock_is_given_back() {
+    let locks = LockManager::in_memory();
+    let held = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let witness = || Parameter { locks: locks.clone(), held: Arc::clone(&held) };
+    Import { id: 7, file: witness() }.commit(witness()).await.unwrap();
+    first_of_two((witness(), witness()), &locks).await.unwrap();
+    assert_eq!(*held.lock().unwrap(), [true; 4]);
+    assert_eq!(locks.held(), 0);
+}
