@@ -159,14 +159,15 @@ impl LockGuard {
         let answer = hold.engine.backend.renew_dyn(&batch).await.into_iter().next();
         match answer {
             Some(Renewal::Renewed { sent }) => {
+                // The answer may have come after the old lease was over: then the lock is lost, and stays so.
+                hold.check()?;
                 hold.set_ttl(ttl);
                 hold.renewed(sent, ttl);
                 match hold.keeper() {
                     Some(keeper) => keeper.extended(hold, sent),
                     None => hold.engine.keepers.here()?.extended(hold, sent),
                 }
-                // The answer may have come after the old lease was over: then the loss has been told, and stays.
-                hold.check()
+                Ok(())
             }
             Some(Renewal::NotMine) => {
                 hold.lose(LossReason::Taken);

@@ -201,7 +201,8 @@ impl Keeper {
 
     fn answered(&self, hold: &Arc<Hold>, ttl: Duration, answer: Renewal) {
         hold.renewal_in_flight.store(false, Ordering::Release);
-        if hold.has_ended() {
+        // A lock whose deadline has passed is lost, told or not, and stays so: a late yes does not bring it back.
+        if hold.has_ended() || hold.loss().is_some() {
             return;
         }
         match answer {
@@ -334,5 +335,18 @@ mod tests {
         }
         tokio::time::advance(Duration::from_millis(2)).await;
         assert!(!keeper.queue().take_due(keeper.clock.now()).is_empty(), "and at the end of `max_hold`");
+    }
+
+    /// The body blocked its runtime for longer than the lease, so nobody was told of the loss when the answer came.
+    #[tokio::test]
+    async fn a_yes_after_the_deadline_does_not_bring_the_lock_back() {
+        let request = LockManager::in_memory().lock("k").ttl(Duration::from_millis(20)).renew(false);
+        let guard = request.acquire().await.expect("it is free");
+        let (keeper, hold) = (keeper(), guard.hold());
+        std::thread::sleep(Duration::from_millis(30));
+        keeper.answered(hold, hold.ttl(), Renewal::Renewed { sent: keeper.clock.now() });
+        assert!(!hold.is_held());
+        assert_eq!(hold.loss(), Some(LossReason::Expired));
+        assert_eq!(keeper.queue().next(), None);
     }
 }

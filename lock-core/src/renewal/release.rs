@@ -10,6 +10,7 @@ use super::keeper::Keeper;
 use crate::backend::{Claim, Released};
 use crate::clock::Moment;
 use crate::engine;
+use crate::error::LockErrorKind;
 use crate::gate::Gate;
 
 /// Whether the claim is known to be granted.
@@ -123,6 +124,8 @@ async fn until_answered(keeper: &Keeper, unwanted: &Unwanted) -> Option<Released
         };
         match answer {
             Ok(answer) => return Some(answer),
+            // The connections are closed for good.
+            Err(error) if error.kind() == LockErrorKind::ShuttingDown => return None,
             Err(error) => {
                 if unwanted.until.is_past(keeper.clock().now()) {
                     if unwanted.certainty == Certainty::Maybe {

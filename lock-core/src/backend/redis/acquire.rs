@@ -43,7 +43,7 @@ impl Redis {
             let command = script(&live, claim, &token, &value, start.plus(deadline));
             let answer = live.run(Script::Acquire, &command).await?;
             let (verdict, now, rest) = verdict(&answer)?;
-            live.clock.learn(now, sent);
+            live.clock.learn(now, sent, Clock::Suspend.now());
             match verdict {
                 1 => return Ok(granted(claim, sent, fence_of(rest)?)),
                 0 => return Ok(Attempt::Held(held(rest))),
@@ -68,7 +68,7 @@ impl Redis {
         let sent = Clock::Suspend.now();
         let answer = live.run(Script::Fence, &command).await?;
         let (verdict, now, rest) = verdict(&answer)?;
-        live.clock.learn(now, sent);
+        live.clock.learn(now, sent, Clock::Suspend.now());
         match verdict {
             1 => fence_of(rest)?.map(Ok).ok_or_else(|| Failure::unexpected(&answer)),
             0 => Ok(Err(LossReason::Expired)),

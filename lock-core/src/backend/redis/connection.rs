@@ -105,10 +105,16 @@ impl ServerClock {
         Self(AtomicI64::new(now.saturating_sub(micros(sent))))
     }
 
-    /// Learns that the server's time was `now` (in us) some time after `sent`. Counting from `sent` errs towards a
-    /// server clock that is ahead, by no more than one round trip: an instant made from it never refuses too early.
-    pub(super) fn learn(&self, now: i64, sent: Moment) {
-        self.0.store(now.saturating_sub(micros(sent)), Ordering::Relaxed);
+    /// Learns that the server's time was `now` (in us) some time between `sent` and `received`.
+    ///
+    /// What is known already stays unless this answer contradicts it, so the quickest answer counts and one that was
+    /// slow spoils nothing. Where it contradicts, the server's clock was set, and the answer counts from `sent`: that
+    /// errs towards a clock that is ahead, so an instant made from it never refuses too early.
+    pub(super) fn learn(&self, now: i64, sent: Moment, received: Moment) {
+        let (least, most) = (now.saturating_sub(micros(received)), now.saturating_sub(micros(sent)));
+        if !(least..=most).contains(&self.0.load(Ordering::Relaxed)) {
+            self.0.store(most, Ordering::Relaxed);
+        }
     }
 
     /// What the server's clock will say at `moment`, in us.
@@ -333,7 +339,7 @@ async fn watch_over(session: &mut Session, pause: &mut Duration) -> Failure {
                 // once would be dialled in a tight loop.
                 *pause = FIRST_PAUSE;
                 if let Ok(now) = server_time(&answer) {
-                    live.clock.learn(now, sent);
+                    live.clock.learn(now, sent, Clock::Suspend.now());
                 }
             }
             // An error reply is an answer too, and a connection that broke ends the driver.
@@ -367,8 +373,17 @@ mod tests {
         let clock = ServerClock::new(1_000_000, sent);
         assert_eq!(clock.at(sent), 1_000_000);
         assert_eq!(clock.at(sent.plus(Duration::from_millis(250))), 1_250_000);
-        // The server's clock was set back by an hour.
-        clock.learn(1_000_000 - 3_600_000_000, sent);
-        assert_eq!(clock.at(sent), 1_000_000 - 3_600_000_000);
+        // Another answer took 40 ms: it agrees, and says less.
+        let later = |ms| sent.plus(Duration::from_millis(ms));
+        clock.learn(1_140_000, later(100), later(140));
+        assert_eq!(clock.at(sent), 1_000_000);
+        // One that took 1 ms shows that the first was 30 ms late.
+        clock.learn(1_170_000, later(200), later(201));
+        assert_eq!(clock.at(sent), 970_000);
+        // The server's clock was set back by an hour, and forward by a second.
+        clock.learn(970_000 - 3_600_000_000, sent, later(2));
+        assert_eq!(clock.at(sent), 970_000 - 3_600_000_000);
+        clock.learn(1_970_000, sent, later(2));
+        assert_eq!(clock.at(sent), 1_970_000);
     }
 }
