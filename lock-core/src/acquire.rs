@@ -41,6 +41,8 @@ const LONGEST_IN_COMPANY: Duration = Duration::from_millis(200);
 pub(crate) struct Plan {
     pub(crate) engine: Arc<Engine>,
     pub(crate) key: Key,
+    /// Further keys, all or none.
+    pub(crate) more: Arc<[Key]>,
     pub(crate) ttl: Duration,
     pub(crate) terms: Terms,
     pub(crate) strategy: Arc<dyn Strategy>,
@@ -57,6 +59,10 @@ impl Plan {
         let store = &self.engine.capability;
         let invalid = |detail: String| Err(LockError::new(LockErrorKind::InvalidRequest, detail));
         self.terms.kind.check(store)?;
+        if !self.more.is_empty() && !store.several {
+            let detail = format!("the {} store cannot lock several keys at once in this version", store.store);
+            return Err(LockError::new(LockErrorKind::Unsupported, detail));
+        }
         if self.fencing && !store.fencing {
             let detail = format!("the {} store gives no fencing tokens", store.store);
             return Err(LockError::new(LockErrorKind::Unsupported, detail));
@@ -94,6 +100,7 @@ impl Plan {
     fn claim(&self) -> Claim {
         let record = OwnerRecord::new(Arc::clone(&self.engine.identity), self.label.clone());
         Claim {
+            more: Arc::clone(&self.more),
             mode: self.terms.kind.mode(),
             queue: self.terms.kind.queue(),
             fencing: self.fencing,
@@ -366,7 +373,11 @@ impl InFlight<'_> {
         let queued = self.state;
         self.state = Sent::Request;
         self.claim.not_sent();
-        let answer = self.engine.backend.try_acquire_dyn(&self.claim).await;
+        let backend = &self.engine.backend;
+        let answer = match self.claim.queue {
+            Queue::Fifo => backend.enqueue_dyn(&self.claim, None).await,
+            Queue::Barging => backend.try_acquire_dyn(&self.claim).await,
+        };
         match &answer {
             Ok(Attempt::Granted(grant)) => return self.in_time(*grant).map(Attempt::Granted),
             Ok(Attempt::Held(_)) if self.claim.queue == Queue::Fifo => self.state = Sent::Queued,

@@ -158,7 +158,7 @@ impl LockGuard {
         let batch = [Renew { claim: &hold.claim, ttl }];
         let answer = hold.engine.backend.renew_dyn(&batch).await.into_iter().next();
         match answer {
-            Some(Renewal::Renewed { sent }) => {
+            Some(Renewal::Renewed { sent, .. }) => {
                 // The answer may have come after the old lease was over: then the lock is lost, and stays so.
                 hold.check()?;
                 hold.set_ttl(ttl);

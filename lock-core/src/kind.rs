@@ -38,8 +38,8 @@ impl Kind {
     /// In which order it waits.
     pub(crate) fn queue(self) -> Queue {
         match self {
-            Self::Fair => Queue::Fifo,
-            Self::Reentrant | Self::Read | Self::Write | Self::Semaphore { .. } => Queue::Barging,
+            Self::Reentrant => Queue::Barging,
+            Self::Fair | Self::Read | Self::Write | Self::Semaphore { .. } => Queue::Fifo,
         }
     }
 

@@ -125,6 +125,13 @@ impl LockManager {
         self.request(key, Kind::Reentrant)
     }
 
+    /// Asks for all of `keys`, or none: one holder for each. They are sorted and taken once each, so that two requests
+    /// with the same keys in different orders never wait for each other; waiting for one of them and losing one of them
+    /// is waiting for all and losing all. [`Unsupported`](LockErrorKind::Unsupported) on a store that cannot.
+    pub fn all<K: IntoKey>(&self, keys: impl IntoIterator<Item = K>) -> LockRequest {
+        LockRequest::all(Arc::clone(&self.engine), keys)
+    }
+
     /// Asks for `key` in strict order of arrival. [`Unsupported`](LockErrorKind::Unsupported) on a store without a queue.
     pub fn fair(&self, key: impl IntoKey) -> LockRequest {
         self.request(key, Kind::Fair)

@@ -32,6 +32,29 @@ impl Owner {
     }
 }
 
+impl Owner {
+    /// The random part, which all owners of one manager share. Those who wait are told by it: see
+    /// [`Backend::listen`](crate::backend::Backend::listen).
+    #[must_use]
+    pub const fn process(&self) -> u128 {
+        self.process
+    }
+
+    /// The owner whose [token](Self::token) this is; `None` for any other text.
+    #[must_use]
+    pub fn from_token(token: &str) -> Option<Self> {
+        let digits = |byte: &u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(byte);
+        if token.len() != Self::TOKEN_LEN || !token.as_bytes().iter().all(digits) {
+            return None;
+        }
+        let (process, counter) = token.split_at(32);
+        Some(Self {
+            process: u128::from_str_radix(process, 16).ok()?,
+            counter: u64::from_str_radix(counter, 16).ok()?,
+        })
+    }
+}
+
 impl fmt::Debug for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Owner(..)")
@@ -77,6 +100,11 @@ impl OwnerSource {
         let mut random = [0; 16];
         getrandom::fill(&mut random)?;
         Ok(Self { process: u128::from_be_bytes(random), next: AtomicU64::new(1) })
+    }
+
+    /// See [`Owner::process`].
+    pub(crate) fn process(&self) -> u128 {
+        self.process
     }
 
     pub(crate) fn mint(&self) -> Owner {

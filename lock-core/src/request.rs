@@ -58,6 +58,7 @@ pub enum OnLost {
 pub struct LockRequest {
     engine: Arc<Engine>,
     key: Result<Key, BadKey>,
+    more: Arc<[Key]>,
     kind: Kind,
     ttl: Option<Duration>,
     strategy: Option<Arc<dyn Strategy>>,
@@ -82,13 +83,34 @@ struct BadKey {
 
 impl LockRequest {
     pub(crate) fn new(engine: Arc<Engine>, key: impl IntoKey, kind: Kind) -> Self {
-        let key = key
-            .into_key()
-            .map(|key| key.in_namespace(&engine.namespace))
-            .map_err(|error| BadKey { kind: error.kind(), text: error.detail().into() });
+        let key = key.into_key().map(|key| key.in_namespace(&engine.namespace));
+        Self::with_key(engine, key, Arc::default(), kind)
+    }
+
+    /// A request for all of `keys`, in one order and none twice, so that two requests never wait for each other.
+    pub(crate) fn all<K: IntoKey>(engine: Arc<Engine>, keys: impl IntoIterator<Item = K>) -> Self {
+        let keys: Result<Vec<Key>> = keys
+            .into_iter()
+            .map(|key| key.into_key().map(|key| key.in_namespace(&engine.namespace)))
+            .collect();
+        let (key, more) = match keys {
+            Ok(mut keys) => {
+                keys.sort_unstable_by(|a, b| a.as_str().cmp(b.as_str()));
+                keys.dedup();
+                let mut keys = keys.into_iter();
+                let none = || LockError::new(LockErrorKind::InvalidRequest, "`all` was given no key: give at least one");
+                (keys.next().ok_or_else(none), keys.collect())
+            }
+            Err(error) => (Err(error), Arc::default()),
+        };
+        Self::with_key(engine, key, more, Kind::Reentrant)
+    }
+
+    fn with_key(engine: Arc<Engine>, key: Result<Key>, more: Arc<[Key]>, kind: Kind) -> Self {
         Self {
             engine,
-            key,
+            key: key.map_err(|error| BadKey { kind: error.kind(), text: error.detail().into() }),
+            more,
             kind,
             ttl: None,
             strategy: None,
@@ -315,6 +337,7 @@ impl LockRequest {
             strategy,
             engine,
             key,
+            more: self.more,
         });
         plan.check().map_err(|error| error.with_key(&plan.key))?;
         Ok(plan)

@@ -80,11 +80,11 @@ impl Backend for Remote {
             return Ok(Attempt::Held(Held::default()));
         }
         self.log.add("acquire");
-        Ok(Attempt::Granted(Grant { sent: Clock::Suspend.now(), lease: claim.ttl, fence: None }))
+        Ok(Attempt::Granted(Grant::new(Clock::Suspend.now(), claim.ttl)))
     }
 
     async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
-        batch.iter().map(|_| Renewal::Renewed { sent: Clock::Suspend.now() }).collect()
+        batch.iter().map(|_| Renewal::Renewed { sent: Clock::Suspend.now(), waiters: None }).collect()
     }
 
     async fn release(&self, claim: &Claim, _keep_for: Option<Duration>) -> Result<Released, LockError> {

@@ -3,10 +3,14 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Weak;
 use std::time::Duration;
 
-use super::{Attempt, Backend, Capability, Claim, FencingToken, Released, Renew, Renewal};
+use super::{
+    Attempt, Backend, Beat, Capability, Claim, Ear, FencingToken, LatchState, LatchStep, Released, Renew, Renewal,
+};
 use crate::error::Result;
+use crate::key::Key;
 
 /// A boxed future.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -17,6 +21,18 @@ pub trait DynBackend: Send + Sync + fmt::Debug + 'static {
     fn capability_dyn(&self) -> Capability;
     /// See [`Backend::try_acquire`].
     fn try_acquire_dyn<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Attempt>>;
+    /// See [`Backend::grab`].
+    fn grab_dyn<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Attempt>>;
+    /// See [`Backend::enqueue`].
+    fn enqueue_dyn<'a>(&'a self, claim: &'a Claim, room: Option<usize>) -> BoxFuture<'a, Result<Attempt>>;
+    /// See [`Backend::beat`].
+    fn beat_dyn<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Beat>>;
+    /// See [`Backend::downgrade`].
+    fn downgrade_dyn<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Renewal>;
+    /// See [`Backend::latch`].
+    fn latch_dyn<'a>(&'a self, key: &'a Key, step: &'a LatchStep) -> BoxFuture<'a, Result<LatchState>>;
+    /// See [`Backend::listen`].
+    fn listen_dyn(&self, process: u128, ear: Weak<dyn Ear>);
     /// See [`Backend::renew`].
     fn renew_dyn<'a>(&'a self, batch: &'a [Renew<'a>]) -> BoxFuture<'a, Vec<Renewal>>;
     /// See [`Backend::release`].
@@ -39,6 +55,30 @@ impl<B: Backend> DynBackend for B {
 
     fn try_acquire_dyn<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Attempt>> {
         Box::pin(self.try_acquire(claim))
+    }
+
+    fn grab_dyn<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Attempt>> {
+        Box::pin(self.grab(claim))
+    }
+
+    fn enqueue_dyn<'a>(&'a self, claim: &'a Claim, room: Option<usize>) -> BoxFuture<'a, Result<Attempt>> {
+        Box::pin(self.enqueue(claim, room))
+    }
+
+    fn beat_dyn<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Beat>> {
+        Box::pin(self.beat(claim))
+    }
+
+    fn downgrade_dyn<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Renewal> {
+        Box::pin(self.downgrade(claim))
+    }
+
+    fn latch_dyn<'a>(&'a self, key: &'a Key, step: &'a LatchStep) -> BoxFuture<'a, Result<LatchState>> {
+        Box::pin(self.latch(key, step))
+    }
+
+    fn listen_dyn(&self, process: u128, ear: Weak<dyn Ear>) {
+        self.listen(process, ear);
     }
 
     fn renew_dyn<'a>(&'a self, batch: &'a [Renew<'a>]) -> BoxFuture<'a, Vec<Renewal>> {

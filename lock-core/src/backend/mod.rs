@@ -6,6 +6,7 @@
 //! `lock_core::testkit` (feature `testkit`) checks them on every backend.
 
 mod erased;
+mod latch;
 pub mod memory;
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
@@ -13,13 +14,15 @@ pub mod redis;
 
 use std::fmt;
 use std::future::Future;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 pub use erased::{BoxFuture, DynBackend};
+pub use latch::{LatchState, LatchStep};
 
 use crate::clock::{Clock, Moment};
-use crate::error::{LockError, Result};
+use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
 use crate::owner::{Owner, OwnerRecord};
 
@@ -44,10 +47,13 @@ pub enum Mode {
 pub enum Queue {
     /// No order: a newcomer may be faster than one who waits.
     Barging,
-    /// Strict order of arrival. The first `try_acquire` that answers *held* takes a place in the queue; it is kept
-    /// until the claim is granted or released.
+    /// Strict order of arrival: behind everybody who has a place in the queue.
     Fifo,
 }
+
+/// For so long at most the store keeps the place of a waiter that gives no sign, and a waiter that was granted the key
+/// by its place alone: what a dead waiter may cost those behind it. Less where its ttl is shorter.
+pub const PLACE_LEASE: Duration = Duration::from_secs(2);
 
 /// What a backend is asked for.
 #[derive(Clone, Debug)]
@@ -55,6 +61,9 @@ pub enum Queue {
 pub struct Claim {
     /// What is locked, namespace included.
     pub key: Key,
+    /// Further keys, locked with it all or none: sorted, none twice, all after `key`. Empty for most claims; else the
+    /// claim is exclusive.
+    pub more: Arc<[Key]>,
     /// How it excludes others.
     pub mode: Mode,
     /// How it waits.
@@ -67,16 +76,30 @@ pub struct Claim {
     pub fencing: bool,
     /// Who asks, for people.
     pub record: OwnerRecord,
-    pub(crate) sent: SentMark,
+    /// Which holder of this process has the grant: 0 for the one that the store gave it to, counted up with every
+    /// hand-off inside the process. Each of them has a fencing token of its own.
+    pub turn: u32,
+    pub(crate) marks: Marks,
 }
 
-/// Whether a request for a claim left the process.
+/// What happened to a claim, noted by those who only have a reference to it.
 #[derive(Debug, Default)]
-pub(crate) struct SentMark(AtomicBool);
+pub(crate) struct Marks {
+    /// A request for it left the process.
+    sent: AtomicBool,
+    /// Its fencing token is ahead of the store's clock.
+    fence_ahead: AtomicBool,
+    /// The last fencing token that was numbered here; 0 for none.
+    own_fence: AtomicU64,
+}
 
-impl Clone for SentMark {
+impl Clone for Marks {
     fn clone(&self) -> Self {
-        Self(AtomicBool::new(self.0.load(Ordering::Relaxed)))
+        Self {
+            sent: AtomicBool::new(self.sent.load(Ordering::Relaxed)),
+            fence_ahead: AtomicBool::new(self.fence_ahead.load(Ordering::Relaxed)),
+            own_fence: AtomicU64::new(self.own_fence.load(Ordering::Relaxed)),
+        }
     }
 }
 
@@ -84,25 +107,70 @@ impl Claim {
     /// A claim of `owner` on `key`: exclusive, barging, without a fencing token.
     #[must_use]
     pub fn new(key: Key, owner: Owner, ttl: Duration, record: OwnerRecord) -> Self {
-        let sent = SentMark::default();
-        Self { key, mode: Mode::Exclusive, queue: Queue::Barging, owner, ttl, fencing: false, record, sent }
+        Self {
+            key,
+            more: Arc::default(),
+            mode: Mode::Exclusive,
+            queue: Queue::Barging,
+            owner,
+            ttl,
+            fencing: false,
+            record,
+            turn: 0,
+            marks: Marks::default(),
+        }
+    }
+
+    /// Every key of the claim, in order.
+    pub fn keys(&self) -> impl Iterator<Item = &Key> + Clone {
+        std::iter::once(&self.key).chain(self.more.iter())
+    }
+
+    /// The lease of a grant that a place in the queue brings: the ttl, at most [`PLACE_LEASE`].
+    #[must_use]
+    pub fn place_lease(&self) -> Duration {
+        self.ttl.min(PLACE_LEASE)
     }
 
     /// Notes that a request for this claim is about to leave the process. A backend with [`Capability::marks_sent`]
     /// calls it before the first byte: an acquire that is dropped without the mark needs no clean-up in the store.
     pub fn mark_sent(&self) {
-        self.sent.0.store(true, Ordering::Relaxed);
+        self.marks.sent.store(true, Ordering::Relaxed);
     }
 
     /// Whether [`mark_sent`](Self::mark_sent) was called in this attempt.
     #[must_use]
     pub fn is_sent(&self) -> bool {
-        self.sent.0.load(Ordering::Relaxed)
+        self.marks.sent.load(Ordering::Relaxed)
     }
 
     /// Takes the mark off, for another attempt.
     pub(crate) fn not_sent(&mut self) {
-        self.sent = SentMark::default();
+        *self.marks.sent.get_mut() = false;
+    }
+
+    /// Notes that the fencing token which the store just gave is ahead of its clock (which was set back): then no turn
+    /// in this process may count on from it.
+    pub fn mark_fence_ahead(&self) {
+        self.marks.fence_ahead.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether [`mark_fence_ahead`](Self::mark_fence_ahead) was called.
+    #[must_use]
+    pub fn is_fence_ahead(&self) -> bool {
+        self.marks.fence_ahead.load(Ordering::Relaxed)
+    }
+
+    /// The last fencing token of this grant that was numbered in this process, without the store. Release, renewal and
+    /// [`fence`](Backend::fence) raise the last token that the store knows to it.
+    #[must_use]
+    pub fn own_fence(&self) -> Option<FencingToken> {
+        Some(self.marks.own_fence.load(Ordering::Relaxed)).filter(|number| *number > 0).map(FencingToken)
+    }
+
+    /// Notes a token that was numbered in this process; see [`Capability::fence_is_time`].
+    pub fn number_fence(&self, token: FencingToken) {
+        self.marks.own_fence.fetch_max(token.0, Ordering::Relaxed);
     }
 }
 
@@ -142,6 +210,30 @@ pub struct Grant {
     pub lease: Duration,
     /// The fencing token, where it came with the grant.
     pub fence: Option<FencingToken>,
+    /// How many wait in the store's queue, where it has one and looked.
+    pub waiters: Option<usize>,
+}
+
+impl Grant {
+    /// A grant of `lease` from `sent` on.
+    #[must_use]
+    pub const fn new(sent: Moment, lease: Duration) -> Self {
+        Self { sent, lease, fence: None, waiters: None }
+    }
+
+    /// Sets [`fence`](Self::fence).
+    #[must_use]
+    pub const fn with_fence(mut self, fence: Option<FencingToken>) -> Self {
+        self.fence = fence;
+        self
+    }
+
+    /// Sets [`waiters`](Self::waiters).
+    #[must_use]
+    pub const fn with_waiters(mut self, waiters: Option<usize>) -> Self {
+        self.waiters = waiters;
+        self
+    }
 }
 
 /// Why a claim was not granted: somebody else has the key.
@@ -151,8 +243,14 @@ pub struct Held {
     pub remaining: Option<Duration>,
     /// Who holds, where the store knows.
     pub holder: Option<OwnerRecord>,
-    /// How many wait in the store's queue, where it has one.
+    /// How many wait in the store's queue, where it has one; the asking claim is not counted.
     pub waiters: Option<usize>,
+    /// How many of them are before the asking claim, where it has a place.
+    pub position: Option<usize>,
+    /// Whether the holder's owner token comes from the same [manager](crate::LockManager) as the asking claim's.
+    pub own: bool,
+    /// When the request was sent that took or kept the claim's place in the queue; `None` without a place.
+    pub place: Option<Moment>,
 }
 
 /// The answer to one attempt.
@@ -163,6 +261,18 @@ pub enum Attempt {
     Granted(Grant),
     /// Somebody else has the key.
     Held(Held),
+}
+
+/// The answer to a sign of life.
+#[derive(Clone, Debug)]
+#[must_use]
+pub enum Beat {
+    /// It was the claim's turn: it is granted, for the full lease.
+    Granted(Grant),
+    /// The place is kept.
+    Waiting(Held),
+    /// The claim has no place any more. Its owner is used up: it must be released, and another one asks anew.
+    Gone,
 }
 
 /// One grant to renew.
@@ -182,6 +292,8 @@ pub enum Renewal {
     Renewed {
         /// When that was.
         sent: Moment,
+        /// How many wait in the store's queue, where it has one.
+        waiters: Option<usize>,
     },
     /// The grant is not ours any more.
     NotMine,
@@ -230,14 +342,27 @@ impl Placement {
 pub struct Capability {
     /// Name of the store, for errors and metrics: `redis`.
     pub store: &'static str,
-    /// Does [`Mode::Shared`].
+    /// Does [`Mode::Shared`], and [`Backend::downgrade`].
     pub shared: bool,
     /// Does [`Mode::Permit`].
     pub permits: bool,
-    /// Does [`Queue::Fifo`].
+    /// Does [`Queue::Fifo`]: [`Backend::enqueue`] takes a place.
     pub fifo: bool,
+    /// A place lives on [`Backend::beat`] and is served through [`Ear::granted`], for barging claims too. Otherwise a
+    /// place lives while [`Backend::changed`] is awaited or the claim asks.
+    pub beats: bool,
+    /// Tells the holder's [`Ear`] when somebody begins to wait; otherwise a process that has waiters of its own gives
+    /// the key back after every few of them, to be fair to others that it cannot know of.
+    pub tells_waiters: bool,
+    /// Does claims of several keys.
+    pub several: bool,
+    /// Does [`Backend::latch`].
+    pub latches: bool,
     /// Gives fencing tokens.
     pub fencing: bool,
+    /// A fencing token is at least the store's time in microseconds when it was made. Then a holder may number the
+    /// turns of its own process, by no more than the microseconds that have passed.
+    pub fence_is_time: bool,
     /// [`Backend::changed`] tells when a key may be free; otherwise a waiter tries again by backoff.
     pub notifies: bool,
     /// Calls [`Claim::mark_sent`] before it sends anything; otherwise every dropped attempt counts as sent.
@@ -259,7 +384,12 @@ impl Capability {
             shared: false,
             permits: false,
             fifo: false,
+            beats: false,
+            tells_waiters: false,
+            several: false,
+            latches: false,
             fencing: false,
+            fence_is_time: false,
             notifies: false,
             marks_sent: false,
             placement: Placement::Remote,
@@ -267,6 +397,18 @@ impl Capability {
             max_ttl: Duration::from_secs(24 * 60 * 60),
         }
     }
+}
+
+/// Who listens to what a store tells by itself. Called from the store's own tasks: must not block.
+pub trait Ear: Send + Sync + fmt::Debug {
+    /// The waiting claim of `owner` was granted by its place; `waiters` more wait behind it.
+    fn granted(&self, owner: Owner, waiters: usize);
+    /// Somebody began to wait for `key`, which this process holds.
+    fn contended(&self, key: &str);
+    /// The latch `key` is open.
+    fn opened(&self, key: &str);
+    /// A connection was made anew: what was told meanwhile is lost, so everybody who waits asks.
+    fn reconnected(&self);
 }
 
 /// One store.
@@ -283,7 +425,10 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// - Never waits for another holder.
     /// - Idempotent for an owner: asked again after a grant it answers *granted*, with the same fencing token, and
     ///   never shortens the lease.
-    /// - With [`Queue::Fifo`] a *held* answer has taken a place in the queue.
+    /// - Takes no place in the queue, and with [`Queue::Fifo`] overtakes nobody who has one.
+    /// - A claim of several keys gets all of them or none.
+    /// - A key that is in use in a mode with nothing in common (exclusive or shared beside permits, permits of another
+    ///   number) is [`InvalidRequest`](crate::LockErrorKind::InvalidRequest), and the text names both.
     /// - An error that says nothing about whether the claim was granted is temporary; the caller treats it as maybe.
     /// - [`Grant::sent`] is read before the winning request is sent.
     ///
@@ -291,10 +436,46 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// The store cannot be reached, refuses, or cannot do the mode.
     fn try_acquire(&self, claim: &Claim) -> impl Future<Output = Result<Attempt>> + Send;
 
+    /// As [`try_acquire`](Self::try_acquire), where it does not matter who holds: the [`Held`] may be empty. What a
+    /// request tries first; the cheapest way that the store has.
+    ///
+    /// # Errors
+    /// As [`try_acquire`](Self::try_acquire).
+    fn grab(&self, claim: &Claim) -> impl Future<Output = Result<Attempt>> + Send {
+        self.try_acquire(claim)
+    }
+
+    /// As [`try_acquire`](Self::try_acquire), and takes a place in the queue where the key is held.
+    ///
+    /// # Behavior
+    /// - A *held* answer has a [place](Held::place), but for: a barging claim while a holder of the same manager has
+    ///   the key ([`Held::own`]: their turns are made in the process), and a queue of `room` or more.
+    /// - Asked again, keeps the place. Where places live on beats, an owner is enqueued once, and asked after by
+    ///   [`beat`](Self::beat).
+    /// - The oldest claim that can be served beside the holders is served first; a waiting exclusive claim goes before
+    ///   later shared ones.
+    ///
+    /// # Errors
+    /// As [`try_acquire`](Self::try_acquire); after an error that says nothing, the claim may have a place.
+    fn enqueue(&self, claim: &Claim, _room: Option<usize>) -> impl Future<Output = Result<Attempt>> + Send {
+        self.try_acquire(claim)
+    }
+
+    /// Keeps the place of a claim that waits, and serves it where it is its turn.
+    ///
+    /// # Errors
+    /// As [`try_acquire`](Self::try_acquire). `Unsupported` without [`Capability::beats`].
+    fn beat(&self, claim: &Claim) -> impl Future<Output = Result<Beat>> + Send {
+        let detail = "places in this store's queue need no sign of life";
+        let error = LockError::new(LockErrorKind::Unsupported, detail).with_key(&claim.key);
+        std::future::ready(Err(error))
+    }
+
     /// Renews a batch; the answers are in its order, one each.
     ///
     /// # Behavior
     /// - Extends only a grant of the same owner, never shortens it, never makes one.
+    /// - A claim of several keys is renewed when all its keys are.
     /// - A part of the batch that fails is [`Renewal::Unknown`] for that part alone.
     fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> impl Future<Output = Vec<Renewal>> + Send + 'a;
 
@@ -305,6 +486,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     ///
     /// # Behavior
     /// - Touches only what this owner has; idempotent.
+    /// - The next in the queue is served at once, and told.
     ///
     /// # Errors
     /// The store cannot be reached, or did not answer: the grant may be there still.
@@ -324,10 +506,35 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// # Behavior
     /// - Larger than every token of this key before, also after the store lost its data.
     /// - Made only while the grant is provably this owner's.
+    /// - Asked again for the same owner and [turn](Claim::turn), the same one; a later turn gets a larger one, and one
+    ///   larger than [`Claim::own_fence`].
+    /// - For a claim of several keys, one number that is larger than the last of each.
     ///
     /// # Errors
     /// [`Lost`](crate::LockErrorKind::Lost) when the grant is not ours; else as [`try_acquire`](Self::try_acquire).
     fn fence(&self, claim: &Claim) -> impl Future<Output = Result<FencingToken>> + Send;
+
+    /// Turns the exclusive grant of `claim` into a shared one of the same owner, with a lease of its ttl, and serves
+    /// those who can share it. From then on the claim is [`Mode::Shared`]; asked again with that mode, it answers the
+    /// same.
+    fn downgrade(&self, claim: &Claim) -> impl Future<Output = Renewal> + Send {
+        let detail = "this store has no shared locks";
+        let error = LockError::new(LockErrorKind::Unsupported, detail).with_key(&claim.key);
+        std::future::ready(Renewal::Unknown(error))
+    }
+
+    /// One step of a count-down latch.
+    ///
+    /// # Errors
+    /// As [`try_acquire`](Self::try_acquire); `Unsupported` without [`Capability::latches`].
+    fn latch(&self, key: &Key, _step: &LatchStep) -> impl Future<Output = Result<LatchState>> + Send {
+        let detail = "this store has no count-down latches";
+        std::future::ready(Err(LockError::new(LockErrorKind::Unsupported, detail).with_key(key)))
+    }
+
+    /// Tells `ear` from now on what concerns the owners of `process` (see [`Owner::process`]). Hints, which may come
+    /// early, twice or never.
+    fn listen(&self, _process: u128, _ear: Weak<dyn Ear>) {}
 
     /// Completes when another try for the claim makes sense; a hint, which may come early, late or never.
     fn changed(&self, _claim: &Claim) -> impl Future<Output = ()> + Send {

@@ -206,7 +206,7 @@ impl Keeper {
             return;
         }
         match answer {
-            Renewal::Renewed { sent } => {
+            Renewal::Renewed { sent, .. } => {
                 hold.renewed(sent, ttl);
                 self.file(hold, within_limits(hold, Due::renewal(sent, ttl, fastrand::f64())));
             }
@@ -303,7 +303,7 @@ mod tests {
         let keeper = keeper();
         assert!(!keeper.look(&hold));
         // The answer to a renewal that was under way during the release.
-        keeper.answered(&hold, hold.ttl(), Renewal::Renewed { sent: hold.since });
+        keeper.answered(&hold, hold.ttl(), Renewal::Renewed { sent: hold.since, waiters: None });
         assert_eq!(keeper.queue().next(), None);
 
         let lost = request.acquire().await.expect("it is free");
@@ -329,7 +329,7 @@ mod tests {
 
         let guard = request.max_hold(secs(1)).acquire().await.expect("it is free");
         let hold = guard.hold();
-        for answer in [unknown(), Renewal::Renewed { sent: hold.since }] {
+        for answer in [unknown(), Renewal::Renewed { sent: hold.since, waiters: None }] {
             tokio::time::advance(Duration::from_millis(499)).await;
             keeper.answered(hold, hold.ttl(), answer);
         }
@@ -344,7 +344,7 @@ mod tests {
         let guard = request.acquire().await.expect("it is free");
         let (keeper, hold) = (keeper(), guard.hold());
         std::thread::sleep(Duration::from_millis(30));
-        keeper.answered(hold, hold.ttl(), Renewal::Renewed { sent: keeper.clock.now() });
+        keeper.answered(hold, hold.ttl(), Renewal::Renewed { sent: keeper.clock.now(), waiters: None });
         assert!(!hold.is_held());
         assert_eq!(hold.loss(), Some(LossReason::Expired));
         assert_eq!(keeper.queue().next(), None);

@@ -212,7 +212,7 @@ impl Broken {
 
     fn force(&self, claim: &Claim) -> Renewal {
         match now(self.inner.try_acquire(claim)) {
-            Ok(Attempt::Granted(grant)) => Renewal::Renewed { sent: grant.sent },
+            Ok(Attempt::Granted(grant)) => Renewal::Renewed { sent: grant.sent, waiters: None },
             Ok(Attempt::Held(_)) => Renewal::NotMine,
             Err(error) => Renewal::Unknown(error),
         }
@@ -226,10 +226,10 @@ impl Broken {
             Fault::RenewResurrects => self.force(&with_ttl(&claim, renew.ttl)),
             Fault::RenewShortens => self.reset(&claim, renew.ttl),
             Fault::RenewDoesNothing => inner(Duration::ZERO),
-            Fault::RenewLies => Renewal::Renewed { sent },
+            Fault::RenewLies => Renewal::Renewed { sent, waiters: None },
             Fault::KeptIsRenewed => match inner(renew.ttl) {
                 Renewal::NotMine if self.holder(&claim).is_some_and(|holder| holder.owner == claim.owner) => {
-                    Renewal::Renewed { sent }
+                    Renewal::Renewed { sent, waiters: None }
                 }
                 answer => answer,
             },

@@ -19,15 +19,15 @@ async fn a_lease_counts_from_when_it_was_sent_and_never_moves_back() {
     let (locks, store) = store();
     let sent = Clock::Tokio.now();
     tokio::time::advance(millis(100)).await;
-    let granted = |ms| Ok(Attempt::Granted(Grant { sent, lease: millis(ms), fence: None }));
+    let granted = |ms| Ok(Attempt::Granted(Grant::new(sent, millis(ms))));
     store.script().acquire.push_back(granted(1_000));
     let guard = locks.lock("k").ttl(millis(1_000)).acquire().await.unwrap();
     assert_eq!(guard.remaining(), millis(898));
     // An older answer that comes late says less than what is known.
-    store.script().renew.push_back(Renewal::Renewed { sent });
+    store.script().renew.push_back(Renewal::Renewed { sent, waiters: None });
     guard.extend(millis(500)).await.unwrap();
     assert_eq!(guard.remaining(), millis(898));
-    store.script().renew.push_back(Renewal::Renewed { sent });
+    store.script().renew.push_back(Renewal::Renewed { sent, waiters: None });
     guard.extend(millis(2_000)).await.unwrap();
     assert_eq!(guard.remaining(), millis(1_898));
     drop(guard);
@@ -38,7 +38,7 @@ async fn a_grant_whose_answer_took_as_long_as_the_lease_is_no_grant() {
     let (locks, store) = store();
     let sent = Clock::Tokio.now();
     tokio::time::advance(millis(998)).await;
-    let grant = Grant { sent, lease: millis(1_000), fence: None };
+    let grant = Grant::new(sent, millis(1_000));
     store.script().acquire.push_back(Ok(Attempt::Granted(grant)));
     let request = locks.lock("k").ttl(millis(1_000));
     let error = request.clone().try_acquire().await.unwrap_err();

@@ -148,7 +148,7 @@ impl Backend for Scripted {
             Some(answer) => vec![answer],
             None => {
                 let again = |answer| match answer {
-                    Renewal::Renewed { .. } => Renewal::Renewed { sent: self.now() },
+                    Renewal::Renewed { waiters, .. } => Renewal::Renewed { sent: self.now(), waiters },
                     other => other,
                 };
                 self.store.renew(batch).await.into_iter().map(again).collect()

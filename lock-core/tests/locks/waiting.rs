@@ -211,7 +211,7 @@ async fn a_fencing_token_comes_with_the_grant_or_is_asked_for_once() {
     guard.release().await.unwrap();
 
     let (sent, lease) = (lock_core::clock::Clock::Tokio.now(), millis(10_000));
-    let grant = lock_core::backend::Grant { sent, lease, fence: None };
+    let grant = lock_core::backend::Grant::new(sent, lease);
     store.script().acquire.extend([Ok(Attempt::Granted(grant)), Ok(Attempt::Granted(grant))]);
     let guard = locks.lock("k").acquire().await.unwrap();
     let token = lock_core::FencingToken::new(5);

@@ -128,6 +128,7 @@ impl Entry {
     pub(super) fn acquire(
         &mut self,
         claim: &Claim,
+        queues: bool,
         now: Moment,
         fence: impl FnOnce() -> FencingToken,
     ) -> Verdict {
@@ -152,7 +153,7 @@ impl Entry {
                 Verdict::Granted(fence)
             }
             Fit::No => {
-                if claim.queue == Queue::Fifo {
+                if queues {
                     self.take_ticket(claim, now);
                 }
                 Verdict::Held(self.held(claim, now))
@@ -395,6 +396,7 @@ impl Entry {
             remaining: if claim.mode == Mode::Exclusive { left.max() } else { left.min() },
             holder: self.holders.first().map(|holder| holder.record.clone()),
             waiters: Some(others + self.waiters.len()),
+            ..Held::default()
         }
     }
 }

@@ -14,7 +14,7 @@ use once_cell::sync::Lazy;
 use super::state::{Bell, Entry, Verdict};
 use super::watch::Watch;
 use crate::backend::{
-    Attempt, Backend, Capability, Claim, FencingToken, Grant, Mode, Placement, Released, Renew, Renewal,
+    Attempt, Backend, Capability, Claim, FencingToken, Grant, Mode, Placement, Queue, Released, Renew, Renewal,
 };
 use crate::clock::{self, Clock, Moment};
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
@@ -93,18 +93,18 @@ impl Memory {
         Some(answer)
     }
 
-    fn acquire(&self, claim: &Claim) -> Result<Attempt> {
+    fn acquire(&self, claim: &Claim, queues: bool) -> Result<Attempt> {
         let now = Clock::Tokio.now();
         let mut shard = self.shard(&claim.key);
         shard.sweep(now);
         let entry = shard.entries.entry(claim.key.clone()).or_default();
-        let verdict = entry.acquire(claim, now, next_fence);
+        let verdict = entry.acquire(claim, queues, now, next_fence);
         let bells = entry.take_bells();
         drop(shard);
         ring(bells);
         match verdict {
             Verdict::Granted(fence) => {
-                Ok(Attempt::Granted(Grant { sent: now, lease: claim.ttl, fence: Some(fence) }))
+                Ok(Attempt::Granted(Grant::new(now, claim.ttl).with_fence(Some(fence))))
             }
             Verdict::Held(held) => Ok(Attempt::Held(held)),
             Verdict::Conflict(in_force) => Err(conflict(claim, in_force)),
@@ -164,7 +164,12 @@ impl Backend for Memory {
             shared: true,
             permits: true,
             fifo: true,
+            beats: false,
+            tells_waiters: false,
+            several: false,
+            latches: false,
             fencing: true,
+            fence_is_time: false,
             notifies: true,
             marks_sent: false,
             placement: Placement::Embedded,
@@ -174,7 +179,11 @@ impl Backend for Memory {
     }
 
     async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
-        self.acquire(claim)
+        self.acquire(claim, false)
+    }
+
+    async fn enqueue(&self, claim: &Claim, _room: Option<usize>) -> Result<Attempt> {
+        self.acquire(claim, claim.queue == Queue::Fifo)
     }
 
     async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
@@ -182,7 +191,7 @@ impl Backend for Memory {
         let renew = |Renew { claim, ttl }: &Renew<'_>| match self
             .with(&claim.key, now, |entry| entry.renew(claim.owner, *ttl, now))
         {
-            Some(true) => Renewal::Renewed { sent: now },
+            Some(true) => Renewal::Renewed { sent: now, waiters: None },
             Some(false) | None => Renewal::NotMine,
         };
         batch.iter().map(renew).collect()

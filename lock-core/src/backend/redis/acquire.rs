@@ -114,7 +114,7 @@ fn fence_ttl(lease: Duration) -> Duration {
 }
 
 fn granted(claim: &Claim, sent: Moment, fence: Option<FencingToken>) -> Attempt {
-    Attempt::Granted(Grant { sent, lease: claim.ttl, fence })
+    Attempt::Granted(Grant::new(sent, claim.ttl).with_fence(fence))
 }
 
 /// Splits an answer `{verdict, now, ..}`.

@@ -35,7 +35,7 @@ impl Redis {
                 .into_iter()
                 .zip(batch)
                 .map(|(answer, renew)| match answer {
-                    Verdict::Renewed(sent) => Renewal::Renewed { sent },
+                    Verdict::Renewed(sent) => Renewal::Renewed { sent, waiters: None },
                     Verdict::NotMine => Renewal::NotMine,
                     Verdict::Unknown(failure) => self.unknown(&failure, renew),
                 })

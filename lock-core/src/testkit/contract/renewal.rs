@@ -104,7 +104,7 @@ async fn is_dated(subject: Subject) {
     let claim = subject.exclusive(&subject.key("k"));
     subject.acquire(&claim).await;
     let before = subject.now();
-    let Renewal::Renewed { sent } = subject.renew(&claim, subject.long()).await else {
+    let Renewal::Renewed { sent, .. } = subject.renew(&claim, subject.long()).await else {
         panic!("the holder may renew");
     };
     assert!(before.is_past(sent) && sent.is_past(subject.now()), "sent outside the call");

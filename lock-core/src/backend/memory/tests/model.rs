@@ -61,7 +61,7 @@ impl Model {
     fn acquire(&mut self, claims: &[Claim], entry: &mut Entry, who: usize) {
         let claim = &claims[who];
         let (ttl, now, next) = (millis(claim.ttl), self.now, self.last + 1);
-        let verdict = entry.acquire(claim, at(now), || FencingToken::new(next));
+        let verdict = entry.acquire(claim, claim.queue == Queue::Fifo, at(now), || FencingToken::new(next));
         let mut all = self.ahead(claims, who);
         let conflict = all.iter().any(|mode| !one_kind(*mode, claim.mode));
         all.push(claim.mode);
