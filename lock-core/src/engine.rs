@@ -1,19 +1,21 @@
 //! What the guards, handles and requests of one manager share.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::backend::{Capability, Claim, DynBackend, Released};
+use crate::backend::{Capability, Claim, DynBackend, Ear, Released};
 use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::gate::Gate;
 use crate::hold::Hold;
-use crate::owner::{Identity, OwnerSource};
+use crate::latch::Latches;
+use crate::owner::{Identity, Owner, OwnerSource};
 use crate::profile::Profiles;
 use crate::renewal::{Certainty, Keepers, Unwanted};
+use crate::waits::Waits;
 
 /// One manager's inside.
 #[derive(Debug)]
@@ -23,6 +25,8 @@ pub(crate) struct Engine {
     pub(crate) clock: Clock,
     pub(crate) keepers: Keepers,
     pub(crate) gate: Arc<Gate>,
+    pub(crate) waits: Arc<Waits>,
+    pub(crate) latches: Latches,
     pub(crate) owners: OwnerSource,
     pub(crate) identity: Arc<Identity>,
     pub(crate) namespace: String,
@@ -48,11 +52,14 @@ impl Engine {
             let what = "the operating system gives no random bytes for owner tokens";
             LockError::new(LockErrorKind::Unavailable, what).nothing_taken().with_source(error)
         })?;
-        Ok(Arc::new(Self {
+        let process = owners.process();
+        let engine = Arc::new(Self {
             capability,
             clock: capability.placement.clock(),
             keepers: Keepers::new(Arc::clone(&backend)),
-            gate: Arc::default(),
+            gate: Arc::new(Gate::new(capability.tells_waiters, capability.placement.clock())),
+            waits: Arc::default(),
+            latches: Latches::default(),
             owners,
             identity: Arc::new(Identity::of_this_process(service)),
             namespace,
@@ -62,7 +69,10 @@ impl Engine {
             changed: Notify::new(),
             closing: AtomicBool::new(false),
             backend,
-        }))
+        });
+        let ear: Weak<Self> = Arc::downgrade(&engine);
+        engine.backend.listen_dyn(process, ear);
+        Ok(engine)
     }
 
     /// Whether this is the process that made the manager. A forked child has its memory, but neither its threads nor
@@ -138,7 +148,7 @@ impl Engine {
             Some(answer) => Ok(answer),
             None => self.backend.release_dyn(claim, keep_for).await,
         };
-        self.gate.freed(&claim.key);
+        claim.keys().for_each(|key| self.gate.freed(key));
         answer
     }
 
@@ -157,7 +167,7 @@ impl Engine {
         }
         let keep_for = keep_until.and_then(|end| left(end, self.clock.now()));
         if self.backend.release_now_dyn(claim, keep_for).is_some() {
-            self.gate.freed(&claim.key);
+            claim.keys().for_each(|key| self.gate.freed(key));
             return;
         }
         // Those who wait here are told when the store has answered: before that they would ask in vain.
@@ -209,6 +219,26 @@ impl Engine {
         for keeper in self.keepers.all() {
             keeper.all_released().await;
         }
+    }
+}
+
+/// What the store tells by itself reaches those whom it concerns.
+impl Ear for Engine {
+    fn granted(&self, owner: Owner, waiters: usize) {
+        self.waits.granted(owner, waiters);
+    }
+
+    fn contended(&self, key: &str) {
+        self.gate.contended(key);
+    }
+
+    fn opened(&self, key: &str) {
+        self.latches.opened(key);
+    }
+
+    fn reconnected(&self) {
+        self.waits.ask();
+        self.latches.woken_all();
     }
 }
 

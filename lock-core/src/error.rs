@@ -87,6 +87,7 @@ struct Inner {
     waited: Option<Duration>,
     retry_after: Option<Duration>,
     waiters: Option<usize>,
+    position: Option<usize>,
     holder: Option<OwnerRecord>,
     loss: Option<LossReason>,
     source: Option<Box<dyn Error + Send + Sync>>,
@@ -110,6 +111,7 @@ impl LockError {
             waited: None,
             retry_after: None,
             waiters: None,
+            position: None,
             holder: None,
             loss: None,
             source: None,
@@ -175,6 +177,11 @@ impl LockError {
         self
     }
 
+    pub(crate) fn with_position(mut self, position: Option<usize>) -> Self {
+        self.0.position = position;
+        self
+    }
+
     pub(crate) fn skipped(mut self) -> Self {
         self.0.skipped = true;
         self
@@ -218,6 +225,12 @@ impl LockError {
     #[must_use]
     pub fn waiters(&self) -> Option<usize> {
         self.0.waiters
+    }
+
+    /// How many were before this request in the store's queue when it gave up, where it had a place.
+    #[must_use]
+    pub fn position(&self) -> Option<usize> {
+        self.0.position
     }
 
     /// Who holds the key, where the store knows.

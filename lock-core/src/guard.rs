@@ -4,7 +4,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::backend::{FencingToken, Released, Renew, Renewal};
+use crate::backend::{FencingToken, Queue, Released, Renew, Renewal};
+use crate::downgrade;
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
 use crate::hold::Hold;
 use crate::renewal::Certainty;
@@ -179,6 +180,33 @@ impl LockGuard {
         }
     }
 
+    /// Turns a write lock into a read lock, without letting another writer in between: readers may share it from now on,
+    /// and those at the head of the queue are served at once. The fencing token stays.
+    ///
+    /// # Errors
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) for a guard that is not of kind `write`, or that nested calls
+    /// share; [`Lost`](LockErrorKind::Lost); [`Unavailable`](LockErrorKind::Unavailable) when the store did not answer
+    /// for as long as the lease lasted. After an error the lock is given back.
+    ///
+    /// # Cancel safety
+    /// Dropping the future gives the lock back in the background.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), lock_core::LockError> {
+    /// let locks = lock_core::LockManager::in_memory();
+    /// let writer = locks.write("report").acquire().await?;
+    /// let reader = writer.downgrade().await?;
+    /// let another = locks.read("report").acquire().await?;
+    /// # drop((reader, another));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn downgrade(self) -> Result<Self> {
+        downgrade::downgrade(self).await
+    }
+
     /// Gives the lock back and waits for the store's answer.
     ///
     /// # Errors
@@ -202,6 +230,16 @@ impl LockGuard {
     }
 }
 
+impl LockGuard {
+    /// Ends the guard without giving anything back: the grant has another hold now.
+    pub(crate) fn dissolve(mut self) {
+        if let Some(hold) = self.hold.take() {
+            hold.dissolve();
+            hold.engine.hold_ended();
+        }
+    }
+}
+
 impl Drop for LockGuard {
     fn drop(&mut self) {
         if let Some(hold) = self.hold.take().filter(|hold| hold.leave()) {
@@ -217,7 +255,17 @@ struct Ended {
 }
 
 impl Ended {
+    /// Gives the grant to the next waiter of this process, if that is how it goes on.
+    fn handed_over(&self) -> bool {
+        let (hold, gate) = (&self.hold, &self.hold.engine.gate);
+        hold.claim.queue == Queue::Barging && gate.hand_over(&hold.claim.key, || hold.as_turn())
+    }
+
     async fn release(mut self) -> Result<Released> {
+        if self.handed_over() {
+            self.answered = true;
+            return Ok(Released::Released);
+        }
         let hold = &self.hold;
         let answer = hold.engine.release(&hold.claim, hold.keep_for()).await;
         match answer {
@@ -238,7 +286,7 @@ impl Drop for Ended {
     fn drop(&mut self) {
         let hold = &self.hold;
         let engine = &hold.engine;
-        if !self.answered {
+        if !self.answered && !self.handed_over() {
             engine.give_back(&hold.claim, hold.keep_until(), Certainty::Granted, hold.store_until());
         }
         engine.hold_ended();

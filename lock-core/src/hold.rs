@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, OnceCell};
 
-use crate::backend::{Claim, FencingToken, Grant, Placement};
+use crate::backend::{Claim, FencingToken, Grant, Mode, Placement, Queue};
 use crate::clock::Moment;
 use crate::engine::{self, Engine};
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
+use crate::gate::{Lease, Turn};
 use crate::kind::Kind;
 use crate::renewal::Keeper;
 
@@ -25,6 +26,11 @@ pub(crate) fn drift(placement: Placement, lease: Duration) -> Duration {
     }
 }
 
+/// When the store has certainly forgotten a lease of `ttl` that was asked for at `now`.
+pub(crate) fn forgotten(now: Moment, ttl: Duration) -> Moment {
+    now.plus(ttl).plus(ttl / 100 + GRANULARITY)
+}
+
 /// How a hold is to be kept.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
@@ -32,6 +38,30 @@ pub(crate) struct Terms {
     pub(crate) renew: bool,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) min_hold: Option<Duration>,
+}
+
+/// What the fencing tokens of the turns on one grant count on from.
+///
+/// Where a token is at least the store's time in microseconds ([`Capability::fence_is_time`]), a process numbers its own
+/// turns: each the next number, and never further from the first than microseconds have passed since that one arrived.
+/// So no number is ahead of the store's clock, and whoever gets the key after a crash gets a larger one.
+///
+/// [`Capability::fence_is_time`]: crate::backend::Capability::fence_is_time
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Numbering {
+    first: FencingToken,
+    /// When the first arrived, which is later than when the store made it.
+    arrived: Moment,
+    last: FencingToken,
+}
+
+impl Numbering {
+    /// The next number, if the store's clock has certainly passed it.
+    fn next(self, now: Moment) -> Option<Self> {
+        let passed = u64::try_from(now.since(self.arrived).as_micros()).unwrap_or(u64::MAX);
+        let last = self.last.get() + 1;
+        (last - self.first.get() <= passed).then_some(Self { last: FencingToken::new(last), ..self })
+    }
 }
 
 /// The states of a hold; every other value of the byte is a [`LossReason`].
@@ -89,7 +119,11 @@ pub(crate) struct Hold {
     keeper: Weak<Keeper>,
     /// The lease that renewals ask for, in nanoseconds; `extend` changes it.
     ttl: AtomicU64,
-    fence: OnceCell<FencingToken>,
+    /// When the last request was sent that was answered with yes.
+    confirmed: (AtomicI64, AtomicI64),
+    fence: OnceCell<Numbering>,
+    /// Of the turns before this one.
+    earlier: Option<Numbering>,
     changed: Notify,
     /// When the keeper looks at this hold next; entries of its queue with another time are stale.
     pub(crate) next_look: AtomicI64,
@@ -105,26 +139,117 @@ impl Hold {
         grant: &Grant,
         span: tracing::Span,
     ) -> Arc<Self> {
-        let hold = Self {
+        let ttl = claim.ttl;
+        let hold = Self::unleased(engine, keeper, claim, terms, ttl, grant.sent, span, None);
+        if let Some(first) = grant.fence {
+            let arrived = hold.now();
+            let _ = hold.fence.set(Numbering { first, arrived, last: first });
+        }
+        hold.asked(ttl.max(grant.lease));
+        hold.leased(grant.sent, grant.lease);
+        Arc::new(hold)
+    }
+
+    /// The next turn on a grant of this process, for `ttl` from the next renewal on.
+    pub(crate) fn turn(
+        engine: Arc<Engine>,
+        keeper: &Arc<Keeper>,
+        lease: Lease,
+        ttl: Duration,
+        terms: Terms,
+        span: tracing::Span,
+    ) -> Arc<Self> {
+        let now = engine.clock.now();
+        let Lease { claim, deadline, store_until, confirmed, numbering } = lease;
+        let hold = Self::unleased(engine, keeper, claim, terms, ttl, now, span, numbering);
+        raise(&hold.deadline, deadline);
+        raise(&hold.store_until, store_until);
+        raise(&hold.confirmed, confirmed);
+        Arc::new(hold)
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the two public ways to make one say what each is")]
+    fn unleased(
+        engine: Arc<Engine>,
+        keeper: &Arc<Keeper>,
+        claim: Claim,
+        terms: Terms,
+        ttl: Duration,
+        since: Moment,
+        span: tracing::Span,
+        earlier: Option<Numbering>,
+    ) -> Self {
+        let never = || (AtomicI64::new(i64::MIN), AtomicI64::new(i64::MIN));
+        Self {
             terms,
-            since: grant.sent,
+            since,
             span,
             state: AtomicU8::new(state::HELD),
             entries: AtomicUsize::new(1),
-            deadline: (AtomicI64::new(i64::MIN), AtomicI64::new(i64::MIN)),
-            store_until: (AtomicI64::new(i64::MIN), AtomicI64::new(i64::MIN)),
+            deadline: never(),
+            store_until: never(),
+            confirmed: never(),
             keeper: Arc::downgrade(keeper),
-            ttl: AtomicU64::new(nanos(claim.ttl)),
-            fence: OnceCell::new_with(grant.fence),
+            ttl: AtomicU64::new(nanos(ttl)),
+            fence: OnceCell::new(),
+            earlier,
             changed: Notify::new(),
             next_look: AtomicI64::new(i64::MAX),
             renewal_in_flight: AtomicBool::new(false),
             engine,
             claim,
+        }
+    }
+
+    /// The grant as the next turn gets it; `None` where it must go back to the store: it is lost, is to be kept for a
+    /// while yet, is of a kind whose waiters stand in the store's queue, or the manager closes.
+    ///
+    /// For the last guard, once it has left.
+    pub(crate) fn as_turn(&self) -> Option<Turn> {
+        let passes = self.claim.queue == Queue::Barging
+            && self.claim.mode == Mode::Exclusive
+            && self.claim.more.is_empty()
+            && self.engine.check_open().is_ok()
+            && self.keep_for().is_none();
+        let now = self.now();
+        if !passes || self.deadline().is_past(now) || self.is_revoked() {
+            return None;
+        }
+        let numbering = match self.fence.get() {
+            Some(_) if self.claim.is_fence_ahead() => None,
+            Some(made) => Some(*made),
+            None => self.earlier,
         };
-        hold.asked(hold.ttl().max(grant.lease));
-        hold.leased(grant.sent, grant.lease);
-        Arc::new(hold)
+        let mut claim = self.claim.clone();
+        claim.turn = claim.turn.wrapping_add(1);
+        let lease = Lease {
+            claim,
+            deadline: self.deadline(),
+            store_until: self.store_until(),
+            confirmed: moment(&self.confirmed),
+            numbering,
+        };
+        Some(Turn::new(Arc::clone(&self.engine), Box::new(lease)))
+    }
+
+    /// When the last request was sent that the store has answered with yes.
+    pub(crate) fn confirmed(&self) -> Moment {
+        moment(&self.confirmed)
+    }
+
+    /// Ends the hold without giving the grant back: another one has it now.
+    pub(crate) fn dissolve(&self) {
+        self.state.store(state::ENDED, Ordering::Release);
+    }
+
+    /// Whether nobody but one guard shares the grant.
+    pub(crate) fn is_sole(&self) -> bool {
+        self.entries.load(Ordering::Acquire) == 1
+    }
+
+    /// Whether a loss was told; the clock is not asked.
+    fn is_revoked(&self) -> bool {
+        self.state.load(Ordering::Acquire) > state::ENDED
     }
 
     fn now(&self) -> Moment {
@@ -141,15 +266,12 @@ impl Hold {
 
     /// A request for a lease of `ttl` is about to be sent, or was just answered.
     pub(crate) fn asked(&self, ttl: Duration) {
-        let (mono, boot) = self.now().plus(ttl).plus(ttl / 100 + GRANULARITY).parts();
-        self.store_until.0.fetch_max(mono, Ordering::AcqRel);
-        self.store_until.1.fetch_max(boot, Ordering::AcqRel);
+        raise(&self.store_until, forgotten(self.now(), ttl));
     }
 
     /// From here on the store has forgotten the grant by itself.
     pub(crate) fn store_until(&self) -> Moment {
-        let (mono, boot) = &self.store_until;
-        Moment::from_parts((mono.load(Ordering::Acquire), boot.load(Ordering::Acquire)))
+        moment(&self.store_until)
     }
 
     /// Who renews it; `None` when that runtime is gone.
@@ -160,9 +282,8 @@ impl Hold {
     /// The store promised `lease` from `sent` on. A deadline never moves back.
     pub(crate) fn leased(&self, sent: Moment, lease: Duration) {
         let safe = lease.saturating_sub(drift(self.engine.capability.placement, lease));
-        let (mono, boot) = sent.plus(safe).parts();
-        self.deadline.0.fetch_max(mono, Ordering::AcqRel);
-        self.deadline.1.fetch_max(boot, Ordering::AcqRel);
+        raise(&self.deadline, sent.plus(safe));
+        raise(&self.confirmed, sent);
     }
 
     /// A renewal was answered with yes.
@@ -185,7 +306,7 @@ impl Hold {
 
     /// Until when the grant is certainly ours: the lease, or `max_hold` if that is earlier.
     pub(crate) fn deadline(&self) -> Moment {
-        Moment::from_parts((self.deadline.0.load(Ordering::Acquire), self.deadline.1.load(Ordering::Acquire)))
+        moment(&self.deadline)
     }
 
     pub(crate) fn max_hold_end(&self) -> Option<Moment> {
@@ -233,6 +354,8 @@ impl Hold {
         if told.is_ok() {
             tracing::error!(parent: &self.span, lock.key = %self.claim.key, reason = %why, "lock lost");
             self.changed.notify_waiters();
+            // Who waits here waited for this guard, and now has to ask the store.
+            self.claim.keys().for_each(|key| self.engine.gate.freed(key));
         }
         told.is_ok()
     }
@@ -295,13 +418,22 @@ impl Hold {
         self.keep_until().and_then(|end| engine::left(end, self.now()))
     }
 
-    /// The fencing token; asks the store once, if it did not come with the grant.
+    /// The fencing token of this turn; asks the store once, unless it came with the grant or can be numbered here.
     pub(crate) async fn fence(&self) -> Result<FencingToken> {
         self.check()?;
-        let made = self.fence.get_or_try_init(|| self.engine.backend.fence_dyn(&self.claim)).await;
-        match made {
-            Ok(token) => Ok(*token),
+        let made = self.fence.get_or_try_init(|| async {
+            let here = self.earlier.filter(|_| self.engine.capability.fence_is_time);
+            if let Some(numbering) = here.and_then(|earlier| earlier.next(self.now())) {
+                self.claim.number_fence(numbering.last);
+                return Ok(numbering);
+            }
+            let token = self.engine.backend.fence_dyn(&self.claim).await?;
+            Ok(Numbering { first: token, arrived: self.now(), last: token })
+        });
+        match made.await {
+            Ok(numbering) => Ok(numbering.last),
             Err(error) => {
+                let error: LockError = error;
                 if error.is_lost() {
                     self.lose(error.loss_reason().unwrap_or(LossReason::Taken));
                 }
@@ -310,9 +442,25 @@ impl Hold {
         }
     }
 
+    /// The fencing token, if it is known; for a hold that takes this one's place.
+    pub(crate) fn known_fence(&self) -> Option<FencingToken> {
+        self.fence.get().map(|numbering| numbering.last)
+    }
+
     pub(crate) fn downgrade(self: &Arc<Self>) -> Weak<Self> {
         Arc::downgrade(self)
     }
+}
+
+fn moment((mono, boot): &(AtomicI64, AtomicI64)) -> Moment {
+    Moment::from_parts((mono.load(Ordering::Acquire), boot.load(Ordering::Acquire)))
+}
+
+/// Moves a moment forward, never back.
+fn raise((mono, boot): &(AtomicI64, AtomicI64), to: Moment) {
+    let (to_mono, to_boot) = to.parts();
+    mono.fetch_max(to_mono, Ordering::AcqRel);
+    boot.fetch_max(to_boot, Ordering::AcqRel);
 }
 
 fn nanos(duration: Duration) -> u64 {

@@ -34,6 +34,7 @@
 //! | [`backend`] | the stores, and the contract for a further one |
 //! | [`LockGuard`], [`LockHandle`] | what holds, and what looks on |
 //! | [`LockScope`] | the locks of a task, for nested calls |
+//! | [`CountDownLatch`] | waiting for so many others |
 //!
 //! # Features
 //!
@@ -53,6 +54,7 @@ mod acquire;
 pub mod backend;
 pub mod clock;
 mod connect;
+mod downgrade;
 mod engine;
 mod error;
 mod gate;
@@ -61,6 +63,7 @@ mod hold;
 mod install;
 pub mod key;
 mod kind;
+mod latch;
 mod manager;
 mod observe;
 mod outcome;
@@ -74,11 +77,13 @@ pub mod strategy;
 #[cfg(feature = "testkit")]
 #[cfg_attr(docsrs, doc(cfg(feature = "testkit")))]
 pub mod testkit;
+mod waits;
 
 pub use backend::{FencingToken, Released};
 pub use error::{LockError, LockErrorKind, LossReason, Result};
 pub use guard::{LockGuard, LockHandle};
 pub use kind::Kind;
+pub use latch::CountDownLatch;
 pub use manager::{LockManager, ManagerBuilder, ShutdownReport};
 pub use outcome::{FromLockError, FromSkipped, Skipped};
 pub use profile::Profile;

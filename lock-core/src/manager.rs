@@ -11,6 +11,7 @@ use crate::error::{LockError, LockErrorKind, LossReason, Result};
 use crate::install;
 use crate::key::{self, IntoKey};
 use crate::kind::Kind;
+use crate::latch::CountDownLatch;
 use crate::profile::{Profile, Profiles};
 use crate::renewal::Certainty;
 use crate::request::LockRequest;
@@ -157,6 +158,12 @@ impl LockManager {
     /// Asks for `key` as `kind`, for callers that get the kind as a value.
     pub fn request(&self, key: impl IntoKey, kind: Kind) -> LockRequest {
         LockRequest::new(Arc::clone(&self.engine), key, kind)
+    }
+
+    /// The count-down latch `key`: waiting until so many others are done. The key is taken as [`lock`](Self::lock) takes
+    /// its own. [`Unsupported`](LockErrorKind::Unsupported) on a store without latches.
+    pub fn latch(&self, key: impl IntoKey) -> CountDownLatch {
+        CountDownLatch::new(Arc::clone(&self.engine), key)
     }
 
     /// Name of the store: `memory`, `redis`.

@@ -5,9 +5,9 @@ use std::time::Duration;
 use tracing::Span;
 
 use crate::acquire::Plan;
+use crate::backend::Held;
 use crate::error::LockErrorKind;
 use crate::key::Key;
-use crate::owner::OwnerRecord;
 
 /// From the request to the grant or the refusal.
 pub(crate) fn acquire_span(plan: &Plan) -> Span {
@@ -20,6 +20,8 @@ pub(crate) fn acquire_span(plan: &Plan) -> Span {
         lock.label = plan.label.as_deref(),
         lock.attempts = tracing::field::Empty,
         lock.waited_ms = tracing::field::Empty,
+        lock.waiters = tracing::field::Empty,
+        lock.position = tracing::field::Empty,
     )
 }
 
@@ -47,9 +49,16 @@ pub(crate) fn granted(attempts: u32, after: impl FnOnce() -> Duration) {
     tracing::debug!("lock granted");
 }
 
-pub(crate) fn gave_up(key: &Key, kind: LockErrorKind, after: Duration, holder: Option<&OwnerRecord>) {
-    waited(&Span::current(), after);
-    let holder = holder.map(tracing::field::display);
+pub(crate) fn gave_up(key: &Key, kind: LockErrorKind, after: Duration, held: &Held) {
+    let span = Span::current();
+    waited(&span, after);
+    if let Some(waiters) = held.waiters {
+        span.record("lock.waiters", waiters);
+    }
+    if let Some(position) = held.position {
+        span.record("lock.position", position);
+    }
+    let holder = held.holder.as_ref().map(tracing::field::display);
     match kind {
         LockErrorKind::Contended => tracing::debug!(lock.key = %key, holder, "lock is held"),
         LockErrorKind::Overloaded => tracing::warn!(lock.key = %key, holder, "too many wait for the lock"),

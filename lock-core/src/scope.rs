@@ -91,7 +91,7 @@ impl LockScope {
         while let Some(entered) = next {
             let hold = entered.hold.upgrade();
             if let Some(hold) =
-                hold.filter(|hold| Arc::ptr_eq(&hold.engine, engine) && hold.claim.key == *key)
+                hold.filter(|hold| Arc::ptr_eq(&hold.engine, engine) && hold.claim.keys().any(|held| held == key))
             {
                 return Some(hold);
             }

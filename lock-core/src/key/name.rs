@@ -91,6 +91,13 @@ impl fmt::Display for Key {
     }
 }
 
+/// Hashes and compares as its text does, so that a map of keys can be asked with text.
+impl std::borrow::Borrow<str> for Key {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
 impl AsRef<str> for Key {
     fn as_ref(&self) -> &str {
         &self.0

@@ -71,13 +71,20 @@ impl Keeper {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins to keep a new grant, which the store gave for `lease`. Less than the ttl is extended at once.
+    /// Begins to keep a new grant, which the store gave for `lease`. One that is shorter than the ttl is extended when a
+    /// third of it is over: at once would cost every short hold a request.
     pub(crate) fn watch(&self, hold: &Arc<Hold>, lease: Duration) {
         if hold.terms.renew && lease < hold.ttl() {
-            self.file(hold, within_limits(hold, Due::at(hold.since)));
+            let due = Due::renewal(hold.since, lease, fastrand::f64());
+            self.file(hold, within_limits(hold, due));
         } else {
             self.extended(hold, hold.since);
         }
+    }
+
+    /// Begins to keep a grant that another holder of this process had.
+    pub(crate) fn watch_turn(&self, hold: &Arc<Hold>) {
+        self.extended(hold, hold.confirmed());
     }
 
     /// The lease of `hold` was changed by a renewal outside the loop, sent at `sent`.

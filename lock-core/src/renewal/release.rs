@@ -88,7 +88,7 @@ impl Drop for Pending {
 
 async fn give_back(keeper: &Keeper, unwanted: Unwanted) {
     let Some(mut answer) = until_answered(keeper, &unwanted).await else { return };
-    unwanted.gate.freed(&unwanted.claim.key);
+    unwanted.claim.keys().for_each(|key| unwanted.gate.freed(key));
     let until = keeper.clock().now().plus(unwanted.claim.ttl.max(LONGEST_REPEAT));
     for pause in REPEATS {
         let settled = unwanted.certainty == Certainty::Granted || answer == Released::Released;

@@ -1,5 +1,11 @@
 #![doc = include_str!("docs.md")]
 
+mod fence;
+mod latch;
+mod line;
+mod room;
+mod several;
+mod signal;
 mod state;
 mod store;
 #[cfg(test)]

@@ -1,114 +1,73 @@
-//! One key: who holds it, who waits, and who is next. Pure: time comes in as an argument.
+//! One key: who holds it and who may have it next. Pure: time comes in as an argument.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Notify;
-
-use crate::backend::{Claim, FencingToken, Held, Mode, Queue, Released};
+use super::latch::Latch;
+use super::line::{Ticket, Watcher};
+use super::room::{Fit, Room, Use};
+use super::signal::Signal;
+use crate::backend::{Claim, FencingToken, Held, LatchState, LatchStep, Mode, Queue, Released};
 use crate::clock::Moment;
 use crate::owner::{Owner, OwnerRecord};
-
-/// How long a ticket outlives the last sign of its claim; less when its ttl is shorter.
-pub(super) const TICKET: Duration = Duration::from_secs(2);
-
-/// Wakes one waiter; rung after the lock of the shard is released.
-pub(super) type Bell = Arc<Notify>;
 
 /// The answer to one claim.
 #[derive(Debug)]
 pub(super) enum Verdict {
-    Granted(FencingToken),
+    Granted {
+        fence: FencingToken,
+        waiters: usize,
+    },
     Held(Held),
-    /// The key is in use in this mode, which has nothing in common with the claim's.
-    Conflict(Mode),
+    /// The key is in use as this, which has nothing in common with what was asked for.
+    Conflict(Use),
+}
+
+/// How one claim stands to the key.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Standing {
+    Mine,
+    Free,
+    Held,
+    Conflict(Use),
+}
+
+/// Whether a claim that is held off takes a place in the queue.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Ask {
+    Once,
+    /// Unless so many wait already.
+    InQueue {
+        room: usize,
+    },
 }
 
 /// One key. There is none for a key that nobody holds and nobody waits for.
 #[derive(Debug, Default)]
 pub(super) struct Entry {
-    holders: Vec<Holder>,
-    /// Fifo claims in order of arrival.
-    tickets: VecDeque<Ticket>,
-    /// Barging claims that are awaited, in order of arrival.
-    waiters: VecDeque<Watcher>,
-    /// To be rung when the lock of the shard is released.
-    bells: Vec<Bell>,
+    pub(super) holders: Vec<Holder>,
+    /// Claims with a place in the queue, in order of arrival.
+    pub(super) tickets: VecDeque<Ticket>,
+    /// Claims without a place that are awaited, in order of arrival.
+    pub(super) waiters: VecDeque<Watcher>,
+    /// To be sent when the lock of the shard is released.
+    pub(super) signals: Vec<Signal>,
+    latch: Option<Box<Latch>>,
 }
 
 #[derive(Debug)]
-struct Holder {
-    owner: Owner,
-    mode: Mode,
-    deadline: Moment,
+pub(super) struct Holder {
+    pub(super) owner: Owner,
+    pub(super) mode: Mode,
+    pub(super) deadline: Moment,
     fence: FencingToken,
+    /// The turn that `fence` was made for.
+    turn: u32,
     record: OwnerRecord,
+    /// It holds other keys with the same claim.
+    several: bool,
     /// Given back with `keep_for`: nobody's any more, and taken all the same.
     kept: bool,
-}
-
-#[derive(Debug)]
-struct Ticket {
-    owner: Owner,
-    mode: Mode,
-    /// Counts only while there is no watcher.
-    deadline: Moment,
-    watchers: Vec<Watcher>,
-}
-
-/// One pending `changed` future.
-#[derive(Debug)]
-struct Watcher {
-    id: u64,
-    mode: Mode,
-    bell: Bell,
-    /// It is this one's turn, and its future has not seen it yet.
-    called: bool,
-    /// Until when it sleeps, to look again on its own; only one watcher of a key does.
-    armed: Option<Moment>,
-}
-
-/// What a watcher finds when it looks.
-#[derive(Debug, PartialEq)]
-pub(super) enum Look {
-    /// Another try makes sense; the watcher is gone from the entry.
-    Go,
-    /// Not yet; with a moment, look again then.
-    Wait(Option<Moment>),
-}
-
-/// How much of the key is in use: what the next in line is measured against.
-#[derive(Clone, Copy, Debug, Default)]
-struct Room {
-    mode: Option<Mode>,
-    count: usize,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Fit {
-    Yes,
-    No,
-    Conflict(Mode),
-}
-
-impl Room {
-    fn fit(self, mode: Mode) -> Fit {
-        use Mode::{Exclusive, Permit, Shared};
-        match (self.mode, mode) {
-            (None, _) | (Some(Shared), Shared) => Fit::Yes,
-            (Some(Exclusive), Exclusive | Shared) | (Some(Shared), Exclusive) => Fit::No,
-            (Some(Permit { of }), Permit { of: asked }) if of == asked => {
-                if self.count < usize::try_from(of).unwrap_or(usize::MAX) { Fit::Yes } else { Fit::No }
-            }
-            (Some(other), _) => Fit::Conflict(other),
-        }
-    }
-
-    fn add(&mut self, mode: Mode) {
-        self.mode = Some(mode);
-        self.count += 1;
-    }
 }
 
 impl Entry {
@@ -117,60 +76,143 @@ impl Entry {
         self.waiters.is_empty()
             && self.holders.iter().all(|holder| holder.deadline.is_past(now))
             && self.tickets.iter().all(|ticket| ticket.is_dead(now))
+            && self.latch.as_ref().is_none_or(|latch| latch.is_past(now))
     }
 
     /// Whom the changes since the last call concern.
-    pub(super) fn take_bells(&mut self) -> Vec<Bell> {
-        std::mem::take(&mut self.bells)
+    pub(super) fn take_signals(&mut self) -> Vec<Signal> {
+        std::mem::take(&mut self.signals)
     }
 
-    /// Tries once for `claim`; `fence` makes the token of a new grant.
+    /// Tries once for `claim`, a claim of one key; `fence` makes the token of a new grant.
     pub(super) fn acquire(
         &mut self,
         claim: &Claim,
-        queues: bool,
+        ask: Ask,
         now: Moment,
         fence: impl FnOnce() -> FencingToken,
     ) -> Verdict {
-        self.expire(now);
-        let deadline = now.plus(claim.ttl);
-        if let Some(holder) = self.held_by(claim.owner) {
-            holder.extend(deadline, now);
-            return Verdict::Granted(holder.fence);
-        }
-        let verdict = match self.fit(claim) {
-            Fit::Yes => {
-                self.forget_ticket(claim.owner);
+        match self.standing(claim, now) {
+            Standing::Mine => {
+                let fence = self.fence(claim, now, fence).expect("BUG: it was this owner's a moment ago");
+                self.renew(claim.owner, claim.ttl, now);
+                self.granted(claim, fence)
+            }
+            Standing::Free => {
                 let fence = fence();
-                self.holders.push(Holder {
-                    owner: claim.owner,
-                    mode: claim.mode,
-                    deadline,
-                    fence,
-                    record: claim.record.clone(),
-                    kept: false,
-                });
-                Verdict::Granted(fence)
+                self.take(claim, fence, now);
+                self.settle(now, None);
+                self.granted(claim, fence)
             }
-            Fit::No => {
-                if queues {
-                    self.take_ticket(claim, now);
-                }
-                Verdict::Held(self.held(claim, now))
+            Standing::Held => {
+                let held = self.wait(claim, ask, now);
+                self.settle(now, None);
+                Verdict::Held(held)
             }
-            Fit::Conflict(mode) => {
+            Standing::Conflict(other) => {
                 self.forget_ticket(claim.owner);
-                Verdict::Conflict(mode)
+                self.settle(now, None);
+                Verdict::Conflict(other)
             }
-        };
-        self.settle(now, None);
-        verdict
+        }
     }
 
-    /// Extends the grant of `owner`; whether there is one.
-    pub(super) fn renew(&mut self, owner: Owner, ttl: Duration, now: Moment) -> bool {
+    fn granted(&self, claim: &Claim, fence: FencingToken) -> Verdict {
+        Verdict::Granted { fence, waiters: self.waiting(claim.owner) }
+    }
+
+    /// How `claim` stands now.
+    pub(super) fn standing(&mut self, claim: &Claim, now: Moment) -> Standing {
         self.expire(now);
-        self.held_by(owner).map(|holder| holder.extend(now.plus(ttl), now)).is_some()
+        if self.latch.is_some() {
+            return Standing::Conflict(Use::Latch);
+        }
+        if let Some(holder) = self.held_by(claim.owner) {
+            return match (holder.mode, claim.mode) {
+                (Mode::Exclusive, Mode::Shared) => Standing::Mine,
+                // An upgrade: it would wait for itself.
+                (Mode::Shared, Mode::Exclusive) => Standing::Held,
+                (has, asks) if has == asks => Standing::Mine,
+                (has, _) => Standing::Conflict(Use::Lock(has)),
+            };
+        }
+        match self.fit(claim) {
+            Fit::Yes => Standing::Free,
+            Fit::No => Standing::Held,
+            Fit::Conflict(mode) => Standing::Conflict(Use::Lock(mode)),
+        }
+    }
+
+    /// Gives the key, which is [free](Standing::Free) for it, to `claim`.
+    pub(super) fn take(&mut self, claim: &Claim, fence: FencingToken, now: Moment) {
+        self.forget_ticket(claim.owner);
+        self.holders.push(Holder {
+            owner: claim.owner,
+            mode: claim.mode,
+            deadline: now.plus(claim.ttl),
+            fence,
+            turn: claim.turn,
+            record: claim.record.clone(),
+            several: !claim.more.is_empty(),
+            kept: false,
+        });
+    }
+
+    /// Holds `claim` off: takes or keeps its place, where it is to have one.
+    pub(super) fn wait(&mut self, claim: &Claim, ask: Ask, now: Moment) -> Held {
+        let waiters = self.waiting(claim.owner);
+        let takes = match ask {
+            Ask::Once => false,
+            Ask::InQueue { room } => {
+                waiters < room && !self.has_local_turns(claim) && self.held_by(claim.owner).is_none()
+            }
+        };
+        let position = if takes { Some(self.take_ticket(claim, now)) } else { self.keep_ticket(claim, now) };
+        let left = self.holders.iter().map(|holder| holder.deadline.remaining(now));
+        let process = claim.owner.process();
+        Held {
+            // An exclusive claim needs the last holder gone, any other the first.
+            remaining: if claim.mode == Mode::Exclusive { left.max() } else { left.min() },
+            holder: self.holders.first().map(|holder| holder.record.clone()),
+            waiters: Some(waiters),
+            position,
+            own: self.holders.iter().any(|holder| holder.owner.process() == process && !holder.kept),
+            place: position.map(|_| now),
+        }
+    }
+
+    /// The holder's manager passes the key on to `claim` itself.
+    pub(super) fn has_local_turns(&self, claim: &Claim) -> bool {
+        claim.queue == Queue::Barging
+            && claim.more.is_empty()
+            && self
+                .local_holder()
+                .is_some_and(|holder| holder.owner.process() == claim.owner.process() && !holder.several)
+    }
+
+    /// The exclusive holder, unless it gave the key back.
+    pub(super) fn local_holder(&self) -> Option<&Holder> {
+        self.holders.first().filter(|holder| holder.mode == Mode::Exclusive && !holder.kept)
+    }
+
+    /// Extends the grant of `owner`; how many wait, if there is a grant.
+    pub(super) fn renew(&mut self, owner: Owner, ttl: Duration, now: Moment) -> Option<usize> {
+        self.expire(now);
+        self.held_by_mut(owner)?.extend(ttl, now);
+        Some(self.waiting(owner))
+    }
+
+    /// Turns the grant of the owner of `claim` into a shared one; how many wait, if there is a grant.
+    pub(super) fn downgrade(&mut self, claim: &Claim, now: Moment) -> Result<Option<usize>, Use> {
+        self.expire(now);
+        let Some(holder) = self.held_by_mut(claim.owner) else { return Ok(None) };
+        if let Mode::Permit { .. } = holder.mode {
+            return Err(Use::Lock(holder.mode));
+        }
+        holder.mode = Mode::Shared;
+        holder.extend(claim.ttl, now);
+        self.settle(now, None);
+        Ok(Some(self.waiting(claim.owner)))
     }
 
     /// Gives back what the owner of `claim` has, grant or ticket.
@@ -204,139 +246,67 @@ impl Entry {
         }
     }
 
-    /// The fencing token of a grant of `owner`.
-    pub(super) fn fence(&mut self, owner: Owner, now: Moment) -> Option<FencingToken> {
+    /// The fencing token of the grant of `claim` in this turn; `make` makes that of a later one.
+    pub(super) fn fence(
+        &mut self,
+        claim: &Claim,
+        now: Moment,
+        make: impl FnOnce() -> FencingToken,
+    ) -> Option<FencingToken> {
         self.expire(now);
-        self.held_by(owner).map(|holder| holder.fence)
+        let holder = self.held_by_mut(claim.owner)?;
+        if claim.turn > holder.turn {
+            (holder.fence, holder.turn) = (make(), claim.turn);
+        }
+        Some(holder.fence)
     }
 
-    /// Adds a watcher for `claim`. `false` when it has nothing to wait for: a fifo claim without a ticket is to ask
-    /// first, or it would lose its place to newcomers.
-    pub(super) fn watch(&mut self, claim: &Claim, id: u64, bell: Bell, now: Moment) -> bool {
+    /// The last token of the grant of `owner`, and its turn.
+    pub(super) fn last_fence(&self, owner: Owner) -> Option<(FencingToken, u32)> {
+        self.held_by(owner).map(|holder| (holder.fence, holder.turn))
+    }
+
+    /// Gives the grant of `claim` another token, in its turn.
+    pub(super) fn set_fence(&mut self, claim: &Claim, fence: FencingToken) {
+        if let Some(holder) = self.held_by_mut(claim.owner) {
+            (holder.fence, holder.turn, holder.several) = (fence, claim.turn, !claim.more.is_empty());
+        }
+    }
+
+    /// One step of the latch that the key is.
+    pub(super) fn latch(&mut self, step: &LatchStep, now: Moment) -> Result<LatchState, Use> {
         self.expire(now);
-        let watcher = Watcher { id, mode: claim.mode, bell, called: false, armed: None };
-        match claim.queue {
-            Queue::Barging if self.held_by(claim.owner).is_some() => return false,
-            Queue::Barging => self.waiters.push_back(watcher),
-            Queue::Fifo => match self.tickets.iter_mut().find(|ticket| ticket.owner == claim.owner) {
-                Some(ticket) => ticket.watchers.push(watcher),
-                None => return false,
-            },
+        let waiting = self.tickets.front().map(|ticket| ticket.mode);
+        if let Some(mode) = self.holders.first().map(|holder| holder.mode).or(waiting) {
+            return Err(Use::Lock(mode));
         }
-        true
+        if self.latch.is_none() {
+            self.latch = Latch::new(step, now).map(Box::new);
+        }
+        let Some(latch) = &mut self.latch else { return Ok(LatchState::Unset) };
+        let (state, told) = latch.step(step, now);
+        self.signals.extend(told.into_iter().map(Signal::Opened));
+        Ok(state)
     }
 
-    /// What the watcher `id` is to do now.
-    pub(super) fn look(&mut self, claim: &Claim, id: u64, now: Moment) -> Look {
-        self.settle(now, None);
-        match self.watcher(claim, id) {
-            Some(watcher) if !watcher.called => {
-                // One that is not the first any more has an alarm that nobody set anew: it is not to sleep until the past.
-                let armed = watcher.armed.filter(|armed| !armed.is_past(now));
-                let own = Arc::clone(&watcher.bell);
-                // It is looking already.
-                self.bells.retain(|bell| !Arc::ptr_eq(bell, &own));
-                Look::Wait(armed)
-            }
-            _ => {
-                self.remove_watcher(claim, id, now);
-                // Its turn is not another's: it is about to try. Should it not, its owner's release moves the queue on.
-                self.settle(now, Some(claim.mode).filter(|_| claim.queue == Queue::Barging));
-                Look::Go
-            }
-        }
-    }
-
-    /// Removes a watcher that has not seen its turn, which passes on.
-    pub(super) fn unwatch(&mut self, claim: &Claim, id: u64, now: Moment) {
-        self.remove_watcher(claim, id, now);
-        self.settle(now, None);
-    }
-
-    /// The ticket of the claim lives on from here.
-    fn remove_watcher(&mut self, claim: &Claim, id: u64, now: Moment) {
-        match claim.queue {
-            Queue::Barging => self.waiters.retain(|watcher| watcher.id != id),
-            Queue::Fifo => {
-                if let Some(ticket) = self.tickets.iter_mut().find(|ticket| ticket.owner == claim.owner) {
-                    ticket.watchers.retain(|watcher| watcher.id != id);
-                    ticket.deadline = now.plus(claim.ttl.min(TICKET));
-                }
-            }
-        }
-    }
-
-    /// Calls every watcher whose turn has come, and lets one of the others look after expiry. The end of every change.
-    ///
-    /// `acting` is the mode of a barging waiter that was called, has seen it, and is about to try.
-    fn settle(&mut self, now: Moment, acting: Option<Mode>) {
-        // The common case, an uncontended key, has nobody to wake.
-        if self.tickets.is_empty() && self.waiters.is_empty() {
-            return;
-        }
-        self.expire(now);
-        self.call(acting);
-        self.arm(now);
-    }
-
-    fn call(&mut self, acting: Option<Mode>) {
-        let mut room = self.room();
-        for ticket in &mut self.tickets {
-            if room.fit(ticket.mode) != Fit::Yes {
-                return;
-            }
-            room.add(ticket.mode);
-            for watcher in &mut ticket.watchers {
-                watcher.call(&mut self.bells);
-            }
-        }
-        let called = self.waiters.iter().filter(|watcher| watcher.called).map(|watcher| watcher.mode);
-        for mode in called.chain(acting) {
-            room.add(mode);
-        }
-        for watcher in self.waiters.iter_mut().filter(|watcher| !watcher.called) {
-            match room.fit(watcher.mode) {
-                Fit::Yes => {
-                    room.add(watcher.mode);
-                    watcher.call(&mut self.bells);
-                }
-                // Its next try answers at once, with an error.
-                Fit::Conflict(_) => watcher.call(&mut self.bells),
-                Fit::No if room.mode == Some(Mode::Exclusive) => break,
-                Fit::No => {}
-            }
-        }
-    }
-
-    /// Expiry rings no bell, so the first of those who wait sleeps until the next one.
-    fn arm(&mut self, now: Moment) {
-        let holders = self.holders.iter().map(|holder| holder.deadline);
-        let tickets = self.tickets.iter().filter(|ticket| ticket.watchers.is_empty()).map(|it| it.deadline);
-        let Some(next) = holders.chain(tickets).min_by_key(|deadline| deadline.remaining(now)) else {
-            return;
-        };
-        let queued = self.tickets.iter_mut().flat_map(|ticket| &mut ticket.watchers);
-        if let Some(first) = queued.chain(&mut self.waiters).find(|watcher| !watcher.called)
-            && first
-                .armed
-                .is_none_or(|armed| armed.is_past(now) || armed.remaining(now) > next.remaining(now))
-        {
-            first.armed = Some(next);
-            self.bells.push(Arc::clone(&first.bell));
-        }
-    }
-
-    fn expire(&mut self, now: Moment) {
+    pub(super) fn expire(&mut self, now: Moment) {
         self.holders.retain(|holder| !holder.deadline.is_past(now));
         self.tickets.retain(|ticket| !ticket.is_dead(now));
+        if self.latch.as_ref().is_some_and(|latch| latch.is_past(now)) {
+            self.latch = None;
+        }
     }
 
-    fn held_by(&mut self, owner: Owner) -> Option<&mut Holder> {
+    pub(super) fn held_by(&self, owner: Owner) -> Option<&Holder> {
+        self.holders.iter().find(|holder| holder.owner == owner && !holder.kept)
+    }
+
+    fn held_by_mut(&mut self, owner: Owner) -> Option<&mut Holder> {
         self.holders.iter_mut().find(|holder| holder.owner == owner && !holder.kept)
     }
 
-    fn room(&self) -> Room {
-        Room { mode: self.holders.first().map(|holder| holder.mode), count: self.holders.len() }
+    pub(super) fn room(&self) -> Room {
+        Room::new(self.holders.first().map(|holder| holder.mode), self.holders.len())
     }
 
     /// Whether `claim` may have the key: beside the holders, and beside every older ticket.
@@ -355,71 +325,12 @@ impl Entry {
         }
         room.fit(claim.mode)
     }
-
-    fn take_ticket(&mut self, claim: &Claim, now: Moment) {
-        let deadline = now.plus(claim.ttl.min(TICKET));
-        match self.tickets.iter_mut().find(|ticket| ticket.owner == claim.owner) {
-            Some(ticket) => ticket.deadline = deadline,
-            None => self.tickets.push_back(Ticket {
-                owner: claim.owner,
-                mode: claim.mode,
-                deadline,
-                watchers: Vec::new(),
-            }),
-        }
-    }
-
-    /// The watchers of a ticket go with it; their futures find themselves gone and complete.
-    fn forget_ticket(&mut self, owner: Owner) {
-        if let Some(at) = self.tickets.iter().position(|ticket| ticket.owner == owner)
-            && let Some(ticket) = self.tickets.remove(at)
-        {
-            self.bells.extend(ticket.watchers.into_iter().map(|watcher| watcher.bell));
-        }
-    }
-
-    fn watcher(&mut self, claim: &Claim, id: u64) -> Option<&mut Watcher> {
-        match claim.queue {
-            Queue::Barging => self.waiters.iter_mut().find(|watcher| watcher.id == id),
-            Queue::Fifo => {
-                let ticket = self.tickets.iter_mut().find(|ticket| ticket.owner == claim.owner)?;
-                ticket.watchers.iter_mut().find(|watcher| watcher.id == id)
-            }
-        }
-    }
-
-    fn held(&self, claim: &Claim, now: Moment) -> Held {
-        let left = self.holders.iter().map(|holder| holder.deadline.remaining(now));
-        let others = self.tickets.iter().filter(|ticket| ticket.owner != claim.owner).count();
-        Held {
-            // An exclusive claim needs the last holder gone, any other the first.
-            remaining: if claim.mode == Mode::Exclusive { left.max() } else { left.min() },
-            holder: self.holders.first().map(|holder| holder.record.clone()),
-            waiters: Some(others + self.waiters.len()),
-            ..Held::default()
-        }
-    }
 }
 
 impl Holder {
-    fn extend(&mut self, deadline: Moment, now: Moment) {
-        if deadline.remaining(now) > self.deadline.remaining(now) {
-            self.deadline = deadline;
-        }
-    }
-}
-
-impl Ticket {
-    fn is_dead(&self, now: Moment) -> bool {
-        self.watchers.is_empty() && self.deadline.is_past(now)
-    }
-}
-
-impl Watcher {
-    fn call(&mut self, bells: &mut Vec<Bell>) {
-        if !self.called {
-            self.called = true;
-            bells.push(Arc::clone(&self.bell));
+    fn extend(&mut self, ttl: Duration, now: Moment) {
+        if ttl > self.deadline.remaining(now) {
+            self.deadline = now.plus(ttl);
         }
     }
 }

@@ -1,22 +1,23 @@
 //! The store: shards of entries, and the calls of the contract over them.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use once_cell::sync::Lazy;
-
-use super::state::{Bell, Entry, Verdict};
+use super::fence;
+use super::room::Use;
+use super::signal::Ears;
+use super::state::{Ask, Entry, Verdict};
 use super::watch::Watch;
 use crate::backend::{
-    Attempt, Backend, Capability, Claim, FencingToken, Grant, Mode, Placement, Queue, Released, Renew, Renewal,
+    Attempt, Backend, Capability, Claim, Ear, FencingToken, Grant, LatchState, LatchStep, Placement,
+    Released, Renew, Renewal,
 };
-use crate::clock::{self, Clock, Moment};
+use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
 use crate::key::Key;
 
@@ -43,10 +44,11 @@ struct Store {
     shards: [Mutex<Shard>; SHARDS],
     hasher: RandomState,
     watchers: AtomicU64,
+    ears: Ears,
 }
 
-struct Shard {
-    entries: HashMap<Key, Entry, RandomState>,
+pub(super) struct Shard {
+    pub(super) entries: HashMap<Key, Entry, RandomState>,
     /// At how many entries those that ran out are looked for again.
     sweep_at: usize,
 }
@@ -60,7 +62,8 @@ impl Memory {
             let entries = HashMap::with_hasher(hasher.clone());
             Mutex::new(Shard { entries, sweep_at: SWEEP_FROM })
         };
-        Self(Arc::new(Store { shards: std::array::from_fn(shard), hasher, watchers: AtomicU64::new(0) }))
+        let shards = std::array::from_fn(shard);
+        Self(Arc::new(Store { shards, hasher, watchers: AtomicU64::new(0), ears: Ears::default() }))
     }
 
     /// How many keys have an entry, those included that ran out and were not asked for since.
@@ -73,54 +76,92 @@ impl Memory {
         self.0.watchers.fetch_add(1, Ordering::Relaxed)
     }
 
-    fn shard(&self, key: &Key) -> MutexGuard<'_, Shard> {
-        // The map takes its bucket from the low bits of the same hash and its tag from the highest seven.
-        let shard = (self.0.hasher.hash_one(key) >> 40) as usize % SHARDS;
-        lock(&self.0.shards[shard])
+    pub(super) fn ears(&self) -> &Ears {
+        &self.0.ears
     }
 
-    /// Changes the entry of `key`, if there is one, and wakes whom that concerns.
+    /// The number of the shard of `key`.
+    pub(super) fn place(&self, key: &Key) -> usize {
+        // The map takes its bucket from the low bits of the same hash and its tag from the highest seven.
+        (self.0.hasher.hash_one(key) >> 40) as usize % SHARDS
+    }
+
+    pub(super) fn shard(&self, place: usize) -> MutexGuard<'_, Shard> {
+        lock(&self.0.shards[place])
+    }
+
+    /// Changes the entry of `key`, if there is one, and tells whom that concerns.
     pub(super) fn with<T>(&self, key: &Key, now: Moment, change: impl FnOnce(&mut Entry) -> T) -> Option<T> {
-        let mut shard = self.shard(key);
+        let mut shard = self.shard(self.place(key));
         let entry = shard.entries.get_mut(key)?;
         let answer = change(entry);
-        let bells = entry.take_bells();
+        let signals = entry.take_signals();
         if entry.is_idle(now) {
             shard.entries.remove(key);
         }
         drop(shard);
-        ring(bells);
+        self.0.ears.send(key, signals);
         Some(answer)
     }
 
-    fn acquire(&self, claim: &Claim, queues: bool) -> Result<Attempt> {
-        let now = Clock::Tokio.now();
-        let mut shard = self.shard(&claim.key);
+    /// As [`with`](Self::with), and makes the entry.
+    fn with_new<T>(&self, key: &Key, now: Moment, change: impl FnOnce(&mut Entry) -> T) -> T {
+        let mut shard = self.shard(self.place(key));
         shard.sweep(now);
-        let entry = shard.entries.entry(claim.key.clone()).or_default();
-        let verdict = entry.acquire(claim, queues, now, next_fence);
-        let bells = entry.take_bells();
+        let entry = shard.entries.entry(key.clone()).or_default();
+        let answer = change(entry);
+        let signals = entry.take_signals();
         drop(shard);
-        ring(bells);
+        self.0.ears.send(key, signals);
+        answer
+    }
+
+    fn acquire(&self, claim: &Claim, ask: Ask) -> Result<Attempt> {
+        let now = Clock::Tokio.now();
+        let verdict = if claim.more.is_empty() {
+            self.with_new(&claim.key, now, |entry| entry.acquire(claim, ask, now, || fence::next(claim)))
+        } else {
+            self.acquire_several(claim, ask, now)
+        };
         match verdict {
-            Verdict::Granted(fence) => {
-                Ok(Attempt::Granted(Grant::new(now, claim.ttl).with_fence(Some(fence))))
+            Verdict::Granted { fence, waiters } => {
+                let grant = Grant::new(now, claim.ttl).with_fence(Some(fence)).with_waiters(Some(waiters));
+                Ok(Attempt::Granted(grant))
             }
             Verdict::Held(held) => Ok(Attempt::Held(held)),
-            Verdict::Conflict(in_force) => Err(conflict(claim, in_force)),
+            Verdict::Conflict(in_force) => Err(conflict(&claim.key, in_force, Use::Lock(claim.mode))),
+        }
+    }
+
+    fn renew_one(&self, claim: &Claim, ttl: Duration, now: Moment) -> Renewal {
+        fence::raise(claim);
+        let waiters = if claim.more.is_empty() {
+            self.with(&claim.key, now, |entry| entry.renew(claim.owner, ttl, now)).flatten()
+        } else {
+            self.renew_several(claim, ttl, now)
+        };
+        match waiters {
+            Some(waiters) => Renewal::Renewed { sent: now, waiters: Some(waiters) },
+            None => Renewal::NotMine,
         }
     }
 
     fn give_back(&self, claim: &Claim, keep_for: Option<Duration>) -> Released {
         let now = Clock::Tokio.now();
-        self.with(&claim.key, now, |entry| entry.release(claim, keep_for, now)).unwrap_or(Released::Expired)
+        fence::raise(claim);
+        if claim.more.is_empty() {
+            let released = self.with(&claim.key, now, |entry| entry.release(claim, keep_for, now));
+            released.unwrap_or(Released::Expired)
+        } else {
+            self.release_several(claim, keep_for, now)
+        }
     }
 }
 
 impl Shard {
     /// Drops the entries that ran out, once the shard has doubled: what nobody asks for again costs no memory, and a
     /// call pays for it with a constant amount of work on average.
-    fn sweep(&mut self, now: Moment) {
+    pub(super) fn sweep(&mut self, now: Moment) {
         if self.entries.len() >= self.sweep_at {
             self.entries.retain(|_, entry| !entry.is_idle(now));
             self.sweep_at = (2 * self.entries.len()).max(SWEEP_FROM);
@@ -130,19 +171,6 @@ impl Shard {
 
 fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn ring(bells: Vec<Bell>) {
-    for bell in bells {
-        bell.notify_one();
-    }
-}
-
-/// Grows over all keys and stores of the process, and over restarts as long as the wall clock does.
-fn next_fence() -> FencingToken {
-    static NEXT: Lazy<AtomicU64> =
-        Lazy::new(|| AtomicU64::new(u64::try_from(clock::wall().as_micros()).unwrap_or(1)));
-    FencingToken::new(NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
 impl Default for Memory {
@@ -165,9 +193,9 @@ impl Backend for Memory {
             permits: true,
             fifo: true,
             beats: false,
-            tells_waiters: false,
-            several: false,
-            latches: false,
+            tells_waiters: true,
+            several: true,
+            latches: true,
             fencing: true,
             fence_is_time: false,
             notifies: true,
@@ -179,22 +207,16 @@ impl Backend for Memory {
     }
 
     async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
-        self.acquire(claim, false)
+        self.acquire(claim, Ask::Once)
     }
 
-    async fn enqueue(&self, claim: &Claim, _room: Option<usize>) -> Result<Attempt> {
-        self.acquire(claim, claim.queue == Queue::Fifo)
+    async fn enqueue(&self, claim: &Claim, room: Option<usize>) -> Result<Attempt> {
+        self.acquire(claim, Ask::InQueue { room: room.unwrap_or(usize::MAX) })
     }
 
     async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
         let now = Clock::Tokio.now();
-        let renew = |Renew { claim, ttl }: &Renew<'_>| match self
-            .with(&claim.key, now, |entry| entry.renew(claim.owner, *ttl, now))
-        {
-            Some(true) => Renewal::Renewed { sent: now, waiters: None },
-            Some(false) | None => Renewal::NotMine,
-        };
-        batch.iter().map(renew).collect()
+        batch.iter().map(|Renew { claim, ttl }| self.renew_one(claim, *ttl, now)).collect()
     }
 
     async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
@@ -207,8 +229,48 @@ impl Backend for Memory {
 
     async fn fence(&self, claim: &Claim) -> Result<FencingToken> {
         let now = Clock::Tokio.now();
-        let fence = self.with(&claim.key, now, |entry| entry.fence(claim.owner, now)).flatten();
+        let fence = if claim.more.is_empty() {
+            self.with(&claim.key, now, |entry| entry.fence(claim, now, || fence::next(claim))).flatten()
+        } else {
+            self.fence_several(claim, now)
+        };
         fence.ok_or_else(|| LockError::lost(&claim.key, LossReason::Taken))
+    }
+
+    async fn downgrade(&self, claim: &Claim) -> Renewal {
+        let now = Clock::Tokio.now();
+        if !claim.more.is_empty() {
+            let detail = "a claim of several keys is exclusive and cannot be turned into a shared one";
+            return Renewal::Unknown(
+                LockError::new(LockErrorKind::InvalidRequest, detail).with_key(&claim.key),
+            );
+        }
+        match self.with(&claim.key, now, |entry| entry.downgrade(claim, now)) {
+            Some(Ok(Some(waiters))) => Renewal::Renewed { sent: now, waiters: Some(waiters) },
+            Some(Ok(None)) | None => Renewal::NotMine,
+            Some(Err(other)) => {
+                Renewal::Unknown(conflict(&claim.key, other, Use::Lock(crate::backend::Mode::Shared)))
+            }
+        }
+    }
+
+    async fn latch(&self, key: &Key, step: &LatchStep) -> Result<LatchState> {
+        let now = Clock::Tokio.now();
+        let state = match step {
+            LatchStep::Set { count: 0, .. } => {
+                let detail = "a latch counts down from 1 at least";
+                return Err(LockError::new(LockErrorKind::InvalidRequest, detail).with_key(key));
+            }
+            LatchStep::Set { .. } => self.with_new(key, now, |entry| entry.latch(step, now)),
+            LatchStep::CountDown { .. } | LatchStep::Wait { .. } | LatchStep::Look => {
+                self.with(key, now, |entry| entry.latch(step, now)).unwrap_or(Ok(LatchState::Unset))
+            }
+        };
+        state.map_err(|in_force| conflict(key, in_force, Use::Latch))
+    }
+
+    fn listen(&self, process: u128, ear: Weak<dyn Ear>) {
+        self.0.ears.listen(process, ear);
     }
 
     async fn changed(&self, claim: &Claim) {
@@ -218,19 +280,11 @@ impl Backend for Memory {
     }
 }
 
-fn conflict(claim: &Claim, in_force: Mode) -> LockError {
-    let (in_force, asked) = (name(in_force), name(claim.mode));
+fn conflict(key: &Key, in_force: Use, asked: Use) -> LockError {
+    let (in_force, asked) = (in_force.name(), asked.name());
     let detail = format!(
         "the key is in use as {in_force} and was asked for as {asked}; use one kind of lock, with one number of permits, \
          per key"
     );
-    LockError::new(LockErrorKind::InvalidRequest, detail).with_key(&claim.key)
-}
-
-fn name(mode: Mode) -> Cow<'static, str> {
-    match mode {
-        Mode::Exclusive => "an exclusive lock".into(),
-        Mode::Shared => "a shared lock".into(),
-        Mode::Permit { of } => format!("a semaphore of {of} permits").into(),
-    }
+    LockError::new(LockErrorKind::InvalidRequest, detail).with_key(key)
 }

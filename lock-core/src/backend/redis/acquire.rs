@@ -1,52 +1,73 @@
-//! Getting a lock, and its fencing token.
+//! Getting a lock, or a place in its queue.
 
+use std::fmt;
 use std::time::Duration;
 
 use ::redis::{Cmd, Value};
 
+use super::answer::{code, conflict, granted, held, verdict};
 use super::client::{Redis, millis};
 use super::connection::Live;
 use super::error::Failure;
 use super::scripts::Script;
-use crate::backend::{Attempt, Claim, FencingToken, Grant, Held};
+use crate::backend::{Attempt, Beat, Claim, Grant, Held, Mode, Queue};
 use crate::clock::{Clock, Moment};
-use crate::error::LossReason;
-use crate::owner::{OwnerRecord, OwnerToken};
+use crate::owner::OwnerToken;
 
 /// How much longer than the lease the last fencing token is remembered: ten leases, and not less than an hour. While
 /// it is, the tokens grow even if the server's clock is set back; without it, that clock alone makes them grow.
 const FENCE_LEASES: u32 = 10;
 const FENCE_AT_LEAST: Duration = Duration::from_secs(60 * 60);
 
+/// What an attempt may do where the key is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Aim {
+    /// Nothing; it need not know who holds.
+    Grab,
+    /// Nothing.
+    Try,
+    /// Take a place in the queue, unless so many wait.
+    Queue { room: Option<usize> },
+}
+
 impl Redis {
-    /// One attempt. A free key costs one plain SET; the script runs where the key is taken, perhaps by this very
-    /// owner, and where the fencing token is wanted.
-    pub(super) async fn acquire(&self, claim: &Claim, deadline: Duration) -> Result<Attempt, Failure> {
+    /// One attempt. Where a plain SET will do it comes first: a free key costs nothing else. The script runs where
+    /// the key is taken, perhaps by this very owner, and where more is wanted than a SET can do.
+    pub(super) async fn acquire(&self, claim: &Claim, aim: Aim, deadline: Duration) -> Result<Attempt, Failure> {
         let start = Clock::Suspend.now();
         let (live, ready) = match self.links.now() {
             // The usual case, with no await since `start`: the clock need not be read again.
             Some(live) => (live, start),
             None => (self.links.live().await?, Clock::Suspend.now()),
         };
+        if matches!(aim, Aim::Queue { .. }) {
+            live.hear(self.links.server().ears()).await?;
+        }
         claim.mark_sent();
         let token = claim.owner.token();
         let value = claim.record.to_value(&token);
-        if !claim.fencing {
+        if is_plain(claim) && !matches!(aim, Aim::Queue { .. }) {
             match live.send(&set(claim, &value)).await? {
-                Value::Okay => return Ok(granted(claim, ready, None)),
+                Value::Okay => return Ok(Attempt::Granted(Grant::new(ready, claim.ttl))),
+                Value::Nil if aim == Aim::Grab => return Ok(Attempt::Held(Held::default())),
                 Value::Nil => {}
                 other => return Err(Failure::unexpected(&other)),
             }
         }
         for _ in 0..2 {
+            let end = live.clock.at(start.plus(deadline));
+            let (script, command) = match claim.more.is_empty() {
+                true => (Script::Acquire, one(&live, claim, aim, (&token, &value), end)),
+                false => (Script::AcquireAll, all(&live, claim, (&token, &value), end)),
+            };
             let sent = Clock::Suspend.now();
-            let command = script(&live, claim, &token, &value, start.plus(deadline));
-            let answer = live.run(Script::Acquire, &command).await?;
+            let answer = live.run(script, &command).await?;
             let (verdict, now, rest) = verdict(&answer)?;
             live.clock.learn(now, sent, Clock::Suspend.now());
             match verdict {
-                1 => return Ok(granted(claim, sent, fence_of(rest)?)),
-                0 => return Ok(Attempt::Held(held(rest))),
+                1 => return granted(claim, sent, now, rest).map(Attempt::Granted),
+                0 => return Ok(Attempt::Held(held(rest, sent, false))),
+                -2 => return Err(conflict(rest, &code(claim.mode))),
                 // Too late by the server's clock, which may have been set since it was last asked. It has just been
                 // asked, and nothing was done, so the request may be sent once more.
                 _ => {}
@@ -55,26 +76,33 @@ impl Redis {
         Err(Failure::late())
     }
 
-    /// Makes the fencing token of a grant, or tells why the grant is not this owner's.
-    pub(super) async fn make_fence(
-        &self,
-        claim: &Claim,
-    ) -> Result<Result<FencingToken, LossReason>, Failure> {
+    /// One sign of life of a claim that waits.
+    pub(super) async fn sign(&self, claim: &Claim) -> Result<Beat, Failure> {
         let live = self.links.live().await?;
-        let token = claim.owner.token();
-        let key = claim.key.as_str();
-        let mut command = live.scripts.call(Script::Fence, 2, 4, 2 * key.len() + 80);
-        command.arg(key).arg(FenceKey(key).to_string()).arg(token.as_str()).arg(millis(fence_ttl(claim.ttl)));
+        live.hear(self.links.server().ears()).await?;
+        claim.mark_sent();
+        let (key, token) = (claim.key.as_str(), claim.owner.token());
+        let value = claim.record.to_value(&token);
+        let mut command = live.scripts.call(Script::Beat, 1, 5, key.len() + value.len() + 80);
+        command.arg(key).arg(token.as_str()).arg(&value).arg(millis(claim.ttl)).arg(&*code(claim.mode));
         let sent = Clock::Suspend.now();
-        let answer = live.run(Script::Fence, &command).await?;
+        let answer = live.run(Script::Beat, &command).await?;
         let (verdict, now, rest) = verdict(&answer)?;
         live.clock.learn(now, sent, Clock::Suspend.now());
         match verdict {
-            1 => fence_of(rest)?.map(Ok).ok_or_else(|| Failure::unexpected(&answer)),
-            0 => Ok(Err(LossReason::Expired)),
-            _ => Ok(Err(LossReason::Taken)),
+            1 => granted(claim, sent, now, rest).map(Beat::Granted),
+            0 => Ok(Beat::Waiting(held(rest, sent, true))),
+            _ => Ok(Beat::Gone),
         }
     }
+}
+
+/// Whether a plain SET does all that the claim asks for.
+fn is_plain(claim: &Claim) -> bool {
+    claim.mode == Mode::Exclusive
+        && claim.queue == Queue::Barging
+        && !claim.fencing
+        && claim.more.is_empty()
 }
 
 /// `SET key value NX PX ttl`.
@@ -85,71 +113,51 @@ fn set(claim: &Claim, value: &str) -> Cmd {
     command
 }
 
-fn script(live: &Live, claim: &Claim, token: &OwnerToken, value: &str, end: Moment) -> Cmd {
+fn one(live: &Live, claim: &Claim, aim: Aim, (token, value): (&OwnerToken, &str), end: i64) -> Cmd {
     let key = claim.key.as_str();
-    let fence_ttl = if claim.fencing { millis(fence_ttl(claim.ttl)) } else { 0 };
-    let mut command = live.scripts.call(Script::Acquire, 2, 7, 2 * key.len() + value.len() + 120);
-    command
-        .arg(key)
-        .arg(FenceKey(key).to_string())
-        .arg(token.as_str())
-        .arg(value)
-        .arg(millis(claim.ttl))
-        .arg(live.clock.at(end))
-        .arg(fence_ttl);
+    let mut command = live.scripts.call(Script::Acquire, 1, 9, key.len() + value.len() + 140);
+    command.arg(key);
+    common(&mut command, claim, (token, value), end);
+    command.arg(&*code(claim.mode));
+    match aim {
+        Aim::Grab | Aim::Try => command.arg(""),
+        Aim::Queue { room } => command.arg(room.and_then(|room| u32::try_from(room).ok()).unwrap_or(u32::MAX)),
+    };
+    command.arg(u8::from(claim.queue == Queue::Barging));
     command
 }
 
-/// `{key}:f`: in braces, so that a Cluster would keep both keys of a lock on one node.
-struct FenceKey<'a>(&'a str);
-
-impl std::fmt::Display for FenceKey<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{{{}}}:f", self.0)
+fn all(live: &Live, claim: &Claim, (token, value): (&OwnerToken, &str), end: i64) -> Cmd {
+    let keys = claim.keys().count();
+    let bytes: usize = claim.keys().map(|key| key.as_str().len() + 8).sum();
+    let mut command = live.scripts.call(Script::AcquireAll, keys, keys + 5, bytes + value.len() + 120);
+    for key in claim.keys() {
+        command.arg(key.as_str());
     }
+    common(&mut command, claim, (token, value), end);
+    command
 }
 
-fn fence_ttl(lease: Duration) -> Duration {
+fn common(command: &mut Cmd, claim: &Claim, (token, value): (&OwnerToken, &str), end: i64) {
+    let fence_ttl = if claim.fencing { millis(fence_ttl(claim.ttl)) } else { 0 };
+    command.arg(token.as_str()).arg(value).arg(millis(claim.ttl)).arg(end).arg(fence_ttl);
+}
+
+pub(super) fn fence_ttl(lease: Duration) -> Duration {
     lease.saturating_mul(FENCE_LEASES).max(FENCE_AT_LEAST)
 }
 
-fn granted(claim: &Claim, sent: Moment, fence: Option<FencingToken>) -> Attempt {
-    Attempt::Granted(Grant::new(sent, claim.ttl).with_fence(fence))
-}
+/// Whose a fencing token is: the owner's, and from the second turn on its grant also the turn's.
+pub(super) struct FenceOf<'a>(pub(super) &'a Claim);
 
-/// Splits an answer `{verdict, now, ..}`.
-fn verdict(answer: &Value) -> Result<(i64, i64, &[Value]), Failure> {
-    match answer {
-        Value::Array(parts) => match parts.as_slice() {
-            [Value::Int(verdict), Value::Int(now), rest @ ..] => Ok((*verdict, *now, rest)),
-            _ => Err(Failure::unexpected(answer)),
-        },
-        _ => Err(Failure::unexpected(answer)),
+impl fmt::Display for FenceOf<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.owner.token().as_str())?;
+        match self.0.turn {
+            0 => Ok(()),
+            turn => write!(f, ":{turn}"),
+        }
     }
-}
-
-fn fence_of(rest: &[Value]) -> Result<Option<FencingToken>, Failure> {
-    match rest {
-        [] => Ok(None),
-        [Value::Int(number), ..] => match u64::try_from(*number) {
-            Ok(number) => Ok(Some(FencingToken::new(number))),
-            Err(_) => Err(Failure::unexpected(&rest[0])),
-        },
-        [other, ..] => Err(Failure::unexpected(other)),
-    }
-}
-
-/// Who holds, from `{.., pttl, value}`; a hint, so what cannot be read is left out.
-fn held(rest: &[Value]) -> Held {
-    let mut held = Held::default();
-    if let Some(Value::Int(left)) = rest.first() {
-        // -1: a foreign lock without an expiry.
-        held.remaining = u64::try_from(*left).ok().map(Duration::from_millis);
-    }
-    if let Some(Value::BulkString(value)) = rest.get(1) {
-        held.holder = std::str::from_utf8(value).ok().and_then(OwnerRecord::from_value);
-    }
-    held
 }
 
 #[cfg(test)]
@@ -157,32 +165,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_read() {
-        let answer = Value::Array(vec![Value::Int(1), Value::Int(99), Value::Int(1_763_672_000_123_456)]);
-        let (verdict_, now, rest) = verdict(&answer).expect("three numbers");
-        assert_eq!((verdict_, now), (1, 99));
-        assert_eq!(fence_of(rest).expect("a number"), Some(FencingToken::new(1_763_672_000_123_456)));
-        assert_eq!(fence_of(&[]).expect("no fence"), None);
-        assert!(fence_of(&[Value::Int(-1)]).is_err());
-        for answer in [Value::Nil, Value::Int(1), Value::Array(vec![Value::Int(1)])] {
-            assert!(verdict(&answer).is_err(), "{answer:?}");
-        }
-    }
-
-    #[test]
-    fn a_holder_is_read_as_far_as_it_can_be() {
-        let value = format!("{} host=web-3 pid=811 service=shop since=1763672000123", "a".repeat(48));
-        let ours = held(&[Value::Int(480), Value::BulkString(value.into_bytes())]);
-        assert_eq!(ours.remaining, Some(Duration::from_millis(480)));
-        assert_eq!(ours.holder.expect("a record").identity().host(), "web-3");
-        let foreign = held(&[Value::Int(-1), Value::BulkString(vec![0xff, 0xfe])]);
-        assert_eq!((foreign.remaining, foreign.holder), (None, None));
-    }
-
-    #[test]
     fn the_last_fence_outlives_ten_leases() {
         assert_eq!(fence_ttl(Duration::from_millis(500)), FENCE_AT_LEAST);
         assert_eq!(fence_ttl(Duration::from_secs(3_600)), Duration::from_secs(36_000));
-        assert_eq!(FenceKey("shop:order:42").to_string(), "{shop:order:42}:f");
     }
 }

@@ -1,33 +1,58 @@
-//! Giving a lock back.
+//! Giving a lock back, or a place in its queue.
 
 use std::time::Duration;
 
-use ::redis::Value;
+use ::redis::{Cmd, Value};
 
+use super::acquire::fence_ttl;
+use super::answer::code;
 use super::client::{Redis, millis};
+use super::connection::Live;
 use super::error::Failure;
 use super::scripts::Script;
-use crate::backend::{Claim, Released};
+use crate::backend::{Claim, FencingToken, Mode, Released};
 use crate::error::LockErrorKind;
 
 impl Redis {
-    /// Frees the key if it is this owner's.
+    /// Frees the key if it is this owner's, and gives up its place if it has one.
     pub(super) async fn free(&self, claim: &Claim) -> Result<Released, Failure> {
         let live = self.links.live().await?;
-        let (key, token) = (claim.key.as_str(), claim.owner.token());
-        let mut command = live.scripts.call(Script::Release, 1, 2, key.len() + 48);
-        command.arg(key).arg(token.as_str());
+        let mut command = call(&live, Script::Release, claim);
+        // The hot path of the script is the one without these.
+        if claim.mode != Mode::Exclusive || !claim.more.is_empty() || claim.own_fence().is_some() {
+            details(&mut command, claim);
+        }
         read(live.run(Script::Release, &command).await)
     }
 
     /// Gives the lock up and keeps the key taken.
     pub(super) async fn keep(&self, claim: &Claim, keep: Duration) -> Result<Released, Failure> {
         let live = self.links.live().await?;
-        let (key, token) = (claim.key.as_str(), claim.owner.token());
-        let mut command = live.scripts.call(Script::Keep, 1, 3, key.len() + 68);
-        command.arg(key).arg(token.as_str()).arg(millis(keep));
+        let mut command = call(&live, Script::Keep, claim);
+        command.arg(millis(keep));
+        details(&mut command, claim);
         read(live.run(Script::Keep, &command).await)
     }
+}
+
+fn call(live: &Live, script: Script, claim: &Claim) -> Cmd {
+    let keys = claim.keys().count();
+    let bytes: usize = claim.keys().map(|key| key.as_str().len() + 8).sum();
+    let mut command = live.scripts.call(script, keys, keys + 6, bytes + 64);
+    for key in claim.keys() {
+        command.arg(key.as_str());
+    }
+    command.arg(claim.owner.token().as_str());
+    command
+}
+
+fn details(command: &mut Cmd, claim: &Claim) {
+    command.arg(&*code(claim.mode));
+    match claim.mode {
+        Mode::Exclusive => command.arg(""),
+        _ => command.arg(claim.record.to_value(&claim.owner.token())),
+    };
+    command.arg(claim.own_fence().map_or(0, FencingToken::get)).arg(millis(fence_ttl(claim.ttl)));
 }
 
 fn read(answer: Result<Value, Failure>) -> Result<Released, Failure> {

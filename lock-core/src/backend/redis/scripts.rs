@@ -8,22 +8,55 @@ use super::error::Failure;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Script {
     Acquire,
+    AcquireAll,
+    Beat,
     Fence,
     Renew,
     Release,
     Keep,
+    Downgrade,
+    Latch,
+}
+
+/// A script and the library that it uses. One with a hot path is in two parts, with the library between them: to
+/// define the functions costs as much as a command.
+macro_rules! script {
+    ($text:literal) => {
+        concat!(include_str!("scripts/lib.lua"), include_str!(concat!("scripts/", $text)))
+    };
+    ($hot:literal, $rest:literal) => {
+        concat!(
+            include_str!(concat!("scripts/", $hot)),
+            include_str!("scripts/lib.lua"),
+            include_str!(concat!("scripts/", $rest))
+        )
+    };
 }
 
 impl Script {
-    pub(super) const ALL: [Self; 5] = [Self::Acquire, Self::Fence, Self::Renew, Self::Release, Self::Keep];
+    pub(super) const ALL: [Self; 9] = [
+        Self::Acquire,
+        Self::AcquireAll,
+        Self::Beat,
+        Self::Fence,
+        Self::Renew,
+        Self::Release,
+        Self::Keep,
+        Self::Downgrade,
+        Self::Latch,
+    ];
 
     pub(super) const fn text(self) -> &'static str {
         match self {
-            Self::Acquire => include_str!("scripts/acquire.lua"),
-            Self::Fence => include_str!("scripts/fence.lua"),
-            Self::Renew => include_str!("scripts/renew.lua"),
-            Self::Release => include_str!("scripts/release.lua"),
-            Self::Keep => include_str!("scripts/keep.lua"),
+            Self::Acquire => script!("acquire.lua", "acquire_taken.lua"),
+            Self::AcquireAll => script!("acquire_all.lua"),
+            Self::Beat => script!("beat.lua"),
+            Self::Fence => script!("fence.lua"),
+            Self::Renew => script!("renew.lua", "renew_shared.lua"),
+            Self::Release => script!("release.lua", "release_queued.lua"),
+            Self::Keep => script!("keep.lua"),
+            Self::Downgrade => script!("downgrade.lua"),
+            Self::Latch => script!("latch.lua"),
         }
     }
 
@@ -70,7 +103,8 @@ mod tests {
     #[test]
     fn every_script_says_what_it_takes_and_why_it_is_atomic() {
         for script in Script::ALL {
-            let header: String = script.text().lines().take_while(|line| line.starts_with("--")).collect();
+            let text = script.text().replacen(include_str!("scripts/lib.lua"), "", 1);
+            let header: String = text.trim_start().lines().take_while(|line| line.starts_with("--")).collect();
             for word in ["KEYS", "ARGV", "Returns", "Atomic because"] {
                 assert!(header.contains(word), "{script:?} lacks {word}");
             }
@@ -79,11 +113,11 @@ mod tests {
 
     #[test]
     fn the_names_are_in_order() {
-        let answers: Vec<Value> = (0..5).map(|n| Value::BulkString(vec![b'a' + n; 40])).collect();
-        let scripts = Scripts::of_answers(&answers).expect("five names");
+        let answers: Vec<Value> = (0..9).map(|n| Value::BulkString(vec![b'a' + n; 40])).collect();
+        let scripts = Scripts::of_answers(&answers).expect("nine names");
         let command = scripts.call(Script::Release, 1, 2, 10).get_packed_command();
         let text = String::from_utf8(command).expect("ASCII");
-        assert_eq!(text, format!("*3\r\n$7\r\nEVALSHA\r\n$40\r\n{}\r\n$1\r\n1\r\n", "d".repeat(40)));
-        assert!(Scripts::of_answers(&answers[..4]).is_err());
+        assert_eq!(text, format!("*3\r\n$7\r\nEVALSHA\r\n$40\r\n{}\r\n$1\r\n1\r\n", "f".repeat(40)));
+        assert!(Scripts::of_answers(&answers[..8]).is_err());
     }
 }

@@ -1,6 +1,7 @@
 //! Tests of the memory store: one key against a naive model, then waiting.
 
 mod model;
+mod several;
 mod store;
 mod waiting;
 
@@ -13,7 +14,7 @@ use crate::owner::{Identity, OwnerRecord, OwnerSource};
 
 const TTL: Duration = Duration::from_secs(10);
 
-/// Makes claims of owners that are all different.
+/// Makes claims of owners that are all different, and of one process.
 struct Claims {
     owners: OwnerSource,
     record: OwnerRecord,

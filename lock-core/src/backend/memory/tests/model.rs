@@ -5,14 +5,16 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::Claims;
-use crate::backend::memory::state::{Entry, TICKET, Verdict};
+use crate::backend::memory::state::{Ask, Entry, Verdict};
 use crate::backend::{Claim, FencingToken, Mode, Queue, Released};
 use crate::clock::Moment;
 
 #[derive(Clone, Debug)]
 enum Step {
-    Acquire(usize),
+    Try(usize),
+    Enqueue(usize, usize),
     Renew(usize, u64),
+    Downgrade(usize),
     Release(usize, Option<u64>),
     Pass(u64),
 }
@@ -21,10 +23,17 @@ enum Step {
 #[derive(Default)]
 struct Model {
     now: u64,
-    grants: Vec<(usize, u64, bool)>,
+    grants: Vec<Grant>,
     tickets: Vec<(usize, u64)>,
     fences: Vec<Option<FencingToken>>,
     last: u64,
+}
+
+struct Grant {
+    who: usize,
+    end: u64,
+    mode: Mode,
+    kept: bool,
 }
 
 fn together(modes: &[Mode]) -> bool {
@@ -43,55 +52,81 @@ fn one_kind(first: Mode, second: Mode) -> bool {
 impl Model {
     fn pass(&mut self, time: u64) {
         self.now += time;
-        self.grants.retain(|(_, end, _)| *end > self.now);
+        self.grants.retain(|grant| grant.end > self.now);
         self.tickets.retain(|(_, end)| *end > self.now);
     }
 
-    fn grant(&mut self, who: usize) -> Option<&mut (usize, u64, bool)> {
-        self.grants.iter_mut().find(|(owner, _, kept)| *owner == who && !kept)
+    fn grant(&mut self, who: usize) -> Option<&mut Grant> {
+        self.grants.iter_mut().find(|grant| grant.who == who && !grant.kept)
     }
 
     /// The modes in use, those of older tickets included when they can be had together with it.
     fn ahead(&self, claims: &[Claim], who: usize) -> Vec<Mode> {
         let older = self.tickets.iter().take_while(|(owner, _)| *owner != who);
-        let all = self.grants.iter().map(|(owner, ..)| owner).chain(older.map(|(owner, _)| owner));
-        all.map(|owner| claims[*owner].mode).collect()
+        let older = older.map(|(owner, _)| claims[*owner].mode);
+        self.grants.iter().map(|grant| grant.mode).chain(older).collect()
     }
 
-    fn acquire(&mut self, claims: &[Claim], entry: &mut Entry, who: usize) {
+    /// The holder's manager passes the key on to the claim itself.
+    fn has_local_turns(&self, claims: &[Claim], claim: &Claim) -> bool {
+        let holder = self.grants.first().filter(|grant| grant.mode == Mode::Exclusive && !grant.kept);
+        claim.queue == Queue::Barging
+            && holder.is_some_and(|grant| claims[grant.who].owner.process() == claim.owner.process())
+    }
+
+    fn acquire(&mut self, claims: &[Claim], entry: &mut Entry, who: usize, ask: Ask) {
         let claim = &claims[who];
         let (ttl, now, next) = (millis(claim.ttl), self.now, self.last + 1);
-        let verdict = entry.acquire(claim, claim.queue == Queue::Fifo, at(now), || FencingToken::new(next));
+        let verdict = entry.acquire(claim, ask, at(now), || FencingToken::new(next));
+        let others = self.tickets.iter().filter(|(owner, _)| *owner != who).count();
         let mut all = self.ahead(claims, who);
         let conflict = all.iter().any(|mode| !one_kind(*mode, claim.mode));
         all.push(claim.mode);
-        match verdict {
-            Verdict::Granted(fence) => {
-                if let Some((_, end, _)) = self.grant(who) {
-                    *end = (*end).max(now + ttl);
-                    assert_eq!(
-                        self.fences[who],
-                        Some(fence),
-                        "an acquire that is repeated gives the same token"
-                    );
-                    return;
+        if let Some(grant) = self.grant(who) {
+            match verdict {
+                Verdict::Granted { fence, .. } => {
+                    assert!(grant.mode == claim.mode, "an upgrade");
+                    grant.end = grant.end.max(now + ttl);
+                    let first = self.fences[who];
+                    assert_eq!(first, Some(fence), "an acquire that is repeated gives the same token");
                 }
+                Verdict::Held(held) => {
+                    assert!(
+                        grant.mode == Mode::Shared && claim.mode == Mode::Exclusive,
+                        "a holder was refused"
+                    );
+                    assert_eq!((held.place, held.position), (None, None), "it would wait for itself");
+                }
+                Verdict::Conflict(_) => panic!("a holder has no other kind"),
+            }
+            return;
+        }
+        match verdict {
+            Verdict::Granted { fence, waiters } => {
                 assert!(together(&all), "{claim:?} was granted beside or before {all:?}");
                 assert_eq!(fence.get(), next, "a new token for a new grant");
+                assert_eq!(waiters, others);
                 self.last = next;
                 self.fences[who] = Some(fence);
                 self.tickets.retain(|(owner, _)| *owner != who);
-                self.grants.push((who, now + ttl, false));
+                self.grants.push(Grant { who, end: now + ttl, mode: claim.mode, kept: false });
             }
             Verdict::Held(held) => {
-                assert!(self.grant(who).is_none(), "a holder was refused");
                 assert!(!together(&all) && !conflict, "{claim:?} was refused beside {all:?}");
-                let rest = self.grants.iter().map(|(_, end, _)| end - now);
+                let rest = self.grants.iter().map(|grant| grant.end - now);
                 let rest = if claim.mode == Mode::Exclusive { rest.max() } else { rest.min() };
                 assert_eq!(held.remaining.map(millis), rest);
-                if claim.queue == Queue::Fifo {
-                    self.take_ticket(who, now + ttl.min(millis(TICKET)));
+                assert_eq!(held.waiters, Some(others));
+                let had = self.tickets.iter().any(|(owner, _)| *owner == who);
+                let takes = match ask {
+                    Ask::Once => false,
+                    Ask::InQueue { room } => others < room && !self.has_local_turns(claims, claim),
+                };
+                if had || takes {
+                    self.take_ticket(who, now + millis(claim.place_lease()));
                 }
+                let position = self.tickets.iter().position(|(owner, _)| *owner == who);
+                assert_eq!((held.position, held.place), (position, position.map(|_| at(now))));
             }
             Verdict::Conflict(_) => {
                 assert!(conflict, "{claim:?} does not conflict with {all:?}");
@@ -110,25 +145,47 @@ impl Model {
     fn renew(&mut self, claims: &[Claim], entry: &mut Entry, who: usize, ttl: u64) {
         let now = self.now;
         let renewed = entry.renew(claims[who].owner, Duration::from_millis(ttl), at(now));
+        let others = self.tickets.iter().filter(|(owner, _)| *owner != who).count();
         let grant = self.grant(who);
-        assert_eq!(renewed, grant.is_some(), "a renewal extends what is there, and makes nothing");
-        if let Some((_, end, _)) = grant {
-            *end = (*end).max(now + ttl);
+        assert_eq!(
+            renewed,
+            grant.as_ref().map(|_| others),
+            "a renewal extends what is there, and makes nothing"
+        );
+        if let Some(grant) = grant {
+            grant.end = grant.end.max(now + ttl);
         }
+    }
+
+    fn downgrade(&mut self, claims: &[Claim], entry: &mut Entry, who: usize) {
+        let (now, claim) = (self.now, &claims[who]);
+        let downgraded = entry.downgrade(claim, at(now));
+        let Some(grant) = self.grant(who) else {
+            assert_eq!(downgraded, Ok(None));
+            return;
+        };
+        if let Mode::Permit { .. } = grant.mode {
+            downgraded.expect_err("another kind");
+            return;
+        }
+        assert!(matches!(downgraded, Ok(Some(_))), "it is the owner's: {downgraded:?}");
+        grant.mode = Mode::Shared;
+        grant.end = grant.end.max(now + millis(claim.ttl));
     }
 
     fn release(&mut self, claims: &[Claim], entry: &mut Entry, who: usize, keep: Option<u64>) {
         let released = entry.release(&claims[who], keep.map(Duration::from_millis), at(self.now));
         self.tickets.retain(|(owner, _)| *owner != who);
         let now = self.now;
-        let Some(place) = self.grants.iter().position(|(owner, ..)| *owner == who) else {
+        let Some(place) = self.grants.iter().position(|grant| grant.who == who) else {
             assert_ne!(released, Released::Released);
             return;
         };
         assert_eq!(released, Released::Released);
+        let grant = &mut self.grants[place];
         match keep {
-            _ if self.grants[place].2 => {}
-            Some(keep) => self.grants[place] = (who, now + keep, true),
+            _ if grant.kept => {}
+            Some(keep) => (grant.end, grant.kept) = (now + keep, true),
             None => {
                 self.grants.remove(place);
             }
@@ -155,7 +212,9 @@ fn modes() -> impl Strategy<Value = Mode> {
 
 fn steps(owners: usize) -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
-        6 => (0..owners).prop_map(Step::Acquire),
+        2 => (0..owners).prop_map(Step::Try),
+        6 => (0..owners, 0..8usize).prop_map(|(who, room)| Step::Enqueue(who, room)),
+        1 => (0..owners).prop_map(Step::Downgrade),
         1 => (0..owners, 1..3000u64).prop_map(|(who, ttl)| Step::Renew(who, ttl)),
         3 => (0..owners, proptest::option::weighted(0.2, 1..3000u64)).prop_map(|(who, keep)| Step::Release(who, keep)),
         2 => (1..2500u64).prop_map(Step::Pass),
@@ -173,10 +232,12 @@ proptest! {
         shapes in proptest::collection::vec((modes(), any::<bool>(), 1..4000u64), OWNERS),
         steps in steps(OWNERS),
     ) {
-        let claims = Claims::new();
-        let claims: Vec<Claim> = shapes
-            .into_iter()
-            .map(|(mode, fifo, ttl)| {
+        let managers = [Claims::new(), Claims::new()];
+        let claims: Vec<Claim> = managers
+            .iter()
+            .cycle()
+            .zip(shapes)
+            .map(|(claims, (mode, fifo, ttl))| {
                 let queue = if fifo { Queue::Fifo } else { Queue::Barging };
                 Claim { ttl: Duration::from_millis(ttl), ..claims.claim("k", mode, queue) }
             })
@@ -185,7 +246,9 @@ proptest! {
         let mut entry = Entry::default();
         for step in steps {
             match step {
-                Step::Acquire(who) => model.acquire(&claims, &mut entry, who),
+                Step::Try(who) => model.acquire(&claims, &mut entry, who, Ask::Once),
+                Step::Enqueue(who, room) => model.acquire(&claims, &mut entry, who, Ask::InQueue { room }),
+                Step::Downgrade(who) => model.downgrade(&claims, &mut entry, who),
                 Step::Renew(who, ttl) => model.renew(&claims, &mut entry, who, ttl),
                 Step::Release(who, keep) => model.release(&claims, &mut entry, who, keep),
                 Step::Pass(time) => model.pass(time),

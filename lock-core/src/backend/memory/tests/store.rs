@@ -17,7 +17,7 @@ async fn random_operations_leave_no_entry_behind() {
         let mode = if random.bool() { Mode::Exclusive } else { Mode::Shared };
         let queue = if random.bool() { Queue::Fifo } else { Queue::Barging };
         let claim = claims.claim(&key, mode, queue);
-        let _ = memory.try_acquire(&claim).await;
+        let _ = memory.enqueue(&claim, None).await;
         open.push(claim);
         if random.u8(..4) > 0 {
             let claim = open.swap_remove(random.usize(..open.len()));
@@ -48,7 +48,7 @@ async fn kinds_that_have_nothing_in_common_refuse_each_other_by_name() {
     let held = claims.claim("k", Mode::Permit { of: 2 }, Queue::Barging);
     let _ = memory.try_acquire(&held).await;
     for (mode, name) in [(Mode::Exclusive, "an exclusive lock"), (Mode::Permit { of: 3 }, "3 permits")] {
-        let error = memory.try_acquire(&claims.claim("k", mode, Queue::Fifo)).await.expect_err("refused");
+        let error = memory.enqueue(&claims.claim("k", mode, Queue::Fifo), None).await.expect_err("refused");
         assert_eq!(error.kind(), LockErrorKind::InvalidRequest);
         let text = error.to_string();
         assert!(text.contains(name) && text.contains("2 permits"), "{text}");

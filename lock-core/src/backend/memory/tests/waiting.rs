@@ -52,7 +52,7 @@ impl<'a> Waiter<'a> {
 }
 
 async fn granted(memory: &Memory, claim: &Claim) -> bool {
-    matches!(memory.try_acquire(claim).await, Ok(Attempt::Granted(_)))
+    matches!(memory.enqueue(claim, None).await, Ok(Attempt::Granted(_)))
 }
 
 /// A held key and `n` claims on it that were told so.

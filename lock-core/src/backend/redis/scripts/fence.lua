@@ -1,10 +1,13 @@
+
 -- Makes the fencing token of a grant that did not bring one.
 --
--- KEYS     1  the lock
---          2  its last fencing token: `<number> <owner token>`
+-- KEYS     the lock, or all locks of one grant
 -- ARGV     1  owner token, 48 characters
 --          2  how long to remember the last fencing token, in ms
--- Returns  {1, now, fence}   the lock is this owner's
+--          3  whose it is: the owner token, with `:<turn>` for a later turn of the same grant
+--          4  the last token of this grant that was numbered in its process; "0": none
+--          5  the value that is stored, where the mode is not exclusive; else nothing
+-- Returns  {1, now, fence}   the lock is this owner's; fence: larger than the last of each key
 --          {0, now}          nobody has the lock
 --          {-1, now}         somebody else has it
 --          with now = server time in us.
@@ -12,36 +15,31 @@
 -- Atomic because the number must be made while the lock is provably this owner's, and because two of them must never
 -- read the same last number. The server's time as the lower bound keeps the numbers growing when the last one is
 -- gone: after FLUSHALL, a failover or a restart without data.
-
--- Before Redis 7, a script that asks for the time must say that its effects are replicated, not its text.
-if redis.replicate_commands then redis.replicate_commands() end
-
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
-
-local held = redis.call('GET', KEYS[1])
-if not held then
-  return {0, now}
-end
-if string.sub(held, 1, 48) ~= ARGV[1] then
-  return {-1, now}
-end
-
-local fence = now
-local last = redis.call('GET', KEYS[2])
-if last then
-  local number, owner = string.match(last, '^(%d+) (%x+)$')
-  if not number then
-    return redis.error_reply('WRONGTYPE ' .. KEYS[2] .. ' is no fencing token')
+local now = server_time()
+local fence, same = math.max(now, tonumber(ARGV[4]) + 1), nil
+for i, key in ipairs(KEYS) do
+  local lock = open(key, now)
+  local bad = lock.look()
+  if bad then
+    return bad
   end
-  number = tonumber(number)
-  if owner == ARGV[1] then
-    fence = number
-  elseif number >= now then
-    -- The server's clock was set back: the order of the tokens comes from the last one.
-    fence = number + 1
+  if not lock.mine(ARGV[1], ARGV[5]) then
+    return {lock.mode and -1 or 0, now}
   end
+  local last, of, wrong = last_fence(key)
+  if wrong then
+    return wrong
+  end
+  if i == 1 then
+    same = of == ARGV[3] and last or nil
+  elseif of ~= ARGV[3] or last ~= same then
+    same = nil
+  end
+  -- Where the server's clock was set back, the order of the tokens comes from the last one.
+  fence = math.max(fence, last + 1)
 end
--- `%.0f` because Lua's own conversion keeps 14 digits and these numbers have 16.
-redis.call('SET', KEYS[2], string.format('%.0f', fence) .. ' ' .. ARGV[1], 'PX', ARGV[2])
+fence = same or fence
+for _, key in ipairs(KEYS) do
+  store_fence(key, fence, ARGV[3], ARGV[2])
+end
 return {1, now, fence}

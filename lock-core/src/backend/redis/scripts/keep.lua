@@ -1,29 +1,65 @@
+
 -- Gives a lock up but keeps the key taken for a while: a job that ends early must not run again on the next machine.
+-- Of one who only waits it gives up the place.
 --
--- KEYS     1  the lock
+-- KEYS     the lock, or all locks of one grant
 -- ARGV     1  owner token, 48 characters
 --          2  how long to keep the key, in ms
--- Returns  1 kept, 0 nobody had it, -1 somebody else has it
+--          3  mode: `x`, `s` or `p<of>`
+--          4  the value that is stored, where the mode is not exclusive; else ""
+--          5  the last fencing token of this grant that was numbered in its process; "0": none
+--          6  how long to remember it, in ms
+-- Returns  1 kept, 0 nobody had it, -1 somebody else has it. Of several locks the least of these
 --
 -- Atomic because the lock may expire and be taken by another between the look and the write.
 -- The token moves from the head of the value to its end: a renewal that is still on its way no longer finds its
 -- owner, so it cannot prolong the wait, and this script still knows its own work when it is asked again. The owner
 -- record stays readable.
-local held = redis.call('GET', KEYS[1])
-if not held then
-  return 0
-end
-local mark = ' kept=' .. ARGV[1]
-if string.sub(held, 1, 48) == ARGV[1] then
-  local kept = string.rep('0', 48) .. string.sub(held, 49) .. mark
-  local written = redis.pcall('SET', KEYS[1], kept, 'PX', ARGV[2])
-  if type(written) == 'table' and written.err then
-    -- A server that is out of memory refuses SET and still allows this.
-    redis.call('PEXPIRE', KEYS[1], ARGV[2])
+local now = server_time()
+local token, keep, own = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[5])
+local value = ARGV[4] ~= '' and ARGV[4] or nil
+local mark = ' kept=' .. token
+
+local function keep_one(key)
+  local lock = open(key, now)
+  if lock.look() then
+    return -1
   end
-  return 1
+  local mine = lock.mine(token, value)
+  if mine then
+    local kept = string.rep('0', 48) .. string.sub(mine, 49) .. mark
+    if lock.mode == 'x' then
+      local written = redis.pcall('SET', key, kept, 'PX', keep)
+      if type(written) == 'table' and written.err then
+        -- A server that is out of memory refuses SET and still allows this.
+        redis.call('PEXPIRE', key, keep)
+      end
+    else
+      -- In this order: behind a first write, a server that is out of memory refuses no other.
+      redis.call('ZREM', key, mine)
+      lock.count = lock.count - 1
+      lock.put(kept, lock.mode, keep)
+    end
+    if own > 0 then
+      raise_fence(key, own, ARGV[6])
+    end
+    return 1
+  end
+  if lock.leave(token) then
+    lock.serve()
+    return 1
+  end
+  if lock.mode == 'x' and string.sub(lock.value, -#mark) == mark then
+    return 1
+  end
+  if value and lock.mode and redis.call('ZSCORE', key, string.rep('0', 48) .. string.sub(value, 49) .. mark) then
+    return 1
+  end
+  return lock.fits(ARGV[3]) and 0 or -1
 end
-if string.sub(held, -string.len(mark)) == mark then
-  return 1
+
+local answer = 1
+for _, key in ipairs(KEYS) do
+  answer = math.min(answer, keep_one(key))
 end
-return -1
+return answer

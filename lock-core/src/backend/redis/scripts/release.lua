@@ -1,21 +1,23 @@
--- Frees a lock if it is its owner's: the other half of the hot path, so it does as little as it can.
+-- Frees a lock if it is its owner's and serves the next, or gives up its place in the queue. The other half of the hot
+-- path, so where nobody waits it does as little as it can.
 --
--- KEYS     1  the lock
+-- KEYS     the lock, or all locks of one grant
 -- ARGV     1  owner token, 48 characters
--- Returns  1 freed, 0 nobody had it, -1 somebody else has it
+--          and only where one of them says something:
+--          2  mode: `x`, `s` or `p<of>`
+--          3  the value that is stored, where the mode is not exclusive; else ""
+--          4  the last fencing token of this grant that was numbered in its process; "0": none
+--          5  how long to remember it, in ms
+-- Returns  1 freed, or left the queue; 0 nobody had it, -1 somebody else has it. Of several locks the least of these
 --
--- Atomic because the lock may expire and be taken by another between the look and DEL.
-local held = redis.call('GET', KEYS[1])
-if not held then
-  return 0
+-- Atomic because the lock may expire and be taken by another between the look and DEL, and because it must go to the
+-- next in the queue before anybody else can see it free.
+if not ARGV[2] then
+  local held = redis.pcall('GET', KEYS[1])
+  -- `find` compares in place; `sub` would make a string first. The token is at the very beginning or it is not ours.
+  if type(held) == 'string' and held:find(ARGV[1], 1, true) == 1
+    and redis.call('EXISTS', '{' .. KEYS[1] .. '}:q') == 0 then
+    redis.call('DEL', KEYS[1])
+    return 1
+  end
 end
--- `find` compares in place; `sub` would make a string first. The token is at the very beginning or it is not ours.
-if held:find(ARGV[1], 1, true) == 1 then
-  redis.call('DEL', KEYS[1])
-  return 1
-end
--- Kept by this owner and released once more, because the first answer was lost: see keep.lua.
-if string.sub(held, -54) == ' kept=' .. ARGV[1] then
-  return 1
-end
-return -1

@@ -1,29 +1,40 @@
 -- Extends locks, each only if it is its owner's, and only to a longer lease.
 --
 -- KEYS     the locks, at most 100, so that one script never keeps the server for long
--- ARGV     for each lock: owner token (48 characters), lease in ms
--- Returns  for each lock: 1 renewed, 0 not this owner's, or the text of the error that this lock alone met
+-- ARGV     for each lock: owner token (48 characters), or the whole value where the mode is not exclusive; lease in ms
+--          then, for each lock with a fencing token that was numbered in its process: the lock's number, the token,
+--          how long to remember it in ms
+-- Returns  for each lock: 0 not this owner's, 1 + how many wait when it was renewed, or the text of the error that
+--          this lock alone met
 --
 -- Atomic because the lock may expire and be taken by another between the look and PEXPIRE; a renewal by key alone
 -- would then extend the other's lock.
-local answers = {}
+local answers, others = {}, nil
+-- Redis 7 has the number, and a PEXPIRE that never shortens; before it that takes a look.
+local longer = redis.REDIS_VERSION_NUM
 for i, key in ipairs(KEYS) do
   local held = redis.pcall('GET', key)
-  if type(held) == 'table' and held.err then
-    -- Another type of data is not this owner's lock; any other error says nothing about it.
-    if string.find(held.err, 'WRONGTYPE', 1, true) then
-      answers[i] = 0
+  if type(held) == 'string' then
+    if held:find(ARGV[2 * i - 1], 1, true) == 1 then
+      local lease = ARGV[2 * i]
+      if longer then
+        redis.call('PEXPIRE', key, lease, 'GT')
+      elseif redis.call('PTTL', key) < tonumber(lease) then
+        redis.call('PEXPIRE', key, lease)
+      end
+      answers[i] = 1 + redis.call('HLEN', '{' .. key .. '}:w')
     else
-      answers[i] = held.err
+      answers[i] = 0
     end
-  elseif held and string.sub(held, 1, 48) == ARGV[2 * i - 1] then
-    local lease = ARGV[2 * i]
-    if redis.call('PTTL', key) < tonumber(lease) then
-      redis.call('PEXPIRE', key, lease)
-    end
-    answers[i] = 1
-  else
+  elseif not held then
     answers[i] = 0
+  elseif string.find(held.err, 'WRONGTYPE', 1, true) then
+    others = others or {}
+    others[#others + 1] = i
+  else
+    answers[i] = held.err
   end
 end
-return answers
+if not others and #ARGV == 2 * #KEYS then
+  return answers
+end

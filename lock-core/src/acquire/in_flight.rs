@@ -1,0 +1,243 @@
+//! A claim that gives itself back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::backend::{Attempt, Beat, Claim, Grant, Held};
+use crate::clock::Moment;
+use crate::engine::Engine;
+use crate::error::{LockError, LockErrorKind, Result};
+use crate::hold::drift;
+use crate::renewal::Certainty;
+use crate::waits::{Expected, Waits, Word};
+
+/// For so long at least an unanswered request is cleaned up after, however short its ttl.
+const LATE_REQUEST: Duration = Duration::from_secs(30);
+
+/// The shortest time between two signs of life, whatever the store says of its holder.
+const SHORTEST_BEAT: Duration = Duration::from_millis(1);
+
+/// How a claim is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ask {
+    /// Whether it is free.
+    Grab,
+    /// The same, with who holds it.
+    Try,
+    /// With a place in the queue, unless so many have one already.
+    Enqueue(Option<usize>),
+}
+
+/// What the store may know of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sent {
+    /// Nothing that outlives the answer.
+    Nothing,
+    /// A request is on its way.
+    Request,
+    /// It has a place in the store's queue.
+    Queued,
+}
+
+/// A claim that gives itself back: made before the first byte is sent, so that a future dropped at any await point
+/// leaves nothing behind.
+#[derive(Debug)]
+pub(crate) struct InFlight {
+    engine: Arc<Engine>,
+    pub(super) claim: Claim,
+    state: Sent,
+    place: Option<Place>,
+}
+
+/// A place in the store's queue.
+#[derive(Debug)]
+struct Place {
+    /// When the last request was sent that was answered with "keep waiting".
+    kept: Moment,
+    /// The lease of a grant that it brings.
+    lease: Duration,
+    /// When the next sign of life is due, where the store wants any.
+    beat: Option<Moment>,
+    expected: Option<Expected>,
+}
+
+impl InFlight {
+    pub(super) fn new(engine: &Arc<Engine>, claim: Claim) -> Self {
+        Self { engine: Arc::clone(engine), claim, state: Sent::Nothing, place: None }
+    }
+
+    /// Whether it has a place in the store's queue.
+    pub(super) fn has_place(&self) -> bool {
+        self.place.is_some()
+    }
+
+    /// When the next sign of life is due, where the store wants any.
+    pub(super) fn beat_due(&self) -> Option<Moment> {
+        self.place.as_ref()?.beat
+    }
+
+    /// The store's word for a claim that waits. Never completes without a place. Cancel safe.
+    pub(super) async fn word(&self) -> Word {
+        match self.place.as_ref().and_then(|place| place.expected.as_ref()) {
+            Some(expected) => expected.word().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// The place, for the next in line.
+    pub(super) fn take_place(&mut self) -> Option<Self> {
+        let place = self.place.take()?;
+        let left = Self {
+            engine: Arc::clone(&self.engine),
+            claim: self.claim.clone(),
+            state: self.state,
+            place: Some(place),
+        };
+        self.state = Sent::Nothing;
+        Some(left)
+    }
+
+    /// Takes over what another one has begun: the place is kept, what will be held is this one's.
+    pub(super) fn adopt(&mut self, mut left: Self) {
+        left.claim.ttl = self.claim.ttl;
+        left.claim.fencing = self.claim.fencing;
+        *self = left;
+    }
+
+    /// Asks the store once.
+    pub(super) async fn ask(&mut self, ask: Ask) -> Result<Attempt> {
+        let engine = Arc::clone(&self.engine);
+        let backend = &engine.backend;
+        let beats = engine.capability.beats;
+        if beats && self.has_place() {
+            return self.beat().await;
+        }
+        let queued = self.state == Sent::Queued;
+        // A place that is asked after without a place would be given up.
+        let ask = if queued { Ask::Enqueue(None) } else { ask };
+        self.state = Sent::Request;
+        self.claim.not_sent();
+        let expected = matches!(ask, Ask::Enqueue(_))
+            .then(|| beats.then(|| Waits::expect(&engine.waits, self.claim.owner)))
+            .flatten();
+        let answer = match ask {
+            Ask::Grab => backend.grab_dyn(&self.claim).await,
+            Ask::Try => backend.try_acquire_dyn(&self.claim).await,
+            Ask::Enqueue(room) => backend.enqueue_dyn(&self.claim, room).await,
+        };
+        match &answer {
+            Ok(Attempt::Granted(grant)) => return self.in_time(*grant).map(Attempt::Granted),
+            Ok(Attempt::Held(held)) => self.held(held, expected),
+            Err(error) if error.is_ambiguous() || queued => self.start_over(),
+            Err(_) => self.state = Sent::Nothing,
+        }
+        answer
+    }
+
+    fn held(&mut self, held: &Held, expected: Option<Expected>) {
+        let Some(kept) = held.place else {
+            (self.state, self.place) = (Sent::Nothing, None);
+            return;
+        };
+        self.state = Sent::Queued;
+        let expected = expected.or_else(|| self.place.take().and_then(|place| place.expected));
+        let beat = self.engine.capability.beats.then(|| self.next_beat(kept, held));
+        self.place = Some(Place { kept, lease: self.claim.place_lease(), beat, expected });
+    }
+
+    /// A third of the time for which the place is kept, or when the holder's lease is over.
+    fn next_beat(&self, kept: Moment, held: &Held) -> Moment {
+        let regular = kept.plus(self.claim.place_lease() / 3);
+        let now = self.engine.clock.now();
+        match held.remaining.map(|left| now.plus(left.max(SHORTEST_BEAT))) {
+            Some(free) if free.remaining(now) < regular.remaining(now) => free,
+            _ => regular,
+        }
+    }
+
+    /// Tells the store that the claim waits yet.
+    async fn beat(&mut self) -> Result<Attempt> {
+        let engine = Arc::clone(&self.engine);
+        match engine.backend.beat_dyn(&self.claim).await {
+            Ok(Beat::Granted(grant)) => self.in_time(grant).map(Attempt::Granted),
+            Ok(Beat::Waiting(held)) => {
+                self.held(&held, None);
+                Ok(Attempt::Held(held))
+            }
+            Ok(Beat::Gone) => {
+                tracing::debug!(lock.key = %self.claim.key, "the place in the queue is gone, queueing again");
+                self.start_over();
+                // The next question takes a place again, at the end.
+                Ok(Attempt::Held(Held::default()))
+            }
+            // Neither yes nor no: the place may be kept, so it is asked after again.
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The grant that the store's word promised; `None` where it is too late to be sure of it: then the store is asked.
+    pub(super) fn served(&mut self, waiters: usize) -> Option<Grant> {
+        let place = self.place.as_ref()?;
+        let lease = place.lease;
+        let grant = Grant::new(place.kept, lease).with_waiters(Some(waiters));
+        let end = grant.sent.plus(lease.saturating_sub(drift(self.engine.capability.placement, lease)));
+        (!end.is_past(self.engine.clock.now())).then_some(grant)
+    }
+
+    /// The next question is due at once.
+    pub(super) fn beat_now(&mut self) {
+        let now = self.engine.clock.now();
+        if let Some(place) = &mut self.place {
+            place.beat = Some(now);
+        }
+    }
+
+    /// A grant whose answer took as long as its lease is no grant.
+    fn in_time(&mut self, grant: Grant) -> Result<Grant> {
+        let drift = drift(self.engine.capability.placement, grant.lease);
+        let deadline = grant.sent.plus(grant.lease.saturating_sub(drift));
+        if !deadline.is_past(self.engine.clock.now()) {
+            return Ok(grant);
+        }
+        self.start_over();
+        let detail = "the answer took longer than the ttl: choose a longer ttl, or a store that is nearer";
+        Err(LockError::new(LockErrorKind::Unavailable, detail).nothing_taken())
+    }
+
+    /// Nobody knows what became of the request: its owner is given back in the background, and never used again.
+    fn start_over(&mut self) {
+        self.give_back();
+        self.claim.owner = self.engine.owners.mint();
+    }
+
+    fn give_back(&mut self) {
+        self.place = None;
+        let certainty = match self.state {
+            Sent::Nothing => return,
+            // An outage must not pile up releases of what was never asked for.
+            Sent::Request if self.engine.capability.marks_sent && !self.claim.is_sent() => {
+                self.state = Sent::Nothing;
+                return;
+            }
+            Sent::Request => Certainty::Maybe,
+            Sent::Queued => Certainty::Granted,
+        };
+        self.state = Sent::Nothing;
+        // A request that is on its way to a server that stands still takes effect when that goes on, not before.
+        let patience = if certainty == Certainty::Maybe { LATE_REQUEST } else { Duration::ZERO };
+        let until = self.engine.clock.now().plus(self.claim.ttl.max(patience));
+        self.engine.give_back(&self.claim, None, certainty, until);
+    }
+
+    /// The claim is granted, and somebody else's to give back.
+    pub(super) fn taken(&mut self) -> Claim {
+        (self.state, self.place) = (Sent::Nothing, None);
+        self.claim.clone()
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.give_back();
+    }
+}

@@ -1,0 +1,114 @@
+//! A request with all its defaults filled in, and what is found out without the store.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::backend::Claim;
+use crate::engine::Engine;
+use crate::error::{LockError, LockErrorKind, Result};
+use crate::guard::LockGuard;
+use crate::hold::Terms;
+use crate::key::Key;
+use crate::owner::OwnerRecord;
+use crate::scope::LockScope;
+use crate::strategy::Strategy;
+
+/// A request with all its defaults filled in.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) key: Key,
+    /// Further keys, all or none.
+    pub(crate) more: Arc<[Key]>,
+    pub(crate) ttl: Duration,
+    pub(crate) terms: Terms,
+    pub(crate) strategy: Arc<dyn Strategy>,
+    pub(crate) wait: Option<Duration>,
+    pub(crate) fencing: bool,
+    pub(crate) reentrant: bool,
+    pub(crate) max_waiters: Option<usize>,
+    pub(crate) label: Option<Cow<'static, str>>,
+}
+
+impl Plan {
+    /// Refuses what contradicts itself or is beyond the store, before any I/O.
+    pub(crate) fn check(&self) -> Result<()> {
+        let store = &self.engine.capability;
+        let invalid = |detail: String| Err(LockError::new(LockErrorKind::InvalidRequest, detail));
+        self.terms.kind.check(store)?;
+        if !self.more.is_empty() && !store.several {
+            let detail = format!("the {} store cannot lock several keys at once in this version", store.store);
+            return Err(LockError::new(LockErrorKind::Unsupported, detail));
+        }
+        if self.fencing && !store.fencing {
+            let detail = format!("the {} store gives no fencing tokens", store.store);
+            return Err(LockError::new(LockErrorKind::Unsupported, detail));
+        }
+        let ttl = self.ttl;
+        if ttl.is_zero() {
+            return invalid("ttl is 0: a lease needs a length, such as 10 s".to_owned());
+        }
+        if ttl < store.min_ttl || ttl > store.max_ttl {
+            let (min, max) = (store.min_ttl, store.max_ttl);
+            return invalid(format!("ttl is {ttl:?}: the {} store holds {min:?} to {max:?}", store.store));
+        }
+        if let Some(wait) = self.wait.filter(|_| !self.strategy.takes_wait_limit()) {
+            let name = self.strategy.name();
+            let detail =
+                format!("wait is {wait:?}, but strategy `{name}` takes no limit: drop one, or use `retry`");
+            return invalid(detail);
+        }
+        if self.terms.max_hold.is_some_and(|max| max.is_zero()) {
+            return invalid("max_hold is 0: nothing could run".to_owned());
+        }
+        if let Some(min) = self.terms.min_hold {
+            if let Some(max) = self.terms.max_hold.filter(|max| *max < min) {
+                return invalid(format!("min_hold is {min:?}, longer than max_hold {max:?}"));
+            }
+            if !self.terms.renew && min > ttl {
+                return invalid(format!(
+                    "min_hold is {min:?}, longer than the ttl {ttl:?} that is not renewed"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn claim(&self) -> Claim {
+        let record = OwnerRecord::new(Arc::clone(&self.engine.identity), self.label.clone());
+        Claim {
+            more: Arc::clone(&self.more),
+            mode: self.terms.kind.mode(),
+            queue: self.terms.kind.queue(),
+            fencing: self.fencing,
+            ..Claim::new(self.key.clone(), self.engine.owners.mint(), self.ttl, record)
+        }
+    }
+
+    /// Every key, in order.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &Key> {
+        std::iter::once(&self.key).chain(self.more.iter())
+    }
+
+    /// The grant that this task has already, if any.
+    pub(crate) fn entered(&self) -> Result<Option<LockGuard>> {
+        let live = |key| {
+            LockScope::hold(&self.engine, key).filter(|hold| !hold.has_ended() && hold.loss().is_none())
+        };
+        let Some(hold) = live(&self.key).or_else(|| self.more.iter().find_map(live)) else { return Ok(None) };
+        if !self.reentrant {
+            return Err(LockError::new(LockErrorKind::Reentered, "the request says `reentrant(false)`"));
+        }
+        if let Some(missing) = self.keys().find(|key| !hold.claim.keys().any(|held| held == *key)) {
+            let detail = format!(
+                "this task holds `{}` and asks for it together with `{missing}`: it would wait for itself; take all keys \
+                 at once, outside",
+                hold.claim.key
+            );
+            return Err(LockError::new(LockErrorKind::Reentered, detail));
+        }
+        hold.terms.kind.admits(self.terms.kind)?;
+        Ok(hold.enter().then(|| LockGuard::new(hold)))
+    }
+}

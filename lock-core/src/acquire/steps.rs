@@ -1,0 +1,249 @@
+//! The loop: ask, ask the strategy, wait, ask again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::in_flight::{Ask, InFlight};
+use super::offer::Offer;
+use super::plan::Plan;
+use super::several::Parts;
+use super::wait::Wake;
+use crate::backend::{Attempt, Held, Queue};
+use crate::clock::Moment;
+use crate::engine::{Acquiring, Engine};
+use crate::error::{LockError, LockErrorKind, Result};
+use crate::gate::Waiter;
+use crate::guard::LockGuard;
+use crate::observe;
+use crate::strategy::{Contention, Decision};
+
+/// How often a wait says in the log that the store keeps failing.
+const STORE_WARNING: Duration = Duration::from_secs(30);
+
+/// The shortest pause after a failure of the store: a strategy's first pauses are meant for holders.
+const STORE_PAUSE: Duration = Duration::from_millis(25);
+
+/// What an error adds when the holder is this process: perhaps the very task that asks.
+const OWN_GUARD: &str = "by this process; a task enters its own lock again only inside `run`";
+
+/// What the strategy says.
+enum Next {
+    /// It waited, and this came of it.
+    Go(Wake),
+    /// It has had enough.
+    Enough(Decision),
+}
+
+/// One acquisition under way.
+pub(super) struct Acquire<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) engine: &'a Arc<Engine>,
+    pub(super) claim: InFlight,
+    pub(super) started: Moment,
+    pub(super) attempts: u32,
+    /// Whether the store was not asked yet.
+    unasked: bool,
+    /// Whether nothing was waited for since the last try.
+    pub(super) fresh: bool,
+    /// When the holder's lease is over, as the store last said.
+    pub(super) free_at: Option<Moment>,
+    /// Whether the holder is of this process, as the store last said.
+    pub(super) own: bool,
+    /// When the log was last told that the store fails.
+    warned: Option<Moment>,
+    pub(super) waiter: Option<Waiter<'a>>,
+    /// Of a request for several keys: those that it has already.
+    pub(super) parts: Parts,
+    /// Ends after the claim is given back, for a shutdown that waits for both.
+    _under_way: Acquiring<'a>,
+}
+
+impl<'a> Acquire<'a> {
+    pub(super) fn new(plan: &'a Plan) -> Self {
+        let engine = &plan.engine;
+        Self {
+            plan,
+            engine,
+            claim: InFlight::new(engine, plan.claim()),
+            started: engine.clock.now(),
+            attempts: 0,
+            unasked: true,
+            fresh: false,
+            free_at: None,
+            own: false,
+            warned: None,
+            waiter: None,
+            parts: Parts::default(),
+            _under_way: engine.begin_acquiring(),
+        }
+    }
+
+    pub(super) async fn run(mut self) -> Result<LockGuard> {
+        // Found before the first byte is sent: without a keeper there is nothing to renew with.
+        let keeper = self.engine.keepers.here()?;
+        let (mut held, mut last) = (Held::default(), None);
+        let mut wake = self.first();
+        loop {
+            let offer = match wake {
+                Wake::Ask(ask) => match self.ask(ask).await {
+                    Ok(Attempt::Granted(grant)) => Some(Offer::Store(grant)),
+                    Ok(Attempt::Held(news)) => {
+                        held = news;
+                        None
+                    }
+                    Err(error) => {
+                        self.store_failed(error).await?;
+                        wake = self.first();
+                        continue;
+                    }
+                },
+                Wake::Word(waiters) => self.served(waiters),
+                Wake::Turn(turn) => Some(Offer::Turn(turn)),
+                Wake::Again => None,
+            };
+            if let Some(offer) = offer
+                && let Some(guard) = self.take(offer, &keeper).await?
+            {
+                return Ok(guard);
+            }
+            if let Some(decision) = last {
+                return Err(self.give_up(decision, &held));
+            }
+            wake = match self.next(&held).await? {
+                Next::Go(wake) => wake,
+                Next::Enough(decision) if self.owes_a_try() => {
+                    last = Some(decision);
+                    Wake::Ask(Ask::Try)
+                }
+                Next::Enough(decision) => return Err(self.give_up(decision, &held)),
+            };
+        }
+    }
+
+    /// How to begin: the cheapest question that can end in a grant, none where the answer is known.
+    fn first(&self) -> Wake {
+        let waits = || matches!(self.plan.strategy.decide(&self.contention(&Held::default())), Decision::RetryAfter(_));
+        let queues = self.engine.capability.fifo;
+        match self.claim.claim.queue {
+            _ if self.waiter.is_some() || self.claim.has_place() => Wake::Again,
+            _ if self.is_of_several() => Wake::Ask(Ask::Try),
+            Queue::Fifo if waits() => Wake::Ask(Ask::Enqueue(self.plan.max_waiters)),
+            Queue::Fifo => Wake::Ask(Ask::Try),
+            Queue::Barging if !waits() => Wake::Ask(Ask::Try),
+            Queue::Barging if self.engine.gate.is_busy(&self.plan.key) => Wake::Again,
+            Queue::Barging if queues && self.engine.gate.is_hot(&self.plan.key) => Wake::Again,
+            Queue::Barging => Wake::Ask(Ask::Grab),
+        }
+    }
+
+    async fn ask(&mut self, ask: Ask) -> Result<Attempt> {
+        self.engine.check_open()?;
+        self.attempts = self.attempts.saturating_add(1);
+        (self.fresh, self.unasked) = (true, false);
+        let answer = self.claim.ask(ask).await?;
+        if let Attempt::Held(held) = &answer {
+            if ask == Ask::Grab {
+                self.engine.gate.found(&self.plan.key, true);
+            }
+            self.free_at = held.remaining.map(|left| self.engine.clock.now().plus(left));
+            self.own = held.own;
+        }
+        Ok(answer)
+    }
+
+    /// Asks the strategy, and waits as it says.
+    async fn next(&mut self, held: &Held) -> Result<Next> {
+        self.engine.check_open()?;
+        if let Some(wake) = self.seat_news() {
+            return Ok(Next::Go(wake));
+        }
+        let pause = match self.plan.strategy.decide(&self.contention(held)) {
+            Decision::RetryAfter(pause) => pause,
+            enough => return Ok(Next::Enough(enough)),
+        };
+        if self.is_of_several() && self.engine.capability.fifo {
+            return self.gather(pause).await.map(Next::Go);
+        }
+        if self.joins()? {
+            return Ok(Next::Go(Wake::Ask(Ask::Enqueue(None))));
+        }
+        self.fresh = false;
+        let wake = self.pause(pause).await?;
+        if matches!(wake, Wake::Again) {
+            // The time is over, so the strategy is asked again, but not the store.
+            self.attempts = self.attempts.saturating_add(1);
+        }
+        Ok(Next::Go(wake))
+    }
+
+    /// Where the last try lies back, one more is owed: the key may be free by now. One whose place lives on beats would
+    /// have been told.
+    fn owes_a_try(&self) -> bool {
+        self.unasked || !(self.fresh || self.engine.capability.beats)
+    }
+
+    pub(super) fn waited(&self) -> Duration {
+        self.engine.clock.now().since(self.started)
+    }
+
+    fn contention(&self, held: &Held) -> Contention {
+        let local = match &self.waiter {
+            Some(waiter) => waiter.others(),
+            None => self.engine.gate.waiters(&self.plan.key),
+        };
+        Contention::new()
+            .with_attempts(self.attempts.max(1))
+            .with_waited(self.waited())
+            .with_wait_limit(self.plan.wait)
+            .with_holder_remaining(held.remaining)
+            .with_waiters(Some(local.max(held.waiters.unwrap_or(0))))
+            .with_jitter(fastrand::f64())
+    }
+
+    /// After a failure of the store: waits for another try, or returns the error.
+    pub(super) async fn store_failed(&mut self, error: LockError) -> Result<()> {
+        if !error.is_temporary() {
+            return Err(error.with_waited(self.waited()));
+        }
+        match self.plan.strategy.decide(&self.contention(&Held::default())) {
+            Decision::RetryAfter(pause) => {
+                let now = self.engine.clock.now();
+                if self.warned.is_none_or(|last| now.since(last) >= STORE_WARNING) {
+                    self.warned = Some(now);
+                    tracing::warn!(lock.key = %self.plan.key, %error, "the store fails, the wait for the lock goes on");
+                }
+                self.engine.sleep(pause.max(STORE_PAUSE)).await
+            }
+            _ => Err(error.with_waited(self.waited())),
+        }
+    }
+
+    fn give_up(&self, decision: Decision, held: &Held) -> LockError {
+        let waited = self.waited();
+        let kind = match decision {
+            Decision::Shed => LockErrorKind::Overloaded,
+            _ if self.waiter.is_none() && self.attempts <= 1 => LockErrorKind::Contended,
+            _ => LockErrorKind::TimedOut,
+        };
+        let waiters = self.contention(held).waiters;
+        observe::gave_up(&self.plan.key, kind, waited, held);
+        let own = held.holder.as_ref().is_some_and(|holder| holder.identity() == &*self.engine.identity);
+        let error = LockError::new(kind, if own { OWN_GUARD } else { "" })
+            .with_waited(waited)
+            .with_waiters(waiters)
+            .with_position(held.position)
+            .with_retry_after(held.remaining)
+            .with_holder(held.holder.clone());
+        if decision == Decision::Skip { error.skipped() } else { error }
+    }
+}
+
+impl Drop for Acquire<'_> {
+    /// The place in the store's queue belongs to the line, not to its head.
+    fn drop(&mut self) {
+        if let Some(waiter) = self.waiter.take() {
+            let place = if waiter.is_head() && waiter.others() > 0 { self.claim.take_place() } else { None };
+            waiter.leave_with(place);
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Waiting: for a turn, for the store's word, for the time to ask.
+
+use std::time::Duration;
+
+use super::in_flight::Ask;
+use super::steps::Acquire;
+use crate::backend::Queue;
+use crate::clock::Moment;
+use crate::error::{LockError, LockErrorKind, Result};
+use crate::gate::Turn;
+use crate::waits::Word;
+
+/// The longest pause of a waiter with others behind it, where the store has no queue: a strategy with long pauses must
+/// not slow down those that have short ones.
+const LONGEST_IN_COMPANY: Duration = Duration::from_millis(200);
+
+/// So often at least a waiter in line looks whether those before it are alive.
+const LOOK_ROUND: Duration = Duration::from_secs(1);
+
+/// After the end of a holder's lease, as told, it is asked for again.
+const AFTER_LEASE: Duration = Duration::from_millis(1);
+
+/// Why a wait is over.
+pub(super) enum Wake {
+    /// The store is to be asked.
+    Ask(Ask),
+    /// The store says that the claim is granted; so many more wait.
+    Word(usize),
+    /// A holder of this process gives the grant.
+    Turn(Turn),
+    /// The pause is over, or something has changed: the strategy is asked again.
+    Again,
+}
+
+impl Acquire<'_> {
+    /// Lines up with the other waiters of this process; whether the store is to be asked at once.
+    ///
+    /// It was asked before, but a holder of this process that has released since knew of nobody in the line.
+    pub(super) fn joins(&mut self) -> Result<bool> {
+        if self.waiter.is_some() || self.claim.claim.queue == Queue::Fifo || self.is_of_several() {
+            return Ok(false);
+        }
+        match self.engine.gate.join(&self.plan.key, self.plan.max_waiters.unwrap_or(usize::MAX)) {
+            Ok(waiter) => {
+                let asks = self.engine.capability.fifo && waiter.take_ask();
+                self.waiter = Some(waiter);
+                Ok(asks)
+            }
+            Err(waiters) => {
+                let detail = format!("{waiters} wait for it in this process, `max_waiters` allows no more");
+                Err(LockError::new(LockErrorKind::Overloaded, detail).with_waiters(Some(waiters)))
+            }
+        }
+    }
+
+    /// What the others of the line have told.
+    pub(super) fn seat_news(&mut self) -> Option<Wake> {
+        let waiter = self.waiter.as_mut()?;
+        if let Some(turn) = waiter.take_turn() {
+            return Some(Wake::Turn(turn));
+        }
+        if let Some(place) = waiter.take_place() {
+            self.claim.adopt(place);
+        }
+        (waiter.take_ask() && !self.claim.has_place()).then(|| Wake::Ask(self.question()))
+    }
+
+    /// What the store is asked while the claim waits.
+    fn question(&self) -> Ask {
+        match self.claim.claim.queue {
+            _ if !self.engine.capability.fifo || self.is_of_several() => Ask::Try,
+            Queue::Fifo => Ask::Enqueue(self.plan.max_waiters),
+            Queue::Barging => Ask::Enqueue(None),
+        }
+    }
+
+    /// When the store is to be asked, at the latest; `None` where somebody else tells or asks. `end` is the end of the
+    /// strategy's pause.
+    fn due(&self, end: Moment) -> Option<Moment> {
+        let asks = self.waiter.as_ref().is_none_or(|waiter| waiter.is_head());
+        let store = &self.engine.capability;
+        match () {
+            () if !asks => None,
+            () if self.claim.has_place() => self.claim.beat_due(),
+            () if self.own && store.fifo => self.free_at.map(|free| free.plus(AFTER_LEASE)),
+            () => Some(end),
+        }
+    }
+
+    /// Waits, at most for `pause`.
+    pub(super) async fn pause(&mut self, pause: Duration) -> Result<Wake> {
+        let alone = self.waiter.as_ref().is_none_or(|waiter| waiter.others() == 0);
+        let polls = !self.engine.capability.fifo;
+        let longest = if alone { pause } else if polls { LONGEST_IN_COMPANY } else { LOOK_ROUND };
+        let end = self.engine.clock.now().plus(pause.min(longest));
+        loop {
+            if let Some(wake) = self.seat_news() {
+                return Ok(wake);
+            }
+            let due = self.due(end);
+            let now = self.engine.clock.now();
+            let asks = due.is_some_and(|due| due.remaining(now) <= end.remaining(now));
+            let sleep = due.filter(|_| asks).unwrap_or(end).remaining(now);
+            let watches = self.engine.capability.notifies
+                && self.waiter.as_ref().is_none_or(|waiter| waiter.is_head());
+            let (waiter, claim) = (&self.waiter, &self.claim);
+            let news = async {
+                match waiter {
+                    Some(waiter) => waiter.news().await,
+                    None => std::future::pending().await,
+                }
+            };
+            let mut changed = std::pin::pin!(self.engine.changed.notified());
+            changed.as_mut().enable();
+            self.engine.check_open()?;
+            tokio::select! {
+                biased;
+                () = news => {}
+                word = claim.word() => return Ok(match word {
+                    Word::Granted(waiters) => Wake::Word(waiters),
+                    Word::Ask => Wake::Ask(self.question()),
+                }),
+                () = self.engine.backend.changed_dyn(&claim.claim), if watches => {
+                    return Ok(Wake::Ask(self.question()));
+                }
+                () = changed => {
+                    self.engine.check_open()?;
+                    return Ok(Wake::Again);
+                }
+                () = tokio::time::sleep(sleep) => {
+                    if let Some(waiter) = &self.waiter {
+                        waiter.nudge();
+                    }
+                    return Ok(if asks { Wake::Ask(self.question()) } else { Wake::Again });
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! A count-down latch. Pure: time comes in as an argument.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use crate::backend::{LatchState, LatchStep};
+use crate::clock::Moment;
+use crate::owner::Owner;
+
+#[derive(Debug)]
+pub(super) struct Latch {
+    count: u32,
+    setter: Owner,
+    counted: HashSet<Owner>,
+    /// The processes that are to be told.
+    waiting: Vec<u128>,
+    deadline: Moment,
+}
+
+impl Latch {
+    /// The latch that a first step makes; none but [`LatchStep::Set`] makes one.
+    pub(super) fn new(step: &LatchStep, now: Moment) -> Option<Self> {
+        let LatchStep::Set { count, owner, ttl } = *step else { return None };
+        let deadline = now.plus(ttl);
+        Some(Self { count, setter: owner, counted: HashSet::new(), waiting: Vec::new(), deadline })
+    }
+
+    pub(super) fn is_past(&self, now: Moment) -> bool {
+        self.deadline.is_past(now)
+    }
+
+    /// Takes a step; with what the latch is then, the processes that are to be told that it is open.
+    pub(super) fn step(&mut self, step: &LatchStep, now: Moment) -> (LatchState, Vec<u128>) {
+        let by_us = match *step {
+            LatchStep::Set { owner, ttl, .. } => {
+                self.extend(ttl, now);
+                owner == self.setter
+            }
+            LatchStep::CountDown { owner, ttl } => {
+                self.extend(ttl, now);
+                if self.left() > 0 {
+                    self.counted.insert(owner);
+                }
+                owner == self.setter
+            }
+            LatchStep::Wait { process, ttl } => {
+                self.extend(ttl, now);
+                // One who waits for what is open has its answer in the state.
+                if self.left() > 0 && !self.waiting.contains(&process) {
+                    self.waiting.push(process);
+                }
+                false
+            }
+            LatchStep::Look => false,
+        };
+        let left = self.left();
+        let told = if left == 0 { std::mem::take(&mut self.waiting) } else { Vec::new() };
+        (LatchState::Set { left, by_us, sent: now }, told)
+    }
+
+    fn left(&self) -> u32 {
+        self.count.saturating_sub(u32::try_from(self.counted.len()).unwrap_or(u32::MAX))
+    }
+
+    fn extend(&mut self, ttl: Duration, now: Moment) {
+        if ttl > self.deadline.remaining(now) {
+            self.deadline = now.plus(ttl);
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Those who wait for one key: tickets, watchers, and whose turn it is. Pure: time comes in as an argument.
+
+use std::sync::Arc;
+
+use super::room::{Fit, Room};
+use super::signal::{Bell, Signal};
+use super::state::{Entry, Standing};
+use crate::backend::{Claim, Mode, Queue};
+use crate::clock::Moment;
+use crate::owner::Owner;
+
+/// A place in the queue.
+#[derive(Debug)]
+pub(super) struct Ticket {
+    pub(super) owner: Owner,
+    pub(super) mode: Mode,
+    /// Counts only while there is no watcher.
+    deadline: Moment,
+    watchers: Vec<Watcher>,
+}
+
+/// One pending `changed` future.
+#[derive(Debug)]
+pub(super) struct Watcher {
+    id: u64,
+    mode: Mode,
+    process: u128,
+    /// Its own manager was to pass the key on to it.
+    local: bool,
+    bell: Bell,
+    /// It is this one's turn, and its future has not seen it yet.
+    called: bool,
+    /// Until when it sleeps, to look again on its own; only one watcher of a key does.
+    armed: Option<Moment>,
+}
+
+/// What a watcher finds when it looks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Look {
+    /// Another try makes sense, whatever it finds elsewhere.
+    Go,
+    /// It is its turn here.
+    Turn,
+    /// Not yet; with a moment, look again then.
+    Wait(Option<Moment>),
+}
+
+impl Entry {
+    /// How many others than `owner` wait. Those to whom the holder's manager passes the key on are its own affair.
+    pub(super) fn waiting(&self, owner: Owner) -> usize {
+        // The common case: an uncontended key.
+        if self.tickets.is_empty() && self.waiters.is_empty() {
+            return 0;
+        }
+        let local = self.local_holder().map(|holder| holder.owner.process());
+        let tickets = self.tickets.iter().filter(|ticket| ticket.owner != owner).count();
+        tickets + self.waiters.iter().filter(|watcher| Some(watcher.process) != local).count()
+    }
+
+    /// Takes or keeps a place; how many are before it.
+    pub(super) fn take_ticket(&mut self, claim: &Claim, now: Moment) -> usize {
+        if let Some(position) = self.keep_ticket(claim, now) {
+            return position;
+        }
+        self.tell_holder(claim.owner);
+        let deadline = now.plus(claim.place_lease());
+        let ticket = Ticket { owner: claim.owner, mode: claim.mode, deadline, watchers: Vec::new() };
+        self.tickets.push_back(ticket);
+        self.tickets.len() - 1
+    }
+
+    /// Keeps the place of a claim that has one; how many are before it.
+    pub(super) fn keep_ticket(&mut self, claim: &Claim, now: Moment) -> Option<usize> {
+        let position = self.tickets.iter().position(|ticket| ticket.owner == claim.owner)?;
+        self.tickets[position].deadline = now.plus(claim.place_lease());
+        Some(position)
+    }
+
+    /// The first who begins to wait is told to the holder.
+    fn tell_holder(&mut self, owner: Owner) {
+        if self.waiting(owner) == 0
+            && let Some(holder) = self.local_holder()
+        {
+            let process = holder.owner.process();
+            self.signals.push(Signal::Contended(process));
+        }
+    }
+
+    /// The watchers of a ticket go with it; their futures find themselves gone and complete.
+    pub(super) fn forget_ticket(&mut self, owner: Owner) {
+        if let Some(at) = self.tickets.iter().position(|ticket| ticket.owner == owner)
+            && let Some(ticket) = self.tickets.remove(at)
+        {
+            self.signals.extend(ticket.watchers.into_iter().map(|watcher| Signal::Ring(watcher.bell)));
+        }
+    }
+
+    /// Whether `claim` has something to wait for here: it does not have the key, and will not be refused for good.
+    pub(super) fn can_wait(&mut self, claim: &Claim, now: Moment) -> bool {
+        let standing = self.standing(claim, now);
+        matches!(standing, Standing::Held | Standing::Free) && self.held_by(claim.owner).is_none()
+    }
+
+    /// Adds a watcher for `claim`. A claim that waits in order, or for several keys, has a place from here on.
+    pub(super) fn watch(&mut self, claim: &Claim, id: u64, bell: Bell, now: Moment) {
+        let process = claim.owner.process();
+        let local = self.has_local_turns(claim);
+        let watcher = Watcher { id, mode: claim.mode, process, local, bell, called: false, armed: None };
+        if claim.queue == Queue::Fifo || !claim.more.is_empty() {
+            self.take_ticket(claim, now);
+        }
+        match self.tickets.iter_mut().find(|ticket| ticket.owner == claim.owner) {
+            Some(ticket) => ticket.watchers.push(watcher),
+            None => {
+                if self.local_holder().is_some_and(|holder| holder.owner.process() != process) {
+                    self.tell_holder(claim.owner);
+                }
+                self.waiters.push_back(watcher);
+            }
+        }
+    }
+
+    /// What the watcher `id` of `claim` is to do now.
+    pub(super) fn look(&mut self, claim: &Claim, id: u64, now: Moment) -> Look {
+        self.settle(now, None);
+        if self.held_by(claim.owner).is_some() {
+            return Look::Turn;
+        }
+        let Some(watcher) = self.watcher(claim, id) else { return Look::Go };
+        if watcher.called {
+            return Look::Turn;
+        }
+        // One that is not the first any more has an alarm that nobody set anew: it is not to sleep until the past.
+        let armed = watcher.armed.filter(|armed| !armed.is_past(now));
+        let own = Arc::clone(&watcher.bell);
+        // It is looking already.
+        self.signals.retain(|signal| !matches!(signal, Signal::Ring(bell) if Arc::ptr_eq(bell, &own)));
+        Look::Wait(armed)
+    }
+
+    /// Removes a watcher that has seen its turn. It is not another's: the watcher is about to try. Should it not, its
+    /// owner's release moves the queue on.
+    pub(super) fn go(&mut self, claim: &Claim, id: u64, now: Moment) {
+        let acting = self.waiters.iter().any(|watcher| watcher.id == id && watcher.called);
+        self.remove_watcher(claim, id, now);
+        self.settle(now, Some(claim.mode).filter(|_| acting));
+    }
+
+    /// Removes a watcher that has not seen its turn, which passes on.
+    pub(super) fn unwatch(&mut self, claim: &Claim, id: u64, now: Moment) {
+        self.remove_watcher(claim, id, now);
+        self.settle(now, None);
+    }
+
+    /// The ticket of the claim lives on from here.
+    fn remove_watcher(&mut self, claim: &Claim, id: u64, now: Moment) {
+        self.waiters.retain(|watcher| watcher.id != id);
+        if let Some(ticket) = self.tickets.iter_mut().find(|ticket| ticket.owner == claim.owner)
+            && ticket.watchers.iter().any(|watcher| watcher.id == id)
+        {
+            ticket.watchers.retain(|watcher| watcher.id != id);
+            ticket.deadline = now.plus(claim.place_lease());
+        }
+    }
+
+    fn watcher(&mut self, claim: &Claim, id: u64) -> Option<&mut Watcher> {
+        let queued = self.tickets.iter_mut().filter(|ticket| ticket.owner == claim.owner);
+        queued
+            .flat_map(|ticket| &mut ticket.watchers)
+            .chain(&mut self.waiters)
+            .find(|watcher| watcher.id == id)
+    }
+
+    /// Calls every watcher whose turn has come, and lets one of the others look after expiry. The end of every change.
+    ///
+    /// `acting` is the mode of a watcher without a place that was called, has seen it, and is about to try.
+    pub(super) fn settle(&mut self, now: Moment, acting: Option<Mode>) {
+        // The common case, an uncontended key, has nobody to wake.
+        if self.tickets.is_empty() && self.waiters.is_empty() {
+            return;
+        }
+        self.expire(now);
+        self.call_strangers();
+        self.call(acting);
+        self.arm(now);
+    }
+
+    /// One to whom its own manager was to pass the key on asks anew, for a place, once another manager has the key.
+    fn call_strangers(&mut self) {
+        let Some(process) = self.local_holder().map(|holder| holder.owner.process()) else { return };
+        for watcher in self.waiters.iter_mut().filter(|watcher| watcher.local && watcher.process != process) {
+            watcher.call(&mut self.signals);
+        }
+    }
+
+    fn call(&mut self, acting: Option<Mode>) {
+        let mut room = self.room();
+        for ticket in &mut self.tickets {
+            if room.fit(ticket.mode) != Fit::Yes {
+                return;
+            }
+            room.add(ticket.mode);
+            for watcher in &mut ticket.watchers {
+                watcher.call(&mut self.signals);
+            }
+        }
+        self.call_without_place(room, acting);
+    }
+
+    fn call_without_place(&mut self, mut room: Room, acting: Option<Mode>) {
+        let called = self.waiters.iter().filter(|watcher| watcher.called).map(|watcher| watcher.mode);
+        for mode in called.chain(acting) {
+            room.add(mode);
+        }
+        for watcher in self.waiters.iter_mut().filter(|watcher| !watcher.called) {
+            match room.fit(watcher.mode) {
+                Fit::Yes => {
+                    room.add(watcher.mode);
+                    watcher.call(&mut self.signals);
+                }
+                // Its next try answers at once, with an error.
+                Fit::Conflict(_) => watcher.call(&mut self.signals),
+                Fit::No if room.is_exclusive() => break,
+                Fit::No => {}
+            }
+        }
+    }
+
+    /// Expiry rings no bell, so the first of those who wait sleeps until the next one.
+    fn arm(&mut self, now: Moment) {
+        let holders = self.holders.iter().map(|holder| holder.deadline);
+        let tickets = self.tickets.iter().filter(|ticket| ticket.watchers.is_empty()).map(|it| it.deadline);
+        let Some(next) = holders.chain(tickets).min_by_key(|deadline| deadline.remaining(now)) else {
+            return;
+        };
+        let queued = self.tickets.iter_mut().flat_map(|ticket| &mut ticket.watchers);
+        if let Some(first) = queued.chain(&mut self.waiters).find(|watcher| !watcher.called)
+            && first
+                .armed
+                .is_none_or(|armed| armed.is_past(now) || armed.remaining(now) > next.remaining(now))
+        {
+            first.armed = Some(next);
+            self.signals.push(Signal::Ring(Arc::clone(&first.bell)));
+        }
+    }
+}
+
+impl Ticket {
+    pub(super) fn is_dead(&self, now: Moment) -> bool {
+        self.watchers.is_empty() && self.deadline.is_past(now)
+    }
+}
+
+impl Watcher {
+    fn call(&mut self, signals: &mut Vec<Signal>) {
+        if !self.called {
+            self.called = true;
+            signals.push(Signal::Ring(Arc::clone(&self.bell)));
+        }
+    }
+}

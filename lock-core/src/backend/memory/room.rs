@@ -1,0 +1,67 @@
+//! How much of a key is in use, and what fits beside it. Pure.
+
+use std::borrow::Cow;
+
+use crate::backend::Mode;
+
+/// What a key is used as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Use {
+    Lock(Mode),
+    Latch,
+}
+
+impl Use {
+    /// In the words of an error.
+    pub(super) fn name(self) -> Cow<'static, str> {
+        match self {
+            Self::Lock(Mode::Exclusive) => "an exclusive lock".into(),
+            Self::Lock(Mode::Shared) => "a shared lock".into(),
+            Self::Lock(Mode::Permit { of }) => format!("a semaphore of {of} permits").into(),
+            Self::Latch => "a count-down latch".into(),
+        }
+    }
+}
+
+/// How much of the key is in use: what the next in line is measured against.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Room {
+    mode: Option<Mode>,
+    count: usize,
+}
+
+/// Whether a mode fits beside what is in use.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Fit {
+    Yes,
+    No,
+    /// The key is in use in this mode, which has nothing in common with the other.
+    Conflict(Mode),
+}
+
+impl Room {
+    pub(super) fn new(mode: Option<Mode>, count: usize) -> Self {
+        Self { mode, count }
+    }
+
+    pub(super) fn fit(self, mode: Mode) -> Fit {
+        use Mode::{Exclusive, Permit, Shared};
+        match (self.mode, mode) {
+            (None, _) | (Some(Shared), Shared) => Fit::Yes,
+            (Some(Exclusive), Exclusive | Shared) | (Some(Shared), Exclusive) => Fit::No,
+            (Some(Permit { of }), Permit { of: asked }) if of == asked => {
+                if self.count < usize::try_from(of).unwrap_or(usize::MAX) { Fit::Yes } else { Fit::No }
+            }
+            (Some(other), _) => Fit::Conflict(other),
+        }
+    }
+
+    pub(super) fn add(&mut self, mode: Mode) {
+        self.mode = Some(mode);
+        self.count += 1;
+    }
+
+    pub(super) fn is_exclusive(self) -> bool {
+        self.mode == Some(Mode::Exclusive)
+    }
+}

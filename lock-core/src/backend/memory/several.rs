@@ -1,0 +1,194 @@
+//! Claims of several keys: all of them or none.
+//!
+//! The shards of all keys are locked at once, in the order of their numbers, so that two claims never wait for each
+//! other's shards, and a claim takes its places in all queues at one moment, so that they never wait for each other's
+//! turns.
+
+use std::sync::MutexGuard;
+use std::time::Duration;
+
+use super::fence;
+use super::room::Use;
+use super::signal::Signal;
+use super::state::{Ask, Entry, Standing, Verdict};
+use super::store::{Memory, Shard};
+use crate::backend::{Claim, FencingToken, Held, Mode, Released};
+use crate::clock::Moment;
+use crate::key::Key;
+
+/// The entries of all keys of a claim, locked.
+pub(super) struct Locked<'a> {
+    memory: &'a Memory,
+    shards: Vec<(usize, MutexGuard<'a, Shard>)>,
+    now: Moment,
+}
+
+impl<'a> Locked<'a> {
+    pub(super) fn new(memory: &'a Memory, claim: &Claim, now: Moment) -> Self {
+        let mut places: Vec<_> = claim.keys().map(|key| memory.place(key)).collect();
+        places.sort_unstable();
+        places.dedup();
+        let shards = places.into_iter().map(|place| (place, memory.shard(place))).collect();
+        let mut locked = Self { memory, shards, now };
+        for (_, shard) in &mut locked.shards {
+            shard.sweep(now);
+        }
+        locked
+    }
+
+    /// The entry of a key of the claim; made, if there is none.
+    pub(super) fn entry(&mut self, key: &Key) -> &mut Entry {
+        let place = self.memory.place(key);
+        let at = self.shards.binary_search_by_key(&place, |(place, _)| *place).expect("BUG: it was locked");
+        self.shards[at].1.entries.entry(key.clone()).or_default()
+    }
+
+    /// Drops what is idle, unlocks, and tells whom the changes concern.
+    pub(super) fn finish(mut self, claim: &Claim) {
+        let mut signals: Vec<(&Key, Vec<Signal>)> = Vec::new();
+        for key in claim.keys() {
+            let now = self.now;
+            let entry = self.entry(key);
+            entry.settle(now, None);
+            signals.push((key, entry.take_signals()));
+            if entry.is_idle(now) {
+                let at = self.memory.place(key);
+                self.shards.iter_mut().filter(|(place, _)| *place == at).for_each(|(_, shard)| {
+                    shard.entries.remove(key);
+                });
+            }
+        }
+        drop(self.shards);
+        for (key, signals) in signals {
+            self.memory.ears().send(key, signals);
+        }
+    }
+
+    /// How many wait for the key for which most wait.
+    fn waiting(&mut self, claim: &Claim) -> usize {
+        claim.keys().map(|key| self.entry(key).waiting(claim.owner)).max().unwrap_or(0)
+    }
+
+    /// Whether every key is this claim's.
+    fn are_all_mine(&mut self, claim: &Claim) -> bool {
+        let now = self.now;
+        claim.keys().all(|key| self.entry(key).standing(claim, now) == Standing::Mine)
+    }
+
+    fn renew(&mut self, claim: &Claim, ttl: Duration) {
+        let now = self.now;
+        for key in claim.keys() {
+            let _ = self.entry(key).renew(claim.owner, ttl, now);
+        }
+    }
+
+    /// The one token of all keys, which are the claim's; a new one where they have different ones, or an earlier turn's.
+    fn fence(&mut self, claim: &Claim) -> FencingToken {
+        let first = self.entry(&claim.key).last_fence(claim.owner);
+        let one = claim.keys().all(|key| self.entry(key).last_fence(claim.owner) == first);
+        match first {
+            Some((fence, turn)) if one && claim.turn <= turn => fence,
+            _ => self.new_fence(claim),
+        }
+    }
+
+    fn new_fence(&mut self, claim: &Claim) -> FencingToken {
+        let fence = fence::next(claim);
+        for key in claim.keys() {
+            self.entry(key).set_fence(claim, fence);
+        }
+        fence
+    }
+
+    fn acquire(&mut self, claim: &Claim, ask: Ask) -> Verdict {
+        let now = self.now;
+        let standings: Vec<_> = claim.keys().map(|key| self.entry(key).standing(claim, now)).collect();
+        if let Some(other) = standings.iter().find_map(|standing| standing.conflict()) {
+            for key in claim.keys() {
+                self.entry(key).forget_ticket(claim.owner);
+            }
+            return Verdict::Conflict(other);
+        }
+        if standings.contains(&Standing::Held) {
+            return Verdict::Held(self.wait(claim, &standings, ask));
+        }
+        let fence = fence::next(claim);
+        for (key, standing) in claim.keys().zip(&standings) {
+            if *standing == Standing::Free {
+                self.entry(key).take(claim, fence, now);
+            }
+        }
+        self.renew(claim, claim.ttl);
+        // Taken singly, keys have tokens of their own: one above all of them is made.
+        Verdict::Granted { fence: self.fence(claim), waiters: self.waiting(claim) }
+    }
+
+    /// Holds the claim off: it takes its places in all queues, or in none.
+    fn wait(&mut self, claim: &Claim, standings: &[Standing], ask: Ask) -> Held {
+        let (now, waiting) = (self.now, self.waiting(claim));
+        let ask = match ask {
+            Ask::InQueue { room } if waiting < room => Ask::InQueue { room: usize::MAX },
+            Ask::InQueue { .. } | Ask::Once => Ask::Once,
+        };
+        let mut all = Held { waiters: Some(waiting), ..Held::default() };
+        for (key, standing) in claim.keys().zip(standings) {
+            let held = self.entry(key).wait(claim, ask, now);
+            all.position = all.position.max(held.position);
+            all.place = all.place.or(held.place);
+            if *standing == Standing::Held {
+                all.remaining = all.remaining.max(held.remaining);
+                all.own |= held.own;
+                all.holder = all.holder.or(held.holder);
+            }
+        }
+        all
+    }
+}
+
+impl Standing {
+    fn conflict(&self) -> Option<Use> {
+        match *self {
+            Self::Conflict(other) => Some(other),
+            Self::Mine | Self::Free | Self::Held => None,
+        }
+    }
+}
+
+impl Memory {
+    pub(super) fn acquire_several(&self, claim: &Claim, ask: Ask, now: Moment) -> Verdict {
+        if claim.mode != Mode::Exclusive {
+            return Verdict::Conflict(Use::Lock(Mode::Exclusive));
+        }
+        let mut locked = Locked::new(self, claim, now);
+        let verdict = locked.acquire(claim, ask);
+        locked.finish(claim);
+        verdict
+    }
+
+    pub(super) fn renew_several(&self, claim: &Claim, ttl: Duration, now: Moment) -> Option<usize> {
+        let mut locked = Locked::new(self, claim, now);
+        let waiters = locked.are_all_mine(claim).then(|| {
+            locked.renew(claim, ttl);
+            locked.waiting(claim)
+        });
+        locked.finish(claim);
+        waiters
+    }
+
+    pub(super) fn fence_several(&self, claim: &Claim, now: Moment) -> Option<FencingToken> {
+        let mut locked = Locked::new(self, claim, now);
+        let fence = locked.are_all_mine(claim).then(|| locked.fence(claim));
+        locked.finish(claim);
+        fence
+    }
+
+    /// What was found of all keys: released where all were this claim's, else what became of the others.
+    pub(super) fn release_several(&self, claim: &Claim, keep_for: Option<Duration>, now: Moment) -> Released {
+        let mut locked = Locked::new(self, claim, now);
+        let released: Vec<_> =
+            claim.keys().map(|key| locked.entry(key).release(claim, keep_for, now)).collect();
+        locked.finish(claim);
+        let worst = [Released::Taken, Released::Expired].into_iter().find(|worst| released.contains(worst));
+        worst.unwrap_or(Released::Released)
+    }
+}

@@ -1,0 +1,181 @@
+//! Claims of several keys, and what the holder is told.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use super::{Claims, TTL};
+use crate::backend::memory::Memory;
+use crate::backend::{
+    Attempt, Backend, Claim, Ear, LatchState, LatchStep, Mode, Queue, Released, Renew, Renewal,
+};
+use crate::key::Key;
+use crate::owner::Owner;
+
+#[derive(Debug, Default)]
+struct Told(Mutex<Vec<String>>);
+
+impl Told {
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().expect("no panic"))
+    }
+}
+
+impl Ear for Told {
+    fn granted(&self, _owner: Owner, _waiters: usize) {
+        self.0.lock().expect("no panic").push("granted".to_owned());
+    }
+
+    fn contended(&self, key: &str) {
+        self.0.lock().expect("no panic").push(format!("contended {key}"));
+    }
+
+    fn opened(&self, key: &str) {
+        self.0.lock().expect("no panic").push(format!("opened {key}"));
+    }
+
+    fn reconnected(&self) {}
+}
+
+fn all(claims: &Claims, queue: Queue, keys: &[&str]) -> Claim {
+    let mut keys: Vec<_> = keys.iter().map(|key| Key::new(key).expect("a key")).collect();
+    keys.sort_by(|a, b| a.as_str().cmp(b.as_str()));
+    let first = keys.remove(0);
+    Claim { more: keys.into(), ..claims.claim(first.as_str(), Mode::Exclusive, queue) }
+}
+
+async fn granted(memory: &Memory, claim: &Claim) -> bool {
+    matches!(memory.enqueue(claim, None).await, Ok(Attempt::Granted(_)))
+}
+
+/// Claims of random keys, taken and given back by many tasks at once: nobody waits for ever, no key has two owners.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn random_sets_of_keys_exclude_each_other_and_all_are_served() {
+    let memory = Memory::new();
+    let owners: Arc<[Mutex<Option<usize>>; 6]> = Arc::default();
+    let worker = |worker: usize| {
+        let (memory, owners, claims) = (memory.clone(), Arc::clone(&owners), Claims::new());
+        async move {
+            let mut random = fastrand::Rng::with_seed(worker as u64);
+            for _ in 0..150 {
+                let mut numbers: Vec<usize> = (0..6).collect();
+                random.shuffle(&mut numbers);
+                numbers.truncate(random.usize(1..4));
+                let keys: Vec<_> = numbers.iter().map(|number| format!("k{number}")).collect();
+                let queue = if random.bool() { Queue::Fifo } else { Queue::Barging };
+                let claim = all(&claims, queue, &keys.iter().map(String::as_str).collect::<Vec<_>>());
+                while !granted(&memory, &claim).await {
+                    memory.changed(&claim).await;
+                }
+                for number in &numbers {
+                    assert_eq!(owners[*number].lock().expect("no panic").replace(worker), None);
+                }
+                tokio::task::yield_now().await;
+                for number in &numbers {
+                    assert_eq!(owners[*number].lock().expect("no panic").take(), Some(worker));
+                }
+                assert_eq!(memory.release_now(&claim, None), Some(Released::Released));
+            }
+        }
+    };
+    let workers: Vec<_> = (0..8).map(|number| tokio::spawn(worker(number))).collect();
+    let done = async {
+        for worker in workers {
+            worker.await.expect("no panic");
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(8), done).await.expect("somebody waits for ever");
+    assert_eq!(memory.entries(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_several_keys_ends_when_all_are_free_and_leaves_nothing() {
+    let (memory, claims) = (Memory::new(), Claims::new());
+    let (a, b) = (claims.fifo("a", Mode::Exclusive), claims.fifo("b", Mode::Exclusive));
+    assert!(granted(&memory, &a).await && granted(&memory, &b).await);
+    let both = all(&claims, Queue::Barging, &["b", "a"]);
+    assert!(!granted(&memory, &both).await);
+    memory.release_now(&a, None);
+    let early = tokio::time::timeout(TTL / 2, memory.changed(&both)).await;
+    assert!(early.is_err(), "one of two is free");
+    let late = claims.fifo("a", Mode::Exclusive);
+    assert!(!granted(&memory, &late).await, "the older claim of both has its place");
+    memory.release_now(&b, None);
+    tokio::time::timeout(Duration::from_millis(1), memory.changed(&both)).await.expect("both are free");
+    assert!(granted(&memory, &both).await);
+    assert!(matches!(
+        memory.renew(&[Renew { claim: &both, ttl: TTL }]).await[..],
+        [Renewal::Renewed { waiters: Some(1), .. }]
+    ));
+    memory.release_now(&both, None);
+    memory.release_now(&late, None);
+    assert_eq!(memory.entries(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_holder_is_told_of_the_first_who_waits_and_of_no_waiter_of_its_own() {
+    let (memory, ours, theirs) = (Memory::new(), Claims::new(), Claims::new());
+    let told = Arc::new(Told::default());
+    let weak = Arc::downgrade(&told);
+    memory.listen(ours.owners.process(), weak);
+    let holder = ours.exclusive("k");
+    assert!(granted(&memory, &holder).await);
+    let local = ours.exclusive("k");
+    assert!(!granted(&memory, &local).await);
+    assert!(tokio::time::timeout(Duration::from_millis(1), memory.changed(&local)).await.is_err());
+    assert_eq!(told.take(), Vec::<String>::new(), "the manager's own affair");
+    let strangers = [(); 2].map(|()| theirs.exclusive("k"));
+    for stranger in &strangers {
+        assert!(!granted(&memory, stranger).await);
+    }
+    assert_eq!(told.take(), ["contended k"]);
+    for stranger in &strangers {
+        memory.release_now(stranger, None);
+    }
+    assert!(!granted(&memory, &theirs.exclusive("k")).await);
+    assert_eq!(told.take(), ["contended k"], "a queue that was empty meanwhile");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_local_waiter_asks_for_a_place_once_another_manager_has_the_key() {
+    let (memory, ours, theirs) = (Memory::new(), Claims::new(), Claims::new());
+    let (holder, local, stranger) = (ours.exclusive("k"), ours.exclusive("k"), theirs.exclusive("k"));
+    assert!(granted(&memory, &holder).await);
+    assert!(!granted(&memory, &local).await);
+    assert!(!granted(&memory, &stranger).await);
+    let waits = memory.changed(&local);
+    tokio::pin!(waits);
+    assert!(tokio::time::timeout(Duration::from_millis(1), &mut waits).await.is_err());
+    memory.release_now(&holder, None);
+    assert!(granted(&memory, &stranger).await);
+    tokio::time::timeout(Duration::from_millis(1), waits).await.expect("it is to ask");
+    let Ok(Attempt::Held(held)) = memory.enqueue(&local, None).await else { panic!("it is held") };
+    assert_eq!((held.own, held.position), (false, Some(0)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_latch_leaves_no_entry_behind_and_tells_each_process_once() {
+    let (memory, claims) = (Memory::new(), Claims::new());
+    let told = Arc::new(Told::default());
+    memory.listen(claims.owners.process(), Arc::downgrade(&told) as _);
+    let key = Key::new("k").expect("a key");
+    let owner = claims.owners.mint();
+    let set = LatchStep::Set { count: 1, owner, ttl: TTL };
+    assert!(matches!(memory.latch(&key, &LatchStep::Look).await, Ok(LatchState::Unset)));
+    assert_eq!(memory.entries(), 0);
+    let _ = memory.latch(&key, &set).await;
+    for _ in 0..3 {
+        let _ = memory.latch(&key, &LatchStep::Wait { process: owner.process(), ttl: TTL }).await;
+    }
+    let error = memory.try_acquire(&claims.exclusive("k")).await.expect_err("another kind");
+    assert!(error.to_string().contains("a count-down latch"), "{error}");
+    for _ in 0..2 {
+        let state = memory.latch(&key, &LatchStep::CountDown { owner, ttl: TTL }).await;
+        assert!(matches!(state, Ok(LatchState::Set { left: 0, .. })), "{state:?}");
+    }
+    assert_eq!(told.take(), ["opened k"]);
+    tokio::time::advance(TTL).await;
+    assert!(matches!(memory.latch(&key, &LatchStep::Look).await, Ok(LatchState::Unset)));
+    assert_eq!(memory.entries(), 0);
+    let nothing = LatchStep::Set { count: 0, owner, ttl: TTL };
+    memory.latch(&key, &nothing).await.expect_err("open from the start");
+}

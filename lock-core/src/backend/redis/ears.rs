@@ -1,0 +1,167 @@
+//! What the server tells by itself, and who listens.
+//!
+//! Every process has a channel of its own, `lock:wake:<process>`, so that a release wakes exactly the next in the
+//! queue. The messages are hints: whoever waits also asks now and then.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use ::redis::{PushInfo, PushKind, Value};
+
+use crate::backend::Ear;
+use crate::owner::Owner;
+
+const CHANNEL: &str = "lock:wake:";
+
+/// The random part of owner tokens as it is written in them and in the name of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Process(pub(super) u128);
+
+impl fmt::Display for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+/// Everybody who listens, shared by all connections of a backend.
+#[derive(Debug, Default)]
+pub(super) struct Ears {
+    /// A `std` lock: it is never held across an await, nor while somebody is told.
+    ears: Mutex<Vec<(Process, Weak<dyn Ear>)>>,
+    /// Grows with every new one, so that a connection knows whether it has subscribed for all.
+    version: AtomicU64,
+}
+
+impl Ears {
+    pub(super) fn add(&self, process: u128, ear: Weak<dyn Ear>) {
+        let mut ears = self.ears.lock().unwrap_or_else(PoisonError::into_inner);
+        ears.retain(|(_, ear)| ear.strong_count() > 0);
+        ears.push((Process(process), ear));
+        // Under the lock: whoever reads the version first and the channels then has at least these.
+        self.version.fetch_add(1, Ordering::Release);
+    }
+
+    pub(super) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// The channels of all who listen.
+    pub(super) fn channels(&self) -> Vec<String> {
+        let ears = self.ears.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut channels: Vec<String> =
+            ears.iter().map(|(process, _)| format!("{CHANNEL}{process}")).collect();
+        channels.sort_unstable();
+        channels.dedup();
+        channels
+    }
+
+    /// Tells everybody that messages may have been lost.
+    pub(super) fn reconnected(&self) {
+        for ear in self.of(None) {
+            ear.reconnected();
+        }
+    }
+
+    /// Hands on what the server told; ignores what it does not know, because anybody may send to a channel.
+    pub(super) fn hear(&self, push: &PushInfo) {
+        if push.kind != PushKind::Message {
+            return;
+        }
+        match heard(&push.data) {
+            Some((process, Message::Granted(owner, waiters))) => {
+                self.of(Some(process)).iter().for_each(|ear| ear.granted(owner, waiters));
+            }
+            Some((process, Message::Contended(key))) => {
+                self.of(Some(process)).iter().for_each(|ear| ear.contended(key));
+            }
+            Some((process, Message::Opened(key))) => {
+                self.of(Some(process)).iter().for_each(|ear| ear.opened(key));
+            }
+            None => tracing::debug!("an unknown message on a wake channel was ignored"),
+        }
+    }
+
+    fn of(&self, process: Option<Process>) -> Vec<Arc<dyn Ear>> {
+        let ears = self.ears.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted = ears.iter().filter(|(of, _)| process.is_none_or(|process| process == *of));
+        wanted.filter_map(|(_, ear)| ear.upgrade()).collect()
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Message<'a> {
+    Granted(Owner, usize),
+    Contended(&'a str),
+    Opened(&'a str),
+}
+
+/// Reads a message, `[channel, text]`: `granted <token> <waiters>`, `contended <key>` or `opened <key>`.
+fn heard(data: &[Value]) -> Option<(Process, Message<'_>)> {
+    let [Value::BulkString(channel), Value::BulkString(text)] = data else { return None };
+    let process = std::str::from_utf8(channel).ok()?.strip_prefix(CHANNEL)?;
+    let process = Process(u128::from_str_radix(process, 16).ok()?);
+    let (what, about) = std::str::from_utf8(text).ok()?.split_once(' ')?;
+    let message = match what {
+        "granted" => {
+            let (token, waiters) = about.split_once(' ')?;
+            let owner = Owner::from_token(token).filter(|owner| owner.process() == process.0)?;
+            Message::Granted(owner, waiters.parse().ok()?)
+        }
+        "contended" => Message::Contended(about),
+        "opened" => Message::Opened(about),
+        _ => return None,
+    };
+    Some((process, message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::owner::OwnerSource;
+
+    fn bulk(text: &str) -> Value {
+        Value::BulkString(text.as_bytes().to_vec())
+    }
+
+    #[test]
+    fn messages_are_read() {
+        let owner = OwnerSource::new().expect("random bytes").mint();
+        let (process, token) = (Process(owner.process()), owner.token());
+        let channel = bulk(&format!("{CHANNEL}{process}"));
+        assert!(token.as_str().starts_with(&process.to_string()));
+        let table = [
+            (format!("granted {} 3", token.as_str()), Message::Granted(owner, 3)),
+            ("contended order: 42".to_owned(), Message::Contended("order: 42")),
+            ("opened start".to_owned(), Message::Opened("start")),
+        ];
+        for (text, expected) in table {
+            let data = [channel.clone(), bulk(&text)];
+            assert_eq!(heard(&data), Some((process, expected)), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_message_is_ignored() {
+        let owner = OwnerSource::new().expect("random bytes").mint();
+        let token = owner.token();
+        let channel = format!("{CHANNEL}{}", Process(owner.process()));
+        let granted = format!("granted {} 0", token.as_str());
+        let others = format!("{CHANNEL}{}", Process(7));
+        for (channel, text) in [
+            (channel.as_str(), "granted x 0"),
+            (&channel, "granted"),
+            (&channel, ""),
+            (&channel, "hello world"),
+            (&channel, &format!("granted {} many", token.as_str())),
+            ("other", &granted),
+            (&others, &granted),
+            (CHANNEL, &granted),
+        ] {
+            assert_eq!(heard(&[bulk(channel), bulk(text)]), None, "{channel} {text}");
+        }
+        assert_eq!(heard(&[]), None);
+        assert_eq!(heard(&[Value::Nil, Value::Int(1)]), None);
+        assert_eq!(heard(&[Value::BulkString(vec![0xff]), Value::BulkString(vec![0xff])]), None);
+    }
+}

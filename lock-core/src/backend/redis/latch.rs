@@ -1,0 +1,54 @@
+//! Count-down latches.
+
+use std::time::Duration;
+
+use ::redis::Value;
+
+use super::answer::{conflict, verdict};
+use super::client::{Redis, millis};
+use super::ears::Process;
+use super::error::Failure;
+use super::scripts::Script;
+use crate::backend::{LatchState, LatchStep};
+use crate::clock::Clock;
+use crate::key::Key;
+
+/// The lease that a step asks for.
+pub(super) fn lease(step: &LatchStep) -> Option<Duration> {
+    match step {
+        LatchStep::Set { ttl, .. } | LatchStep::CountDown { ttl, .. } | LatchStep::Wait { ttl, .. } => Some(*ttl),
+        LatchStep::Look => None,
+    }
+}
+
+impl Redis {
+    /// One step.
+    pub(super) async fn step(&self, key: &Key, step: &LatchStep) -> Result<LatchState, Failure> {
+        let live = self.links.live().await?;
+        let (name, who, of) = match step {
+            LatchStep::Set { count, owner, .. } => ("set", owner.token().as_str().to_owned(), *count),
+            LatchStep::CountDown { owner, .. } => ("count", owner.token().as_str().to_owned(), 0),
+            LatchStep::Wait { process, .. } => {
+                live.hear(self.links.server().ears()).await?;
+                ("wait", Process(*process).to_string(), 0)
+            }
+            LatchStep::Look => ("look", String::new(), 0),
+        };
+        let key = key.as_str();
+        let mut command = live.scripts.call(Script::Latch, 1, 5, key.len() + who.len() + 60);
+        command.arg(key).arg(name).arg(lease(step).map_or(0, millis)).arg(who).arg(of);
+        let sent = Clock::Suspend.now();
+        let answer = live.run(Script::Latch, &command).await?;
+        let (verdict, now, rest) = verdict(&answer)?;
+        live.clock.learn(now, sent, Clock::Suspend.now());
+        match (verdict, rest) {
+            (1, [Value::Int(left), Value::Int(by_us), ..]) => {
+                let left = u32::try_from(*left).map_err(|_| Failure::unexpected(&answer))?;
+                Ok(LatchState::Set { left, by_us: *by_us == 1, sent })
+            }
+            (0, _) => Ok(LatchState::Unset),
+            (-2, rest) => Err(conflict(rest, "latch")),
+            _ => Err(Failure::unexpected(&answer)),
+        }
+    }
+}

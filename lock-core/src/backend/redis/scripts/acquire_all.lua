@@ -1,0 +1,78 @@
+
+-- Grants an exclusive lock on several keys, all or none. Also turns grants that its owner has on each of them into one.
+--
+-- KEYS     the locks
+-- ARGV     1  owner token, 48 characters
+--          2  the value to store: owner token, space, owner record
+--          3  lease in ms
+--          4  not after: server time in us; a request that comes later was given up by its client and must do nothing
+--          5  how long to remember the last fencing token, in ms; "0": no fencing token is wanted
+-- Returns  {1, now, waiters[, fence]}                granted; fence: larger than the last of each key
+--          {0, now, pttl, holder, others, -1, own}   held: of the first key that is
+--          {-1, now}                                 too late
+--          {-2, now, mode, number of the key}        a key is in use as something with nothing in common
+--          with now = server time in us.
+--
+-- Atomic because nobody may take one of the keys between the look and the write, and because a part of them must never
+-- be held. Whoever waits for one of them alone is served before.
+local now = server_time()
+if now > tonumber(ARGV[4]) then
+  return {-1, now}
+end
+local token, value, lease, fenced = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[5] ~= '0'
+local locks, fence, same = {}, now, nil
+for i, key in ipairs(KEYS) do
+  local lock = open(key, now)
+  local bad = lock.look()
+  if bad then
+    return bad
+  end
+  if fenced then
+    local last, of, wrong = last_fence(key)
+    if wrong then
+      return wrong
+    end
+    -- Asked again: every key has the same number of this owner.
+    if i == 1 then
+      same = of == token and last or nil
+    elseif of ~= token or last ~= same then
+      same = nil
+    end
+    fence = math.max(fence, last + 1)
+  end
+  locks[i] = lock
+end
+for i, lock in ipairs(locks) do
+  if not lock.mine(token, value) then
+    local won, blocked, more = false, false, false
+    if lock.mode ~= 'x' and lock.queued() then
+      won, blocked, more = lock.serve(token, lease)
+    end
+    if lock.clashes('x') then
+      return {-2, now, lock.mode, i}
+    end
+    if not won and (blocked or lock.mode) then
+      return lock.held(token, 'x', more)
+    end
+  end
+end
+
+local waiters = 0
+for _, lock in ipairs(locks) do
+  local again = lock.mine(token, value)
+  if again then
+    lock.extend(again, lease)
+  else
+    lock.leave(token)
+    lock.put(value, 'x', lease)
+  end
+  waiters = waiters + lock.waiters()
+end
+if not fenced then
+  return {1, now, waiters}
+end
+fence = same or fence
+for _, key in ipairs(KEYS) do
+  store_fence(key, fence, token, ARGV[5])
+end
+return {1, now, waiters, fence}

@@ -1,0 +1,43 @@
+
+-- A sign of life of one who waits. Serves the queue where the lock is free, so that it also finds what nobody told:
+-- a lease that ran out, a key that a client of another language deleted, a message that was lost.
+--
+-- KEYS     1  the lock
+-- ARGV     1  owner token, 48 characters
+--          2  the value to store: owner token, space, owner record
+--          3  lease in ms
+--          4  mode: `x`, `s` or `p<of>`
+-- Returns  {1, now, waiters}                              granted, for the whole lease
+--          {0, now, pttl, holder, others, place, own}     the place is kept
+--          {-1, now}                                      there is no place: the owner is used up
+--          with now = server time in us.
+--
+-- Atomic because the place must not be served to somebody else between the look and the sign. The sign comes first:
+-- the queue is served in its light, or a waiter that was paused would drop itself.
+local now = server_time()
+local token, value, lease = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local lock = open(KEYS[1], now)
+local bad = lock.look()
+if bad then
+  return bad
+end
+local mine = lock.mine(token, value)
+if mine then
+  lock.extend(mine, lease)
+  return {1, now, lock.waiters()}
+end
+if not lock.waits(token) then
+  -- Half a place is none, and must not be taken for one later.
+  lock.leave(token)
+  return {-1, now}
+end
+lock.stay(token, value, ARGV[4], lease)
+local won, more = false, false
+if lock.mode ~= 'x' then
+  local _
+  won, _, more = lock.serve(token, lease)
+end
+if won then
+  return {1, now, lock.waiters()}
+end
+return lock.held(token, ARGV[4], more)

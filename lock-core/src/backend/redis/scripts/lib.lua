@@ -1,0 +1,290 @@
+-- What the scripts share: who holds, who waits, who is next. Its text stands in front of the part of a script that
+-- needs it, behind the path of a free lock, which defines none of these functions.
+--
+-- The names of the helper keys are made here from the key of the lock: that is cheaper than sending them, and right on
+-- a single server. A Cluster would want them declared.
+--
+-- `{key}:q`  sorted set: who waits -> ticket, the order of arrival
+-- `{key}:w`  hash: who waits -> `<deadline ms> <ttl ms> <mode> <owner record>`; past its deadline a waiter is dead
+-- `{key}:f`  string: `<last fencing token> <whose>`
+-- Modes are written `x` (exclusive), `s` (shared), `p<of>` (one of so many permits).
+
+-- The server's time in us.
+local function server_time()
+  -- Before Redis 7, a script that asks for the time must say that its effects are replicated, not its text.
+  if redis.replicate_commands then redis.replicate_commands() end
+  local time = redis.call('TIME')
+  return time[1] * 1000000 + time[2]
+end
+
+-- Tells the process of an owner. What is told is a hint, so a server or user that forbids it changes nothing else.
+local function tell(owner, message)
+  redis.pcall('PUBLISH', 'lock:wake:' .. string.sub(owner, 1, 32), message)
+end
+
+-- The last fencing token of a key and whose it is, or an error as the third value.
+local function last_fence(key)
+  local last = redis.call('GET', '{' .. key .. '}:f')
+  if not last then
+    return 0, ''
+  end
+  local number, of = string.match(last, '^(%d+) (%S+)$')
+  if not number then
+    return nil, nil, redis.error_reply('WRONGTYPE {' .. key .. '}:f is no fencing token')
+  end
+  return tonumber(number), of
+end
+
+-- `%.0f` because Lua's own conversion keeps 14 digits and these numbers have 16.
+local function store_fence(key, number, of, ttl)
+  redis.call('SET', '{' .. key .. '}:f', string.format('%.0f', number) .. ' ' .. of, 'PX', ttl)
+end
+
+-- Raises the last fencing token to one that was numbered by its holder. Never a reason to fail: as long as the clock
+-- of the server is not set back, the tokens grow without it.
+local function raise_fence(key, number, ttl)
+  local ok, last, _, bad = pcall(last_fence, key)
+  if ok and not bad and last < number then
+    pcall(store_fence, key, number, '-', ttl)
+  end
+end
+
+-- One lock at the time `now` (us).
+local function open(key, now)
+  -- What is in force: `mode` (nil: free; `latch`: no lock but a latch), `value` of an exclusive holder, `count` of
+  -- the others.
+  local lock = {}
+  local queue, waiting = '{' .. key .. '}:q', '{' .. key .. '}:w'
+  local ms = math.floor(now / 1000)
+  -- How long the queue outlives its last sign of life, in ms; far above the life of a place.
+  local KEEP = 60000
+  -- A grant by place, and what one script does at most.
+  local PLACE, LIMIT = 2000, 100
+
+  -- Reads who holds, and drops the shared holders whose own lease is over: others may have kept the key alive. Returns
+  -- an error when the key holds other data.
+  function lock.look()
+    local held = redis.pcall('GET', key)
+    if type(held) ~= 'table' then
+      if held then
+        lock.mode, lock.value = 'x', held
+      end
+      return nil
+    end
+    if not string.find(held.err, 'WRONGTYPE', 1, true) then
+      return held
+    end
+    local last = redis.pcall('ZRANGE', key, -1, -1)
+    if last.err then
+      if redis.pcall('HEXISTS', key, 'count') == 1 then
+        lock.mode = 'latch'
+        return nil
+      end
+      return last
+    end
+    if last[1] == 'mode shared' then
+      lock.mode = 's'
+    else
+      local of = string.match(last[1], '^mode permit (%d+)$')
+      if not of then
+        return held
+      end
+      lock.mode = 'p' .. of
+    end
+    redis.call('ZREMRANGEBYSCORE', key, '-inf', ms)
+    lock.count = redis.call('ZCARD', key) - 1
+    lock.ended()
+    return nil
+  end
+
+  -- The last of the shared holders takes the key with it.
+  function lock.ended()
+    if lock.count == 0 then
+      redis.call('DEL', key)
+      lock.mode, lock.count = nil, nil
+    end
+  end
+
+  -- What of the holders is this owner's. `value` is its whole value; without it an owner that was exclusive is looked
+  -- for among the readers, because an answer to its downgrade may have been lost.
+  function lock.mine(token, value)
+    if not lock.mode or lock.mode == 'latch' then
+      return nil
+    end
+    if lock.mode == 'x' then
+      return string.find(lock.value, token, 1, true) == 1 and lock.value or nil
+    end
+    if value then
+      return redis.call('ZSCORE', key, value) and value or nil
+    end
+    if lock.mode == 's' then
+      for _, member in ipairs(redis.call('ZRANGE', key, 0, -2)) do
+        if string.find(member, token, 1, true) == 1 then
+          return member
+        end
+      end
+    end
+    return nil
+  end
+
+  -- Extends what is this owner's, never shortens it.
+  function lock.extend(member, lease)
+    if lock.mode ~= 'x' then
+      local till = ms + 1 + lease
+      if tonumber(redis.call('ZSCORE', key, member)) < till then
+        redis.call('ZADD', key, 'XX', till, member)
+      end
+      -- A little longer than its longest holder, whose score was rounded up.
+      lease = lease + 2
+    end
+    if redis.call('PTTL', key) < lease then
+      redis.call('PEXPIRE', key, lease)
+    end
+  end
+
+  -- Takes what is this owner's away.
+  function lock.remove(member)
+    if lock.mode == 'x' then
+      redis.call('DEL', key)
+      lock.mode, lock.value = nil, nil
+    else
+      redis.call('ZREM', key, member)
+      lock.count = lock.count - 1
+      lock.ended()
+    end
+  end
+
+  -- Whether a claim of this mode can be beside the holders.
+  function lock.fits(mode)
+    if not lock.mode then
+      return true
+    end
+    if mode == 'x' or mode ~= lock.mode then
+      return false
+    end
+    return mode == 's' or lock.count < tonumber(string.sub(mode, 2))
+  end
+
+  -- Whether a claim of this mode has nothing in common with the holders.
+  function lock.clashes(mode)
+    return lock.mode and lock.mode ~= mode and (#lock.mode > 1 or #mode > 1)
+  end
+
+  -- Makes `value` a holder; it fits.
+  function lock.put(value, mode, lease)
+    if mode == 'x' then
+      redis.call('SET', key, value, 'PX', lease)
+      lock.mode, lock.value = 'x', value
+      return
+    end
+    if not lock.mode then
+      local marker = mode == 's' and 'mode shared' or 'mode permit ' .. string.sub(mode, 2)
+      redis.call('ZADD', key, '+inf', marker)
+      lock.mode, lock.count = mode, 0
+    end
+    redis.call('ZADD', key, ms + 1 + lease, value)
+    lock.count = lock.count + 1
+    if redis.call('PTTL', key) < lease + 2 then
+      redis.call('PEXPIRE', key, lease + 2)
+    end
+  end
+
+  function lock.queued()
+    return redis.call('EXISTS', queue) == 1
+  end
+
+  -- How many wait.
+  function lock.waiters()
+    return redis.call('HLEN', waiting)
+  end
+
+  -- Whether the owner has a place: in both, or it has none.
+  function lock.waits(token)
+    return redis.call('ZSCORE', queue, token) and redis.call('HEXISTS', waiting, token) == 1
+  end
+
+  -- Gives the place up; whether there was one. Nothing of it stays, so that the owner can never be served later.
+  function lock.leave(token)
+    local queued = redis.call('ZREM', queue, token)
+    return redis.call('HDEL', waiting, token) + queued > 0
+  end
+
+  -- Notes a sign of life of one who has a place, or gets it now. Both keys live equally long: without the one, the
+  -- other would tell of places that are none.
+  function lock.stay(token, value, mode, ttl)
+    local till = string.format('%.0f', ms + 1 + math.min(ttl, PLACE))
+    redis.call('HSET', waiting, token, till .. ' ' .. ttl .. ' ' .. mode .. ' ' .. string.sub(value, 50))
+    redis.call('PEXPIRE', queue, KEEP)
+    redis.call('PEXPIRE', waiting, KEEP)
+  end
+
+  -- Takes a place behind everybody who has one, also when the clock was set back.
+  function lock.join(token, value, mode, ttl)
+    local last = redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')[2]
+    local ticket = last and math.max(tonumber(last) + 1, now) or now
+    local first = lock.waiters() == 0
+    redis.call('ZADD', queue, 'NX', string.format('%.0f', ticket), token)
+    lock.stay(token, value, mode, ttl)
+    -- The holder goes on taking turns in its process as long as it knows of nobody else.
+    if first and lock.mode == 'x' and string.find(string.sub(lock.value, 1, 48), '^[0-9a-f]+$')
+      and #lock.value >= 48 then
+      tell(lock.value, 'contended ' .. key)
+    end
+  end
+
+  -- Serves those at the head of the queue who fit beside the holders, and drops the dead ones among them. Returns
+  -- whether `me` was served (for `lease`, and not told: the answer does that), whether somebody is left before all
+  -- others, and whether it stopped because a script must end.
+  function lock.serve(me, lease)
+    local won, done = false, 0
+    while done < LIMIT do
+      local head = redis.call('ZRANGE', queue, 0, 0)[1]
+      if not head then
+        return won, false, false
+      end
+      local entry = redis.call('HGET', waiting, head)
+      local till, ttl, mode, record
+      if entry then
+        till, ttl, mode, record = string.match(entry, '^(%d+) (%d+) (%w+) (.*)$')
+      end
+      local alive = till and tonumber(till) >= ms
+      if alive and not lock.fits(mode) then
+        return won, true, false
+      end
+      lock.leave(head)
+      done = done + 1
+      if alive and head == me then
+        lock.put(head .. ' ' .. record, mode, lease)
+        won = true
+      elseif alive then
+        lock.put(head .. ' ' .. record, mode, math.min(tonumber(ttl), PLACE))
+        tell(head, 'granted ' .. head .. ' ' .. lock.waiters())
+      end
+    end
+    return won, true, true
+  end
+
+  -- The answer to one who has to wait: `{0, now, pttl, holder, others who wait, place or -1, own}`.
+  function lock.held(token, mode, more)
+    local left, holder, own = 0, '', 0
+    if lock.mode == 'x' then
+      left, holder = redis.call('PTTL', key), lock.value
+      own = string.sub(holder, 1, 32) == string.sub(token, 1, 32) and 1 or 0
+    elseif lock.mode == 'latch' then
+      left = redis.call('PTTL', key)
+    elseif lock.mode then
+      -- One of the permits will do; an exclusive claim, or a reader behind one, needs the last reader gone.
+      local at = #lock.mode > 1 and 0 or -2
+      local member = redis.call('ZRANGE', key, at, at, 'WITHSCORES')
+      left, holder = math.max(tonumber(member[2]) - ms, 0), member[1]
+    end
+    local place = redis.call('ZRANK', queue, token)
+    local others = lock.waiters()
+    if place then
+      others = math.max(others - 1, 0)
+    end
+    return {0, now, more and 0 or left, holder, others, place or -1, own}
+  end
+
+  return lock
+end

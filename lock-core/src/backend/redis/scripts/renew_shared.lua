@@ -1,0 +1,21 @@
+
+-- The rest of renew.lua: shared locks and permits, and the last fencing tokens.
+local now = others and server_time()
+for _, i in ipairs(others or {}) do
+  local lock, owner, lease = open(KEYS[i], now), ARGV[2 * i - 1], tonumber(ARGV[2 * i])
+  -- Another type of data is not this owner's lock.
+  local bad = lock.look()
+  local mine = not bad and lock.mine(string.sub(owner, 1, 48), #owner > 48 and owner or nil)
+  answers[i] = 0
+  if mine then
+    lock.extend(mine, lease)
+    answers[i] = 1 + lock.waiters()
+  end
+end
+for at = 2 * #KEYS + 1, #ARGV, 3 do
+  local i = tonumber(ARGV[at])
+  if type(answers[i]) == 'number' and answers[i] > 0 then
+    raise_fence(KEYS[i], tonumber(ARGV[at + 1]), ARGV[at + 2])
+  end
+end
+return answers

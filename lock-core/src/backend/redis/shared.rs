@@ -1,0 +1,28 @@
+//! From an exclusive lock to a shared one.
+
+use super::answer::{count, verdict};
+use super::client::{Redis, millis};
+use super::error::Failure;
+use super::scripts::Script;
+use crate::backend::{Claim, Renewal};
+use crate::clock::Clock;
+
+impl Redis {
+    /// Makes the exclusive grant of a claim of one key a shared one.
+    pub(super) async fn share(&self, claim: &Claim) -> Result<Renewal, Failure> {
+        let live = self.links.live().await?;
+        let (key, token) = (claim.key.as_str(), claim.owner.token());
+        let value = claim.record.to_value(&token);
+        let mut command = live.scripts.call(Script::Downgrade, 1, 4, key.len() + value.len() + 80);
+        command.arg(key).arg(token.as_str()).arg(&value).arg(millis(claim.ttl));
+        let sent = Clock::Suspend.now();
+        let answer = live.run(Script::Downgrade, &command).await?;
+        let (verdict, now, rest) = verdict(&answer)?;
+        live.clock.learn(now, sent, Clock::Suspend.now());
+        match (verdict, rest) {
+            (1, [waiters, ..]) => Ok(Renewal::Renewed { sent, waiters: Some(count(waiters)?) }),
+            (0, _) => Ok(Renewal::NotMine),
+            _ => Err(Failure::unexpected(&answer)),
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! From a write lock to a read lock.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::backend::{Claim, Grant, Mode, Renewal};
+use crate::error::{LockError, LockErrorKind, LossReason, Result};
+use crate::guard::LockGuard;
+use crate::hold::{Hold, Terms};
+use crate::kind::Kind;
+use crate::renewal::Certainty;
+
+/// Pauses between two questions that are not answered: doubled from the first to the last.
+const FIRST_PAUSE: Duration = Duration::from_millis(25);
+const LAST_PAUSE: Duration = Duration::from_millis(200);
+
+pub(crate) async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
+    let hold = Arc::clone(guard.hold());
+    let refused = |detail: &'static str| {
+        Err(LockError::new(LockErrorKind::InvalidRequest, detail).with_key(&hold.claim.key))
+    };
+    hold.check()?;
+    if hold.terms.kind != Kind::Write {
+        return refused("only a write lock can be turned into a read lock");
+    }
+    if !hold.is_sole() {
+        return refused("nested calls share this lock, and they need it for writing");
+    }
+    let keeper = match hold.keeper() {
+        Some(keeper) => keeper,
+        None => hold.engine.keepers.here()?,
+    };
+    let mut shared = Shared { hold: &hold, claim: Claim { mode: Mode::Shared, ..hold.claim.clone() }, answered: false };
+    let sent = ask(&hold).await?;
+    shared.answered = true;
+    let claim = shared.claim.clone();
+    let grant = Grant::new(sent, hold.ttl()).with_fence(hold.known_fence());
+    let terms = Terms { kind: Kind::Read, ..hold.terms };
+    let reader = Hold::new(Arc::clone(&hold.engine), &keeper, claim, terms, &grant, hold.span.clone());
+    reader.set_ttl(hold.ttl());
+    hold.engine.hold_began();
+    keeper.watch(&reader, grant.lease);
+    guard.dissolve();
+    hold.claim.keys().for_each(|key| hold.engine.gate.freed(key));
+    Ok(LockGuard::new(reader))
+}
+
+/// Asks until there is an answer; when the question was sent that was answered.
+async fn ask(hold: &Hold) -> Result<crate::clock::Moment> {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let claim = Claim { ttl: hold.ttl(), ..hold.claim.clone() };
+        hold.asked(claim.ttl);
+        match hold.engine.backend.downgrade_dyn(&claim).await {
+            Renewal::Renewed { sent, .. } => {
+                // The answer may have come after the lease was over.
+                hold.check()?;
+                return Ok(sent);
+            }
+            Renewal::NotMine => {
+                hold.lose(LossReason::Taken);
+                hold.check()?;
+            }
+            Renewal::Unknown(error) if error.is_temporary() => {
+                hold.check()?;
+                tracing::debug!(lock.key = %hold.claim.key, %error, "downgrade not answered, asking again");
+            }
+            Renewal::Unknown(error) => return Err(error.with_key(&hold.claim.key)),
+        }
+        hold.engine.sleep(pause).await?;
+        pause = (pause * 2).min(LAST_PAUSE);
+    }
+}
+
+/// What the store may have made of the grant; given back beside the guard unless the answer is there.
+struct Shared<'a> {
+    hold: &'a Hold,
+    claim: Claim,
+    answered: bool,
+}
+
+impl Drop for Shared<'_> {
+    fn drop(&mut self) {
+        if !self.answered {
+            let until = self.hold.store_until();
+            self.hold.engine.give_back(&self.claim, None, Certainty::Granted, until);
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Which keys were found held a moment ago.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const SLOTS: usize = 64;
+
+/// Remembers keys by hash, one for each slot: a hint, which a collision may overwrite.
+///
+/// A key that was held at the last try is asked for with a place in the queue at once; the plain try before it would
+/// most likely be in vain.
+#[derive(Debug)]
+pub(super) struct Hints([AtomicU64; SLOTS]);
+
+impl Default for Hints {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| AtomicU64::new(0)))
+    }
+}
+
+impl Hints {
+    fn slot(&self, hash: u64) -> &AtomicU64 {
+        #[allow(clippy::cast_possible_truncation, reason = "the low bits choose the slot")]
+        let at = hash as usize % SLOTS;
+        &self.0[at]
+    }
+
+    pub(super) fn has(&self, hash: u64) -> bool {
+        self.slot(hash).load(Ordering::Relaxed) == hash
+    }
+
+    pub(super) fn set(&self, hash: u64, held: bool) {
+        let slot = self.slot(hash);
+        if held {
+            slot.store(hash, Ordering::Relaxed);
+        } else {
+            let _ = slot.compare_exchange(hash, 0, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! The waiters of one process on one key, and the hand-off between them.
+//!
+//! A waiter of a barging claim joins the line of its key. The line has one head, who alone asks the store; all others
+//! wait for their *turn*: a holder of this process that releases gives the grant itself to the next in line, without a
+//! word to the store. So a hot key costs the store one waiter for each process, and a hand-off inside a process costs
+//! nothing but a wake-up.
+//!
+//! Once others are known to wait elsewhere, the turns end after a [slice](Slice), and the grant goes back to the store.
+
+mod hints;
+mod line;
+mod lines;
+mod seat;
+mod turn;
+mod waiter;
+
+pub(crate) use lines::Gate;
+pub(crate) use turn::{Lease, Turn};
+pub(crate) use waiter::Waiter;

@@ -1,0 +1,90 @@
+//! A place in the line, as its waiter has it.
+
+use std::sync::Arc;
+
+use super::lines::Gate;
+use super::seat::Seat;
+use super::turn::Turn;
+use crate::acquire::InFlight;
+use crate::key::Key;
+
+/// A place in the line; dropping it leaves, and passes on what it was given.
+pub(crate) struct Waiter<'a> {
+    gate: &'a Gate,
+    key: Key,
+    seat: Arc<Seat>,
+    /// It is out of the line: it has the key.
+    served: bool,
+}
+
+impl<'a> Waiter<'a> {
+    pub(super) fn new(gate: &'a Gate, key: Key, seat: Arc<Seat>) -> Self {
+        Self { gate, key, seat, served: false }
+    }
+
+    /// Whether it is the first in line, who alone asks the store.
+    pub(crate) fn is_head(&self) -> bool {
+        self.gate.is_head(&self.key, &self.seat)
+    }
+
+    /// Others in the line.
+    pub(crate) fn others(&self) -> usize {
+        self.gate.waiters(&self.key).saturating_sub(1)
+    }
+
+    /// Whether it is to ask the store; tells once.
+    pub(crate) fn take_ask(&self) -> bool {
+        std::mem::take(&mut self.seat.news().ask)
+    }
+
+    /// The grant of the holder before, if it is its turn.
+    pub(crate) fn take_turn(&mut self) -> Option<Turn> {
+        let turn = self.seat.news().turn.take();
+        self.served |= turn.is_some();
+        turn
+    }
+
+    /// The place in the store's queue that a head before it left.
+    pub(crate) fn take_place(&self) -> Option<InFlight> {
+        self.seat.news().place.take()
+    }
+
+    /// Completes when there is news. Cancel safe.
+    pub(crate) async fn news(&self) {
+        self.seat.rung().await;
+    }
+
+    /// Sees to it that a turn is not lost on a waiter that nobody polls.
+    pub(crate) fn nudge(&self) {
+        self.gate.nudge(&self.key);
+    }
+
+    /// The store granted the key to this head; `contended`: others wait there.
+    pub(crate) fn granted(&mut self, contended: bool) {
+        self.served = true;
+        self.gate.granted(&self.key, &self.seat, contended);
+    }
+
+    /// Leaves, and leaves a place in the store's queue to the one behind.
+    pub(crate) fn leave_with(mut self, place: Option<InFlight>) {
+        self.leave(place);
+    }
+
+    fn leave(&mut self, place: Option<InFlight>) {
+        if self.served {
+            return;
+        }
+        self.served = true;
+        self.gate.leave(&self.key, &self.seat, place);
+        // It may have been its turn, or become so until now: then it is the next one's, or the store's.
+        if let Some(turn) = self.take_turn() {
+            turn.pass_on();
+        }
+    }
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        self.leave(None);
+    }
+}

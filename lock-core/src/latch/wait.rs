@@ -1,0 +1,176 @@
+//! The loop that waits for a latch to open.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use super::insist::{Nag, Pauses, SHORTEST_PAUSE};
+use crate::backend::{LatchState, LatchStep, PLACE_LEASE};
+use crate::clock::Moment;
+use crate::engine::Engine;
+use crate::error::{LockError, LockErrorKind, Result};
+use crate::key::Key;
+
+/// How often a wait asks: several times in the lease that it keeps, and often enough that a push which was lost costs
+/// little.
+pub(super) fn beat(ttl: Duration) -> Duration {
+    ttl.min(PLACE_LEASE) / 3
+}
+
+/// What the last answer means for a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// Everybody has counted down.
+    Open,
+    /// So many have yet to.
+    Closed(u32),
+    /// Nobody has set it yet.
+    Unset,
+    /// It was set when this wait asked before, and is not any more.
+    Forgotten,
+}
+
+fn verdict(seen: bool, state: LatchState) -> Verdict {
+    match state {
+        LatchState::Set { left: 0, .. } => Verdict::Open,
+        LatchState::Set { left, .. } => Verdict::Closed(left),
+        LatchState::Unset if seen => Verdict::Forgotten,
+        LatchState::Unset => Verdict::Unset,
+    }
+}
+
+/// One wait under way.
+#[derive(Debug)]
+pub(super) struct Wait<'a> {
+    engine: &'a Engine,
+    key: &'a Key,
+    step: LatchStep,
+    limit: Option<Duration>,
+    started: Moment,
+    beat: Duration,
+    /// Whether the latch was set at some time of the wait.
+    seen: bool,
+    pauses: Pauses,
+    outage: Nag,
+    unset: Nag,
+}
+
+impl<'a> Wait<'a> {
+    pub(super) fn new(engine: &'a Engine, key: &'a Key, ttl: Duration, limit: Option<Duration>) -> Self {
+        let (started, beat) = (engine.clock.now(), beat(ttl));
+        Self {
+            engine,
+            key,
+            step: LatchStep::Wait { process: engine.owners.process(), ttl },
+            limit,
+            started,
+            beat,
+            seen: false,
+            pauses: Pauses::new(SHORTEST_PAUSE, beat),
+            outage: Nag::at_once(),
+            unset: Nag::later(started),
+        }
+    }
+
+    pub(super) async fn run(mut self) -> Result<()> {
+        let waiter = self.engine.latches.join(self.key);
+        loop {
+            let mut told = pin!(waiter.told());
+            told.as_mut().enable();
+            self.engine.check_open()?;
+            let answer = self.engine.backend.latch_dyn(self.key, &self.step).await;
+            let Some(pause) = self.next(answer)? else { return Ok(()) };
+            tokio::select! {
+                () = told => {}
+                slept = self.engine.sleep(pause) => slept?,
+            }
+        }
+    }
+
+    /// When to ask again; `None` when the latch is open.
+    fn next(&mut self, answer: Result<LatchState>) -> Result<Option<Duration>> {
+        let state = match answer {
+            Ok(state) => state,
+            Err(error) => return self.failed(error).map(Some),
+        };
+        self.pauses.reset();
+        self.outage = Nag::at_once();
+        let detail = match verdict(self.seen, state) {
+            Verdict::Open => return Ok(None),
+            Verdict::Forgotten => return Err(self.forgotten()),
+            Verdict::Closed(left) => {
+                self.seen = true;
+                format!("{left} have yet to count the latch down")
+            }
+            Verdict::Unset => {
+                if self.unset.is_due(self.engine.clock.now()) {
+                    tracing::warn!(lock.key = %self.key, "the latch is not set, the wait for it goes on");
+                }
+                "nobody has set the latch: `set` says how many are to count down".to_owned()
+            }
+        };
+        let timed_out = || LockError::new(LockErrorKind::TimedOut, detail);
+        self.pause(self.beat, timed_out).map(Some)
+    }
+
+    /// After a failure of the store: when to ask again, or the error.
+    fn failed(&mut self, error: LockError) -> Result<Duration> {
+        // The last connections are closed under a wait that a shutdown ends.
+        self.engine.check_open()?;
+        if !error.is_temporary() {
+            return Err(error.with_waited(self.waited()));
+        }
+        if self.outage.is_due(self.engine.clock.now()) {
+            tracing::warn!(lock.key = %self.key, %error, "the store fails, the wait for the latch goes on");
+        }
+        let pause = self.pauses.next();
+        self.pause(pause, || error)
+    }
+
+    /// Cuts `pause` to what is left of the limit; the error when nothing is.
+    fn pause(&self, pause: Duration, over: impl FnOnce() -> LockError) -> Result<Duration> {
+        let waited = self.waited();
+        match self.limit.map(|limit| limit.saturating_sub(waited)) {
+            None => Ok(pause),
+            Some(left) if left.is_zero() => Err(over().with_waited(waited)),
+            Some(left) => Ok(pause.min(left)),
+        }
+    }
+
+    fn waited(&self) -> Duration {
+        self.engine.clock.now().since(self.started)
+    }
+
+    fn forgotten(&self) -> LockError {
+        let detail = "the latch was set and is not any more: its lease ran out while the store could not be asked. \
+                      Whether it had opened is not known; set it again, and give it a ttl longer than such an outage";
+        LockError::new(LockErrorKind::Lost, detail).with_waited(self.waited())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+
+    #[test]
+    fn what_an_answer_means() {
+        let set = |left| LatchState::Set { left, by_us: false, sent: Clock::Suspend.now() };
+        for (seen, state, expected) in [
+            (false, set(0), Verdict::Open),
+            (true, set(0), Verdict::Open),
+            (false, set(2), Verdict::Closed(2)),
+            (true, set(u32::MAX), Verdict::Closed(u32::MAX)),
+            (false, LatchState::Unset, Verdict::Unset),
+            (true, LatchState::Unset, Verdict::Forgotten),
+        ] {
+            assert_eq!(verdict(seen, state), expected, "seen {seen}, {state:?}");
+        }
+    }
+
+    #[test]
+    fn a_wait_asks_three_times_in_a_lease_and_three_times_in_two_seconds() {
+        for (ttl, expected) in [(30, 10), (600, 200), (2_000, 666), (3_600_000, 666)] {
+            assert_eq!(beat(Duration::from_millis(ttl)).as_millis(), expected, "ttl of {ttl} ms");
+        }
+    }
+}
