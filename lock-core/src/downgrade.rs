@@ -30,7 +30,8 @@ pub(crate) async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
         Some(keeper) => keeper,
         None => hold.engine.keepers.here()?,
     };
-    let mut shared = Shared { hold: &hold, claim: Claim { mode: Mode::Shared, ..hold.claim.clone() }, answered: false };
+    let mut shared =
+        Shared { hold: &hold, claim: Claim { mode: Mode::Shared, ..hold.claim.clone() }, answered: false };
     let sent = ask(&hold).await?;
     shared.answered = true;
     let claim = shared.claim.clone();

@@ -98,7 +98,9 @@ impl LockRequest {
                 keys.sort_unstable_by(|a, b| a.as_str().cmp(b.as_str()));
                 keys.dedup();
                 let mut keys = keys.into_iter();
-                let none = || LockError::new(LockErrorKind::InvalidRequest, "`all` was given no key: give at least one");
+                let none = || {
+                    LockError::new(LockErrorKind::InvalidRequest, "`all` was given no key: give at least one")
+                };
                 (keys.next().ok_or_else(none), keys.collect())
             }
             Err(error) => (Err(error), Arc::default()),

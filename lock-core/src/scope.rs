@@ -90,8 +90,8 @@ impl LockScope {
         let mut next = self.innermost.as_deref();
         while let Some(entered) = next {
             let hold = entered.hold.upgrade();
-            if let Some(hold) =
-                hold.filter(|hold| Arc::ptr_eq(&hold.engine, engine) && hold.claim.keys().any(|held| held == key))
+            if let Some(hold) = hold
+                .filter(|hold| Arc::ptr_eq(&hold.engine, engine) && hold.claim.keys().any(|held| held == key))
             {
                 return Some(hold);
             }

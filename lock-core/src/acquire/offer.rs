@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::steps::Acquire;
-use crate::backend::{Grant, Placement, Renew, Renewal};
+use crate::backend::{Grant, Renew, Renewal};
 use crate::error::Result;
 use crate::gate::Turn;
 use crate::guard::LockGuard;
@@ -87,8 +87,8 @@ impl Acquire<'_> {
     async fn extended(&self, mut turn: Turn) -> Option<Turn> {
         let (now, ttl) = (self.engine.clock.now(), self.plan.ttl);
         let lease = turn.lease();
-        let remote = self.engine.capability.placement == Placement::Remote;
-        let known = !remote || now.since(lease.confirmed) < CONFIRM;
+        // The word of a store on which places live on beats may get lost.
+        let known = !self.engine.capability.beats || now.since(lease.confirmed) < CONFIRM;
         if self.plan.terms.renew && known && lease.deadline.remaining(now) >= ttl * 2 / 3 {
             return Some(turn);
         }

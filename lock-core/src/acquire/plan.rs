@@ -38,7 +38,8 @@ impl Plan {
         let invalid = |detail: String| Err(LockError::new(LockErrorKind::InvalidRequest, detail));
         self.terms.kind.check(store)?;
         if !self.more.is_empty() && !store.several {
-            let detail = format!("the {} store cannot lock several keys at once in this version", store.store);
+            let detail =
+                format!("the {} store cannot lock several keys at once in this version", store.store);
             return Err(LockError::new(LockErrorKind::Unsupported, detail));
         }
         if self.fencing && !store.fencing {

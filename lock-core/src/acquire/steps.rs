@@ -122,7 +122,9 @@ impl<'a> Acquire<'a> {
 
     /// How to begin: the cheapest question that can end in a grant, none where the answer is known.
     fn first(&self) -> Wake {
-        let waits = || matches!(self.plan.strategy.decide(&self.contention(&Held::default())), Decision::RetryAfter(_));
+        let waits = || {
+            matches!(self.plan.strategy.decide(&self.contention(&Held::default())), Decision::RetryAfter(_))
+        };
         let queues = self.engine.capability.fifo;
         match self.claim.claim.queue {
             _ if self.waiter.is_some() || self.claim.has_place() => Wake::Again,

@@ -91,7 +91,13 @@ impl Acquire<'_> {
     pub(super) async fn pause(&mut self, pause: Duration) -> Result<Wake> {
         let alone = self.waiter.as_ref().is_none_or(|waiter| waiter.others() == 0);
         let polls = !self.engine.capability.fifo;
-        let longest = if alone { pause } else if polls { LONGEST_IN_COMPANY } else { LOOK_ROUND };
+        let longest = if alone {
+            pause
+        } else if polls {
+            LONGEST_IN_COMPANY
+        } else {
+            LOOK_ROUND
+        };
         let end = self.engine.clock.now().plus(pause.min(longest));
         loop {
             if let Some(wake) = self.seat_news() {
@@ -101,8 +107,8 @@ impl Acquire<'_> {
             let now = self.engine.clock.now();
             let asks = due.is_some_and(|due| due.remaining(now) <= end.remaining(now));
             let sleep = due.filter(|_| asks).unwrap_or(end).remaining(now);
-            let watches = self.engine.capability.notifies
-                && self.waiter.as_ref().is_none_or(|waiter| waiter.is_head());
+            let watches =
+                self.engine.capability.notifies && self.waiter.as_ref().is_none_or(|waiter| waiter.is_head());
             let (waiter, claim) = (&self.waiter, &self.claim);
             let news = async {
                 match waiter {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lock_core::backend::{Attempt, Held};
+use lock_core::clock::Clock;
 use lock_core::{LockErrorKind, LockManager, Released, strategy};
 use tokio::time::Instant;
 
@@ -106,7 +107,8 @@ async fn a_place_in_the_queue_of_the_store_is_given_back() {
 
     // Left by a try that was refused: the place is given back, and another owner lines up.
     let (locks, store) = slow();
-    store.script().acquire.push_back(Ok(Attempt::Held(Held::default())));
+    let place = Some(Clock::Tokio.now());
+    store.script().acquire.push_back(Ok(Attempt::Held(Held { place, ..Held::default() })));
     store.script().acquire.push_back(Err(no_answer().nothing_taken()));
     let guard = locks.fair("k").wait(millis(60_000)).acquire().await.unwrap();
     let tries = store.tries();

@@ -9,9 +9,12 @@ mod ending;
 #[cfg(feature = "testkit")]
 mod faults;
 mod giving_back;
+mod handoff;
 mod keeping;
+mod latch;
 mod loss;
 mod manager;
+mod queue_store;
 mod reentrancy;
 mod renewal;
 mod scripted;

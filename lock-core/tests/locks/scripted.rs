@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lock_core::backend::memory::Memory;
 use lock_core::backend::{
-    Attempt, Backend, Capability, Claim, FencingToken, Grant, Released, Renew, Renewal,
+    Attempt, Backend, Capability, Claim, FencingToken, Grant, Held, Released, Renew, Renewal,
 };
 use lock_core::clock::Moment;
 use lock_core::strategy::{Contention, Decision, Strategy};
@@ -137,6 +137,21 @@ impl Backend for Scripted {
             None => match self.store.try_acquire(claim).await? {
                 Attempt::Granted(grant) => Ok(Attempt::Granted(Grant { sent: self.now(), ..grant })),
                 held @ Attempt::Held(_) => Ok(held),
+            },
+        }
+    }
+
+    async fn enqueue(&self, claim: &Claim, room: Option<usize>) -> Result<Attempt> {
+        let asked = Asked::Acquire { owner: owner(claim), fencing: claim.fencing };
+        let told = self.ask(asked).acquire.pop_front();
+        match told {
+            Some(answer) => answer,
+            None => match self.store.enqueue(claim, room).await? {
+                Attempt::Granted(grant) => Ok(Attempt::Granted(Grant { sent: self.now(), ..grant })),
+                Attempt::Held(held) => {
+                    let place = held.place.map(|_| self.now());
+                    Ok(Attempt::Held(Held { place, ..held }))
+                }
             },
         }
     }

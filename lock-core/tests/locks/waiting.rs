@@ -11,7 +11,7 @@ use crate::scripted::{Every, Scripted, no_answer};
 
 /// A manager on a store that tells nobody of a release.
 fn silent() -> (LockManager, Scripted) {
-    Scripted::manager(|store| store.notifies = false)
+    Scripted::manager(|store| (store.notifies, store.fifo) = (false, false))
 }
 
 const HOUR: Duration = Duration::from_secs(3_600);

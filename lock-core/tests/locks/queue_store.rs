@@ -1,0 +1,288 @@
+//! A store with a queue of its own, as Redis has it: places live on beats, a release serves the next and tells it. On
+//! tokio's clock, so that a test can pause it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use lock_core::backend::{
+    Attempt, Backend, Beat, Capability, Claim, Ear, FencingToken, Grant, Held, Mode, Placement, Released,
+    Renew, Renewal,
+};
+use lock_core::clock::{Clock, Moment};
+use lock_core::key::Key;
+use lock_core::owner::Owner;
+use lock_core::{LockManager, Result};
+
+/// Which calls were made.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Calls {
+    pub(crate) tries: usize,
+    pub(crate) enqueues: usize,
+    pub(crate) beats: usize,
+    pub(crate) renewals: usize,
+    pub(crate) releases: usize,
+    pub(crate) fences: usize,
+}
+
+impl Calls {
+    pub(crate) fn all(&self) -> usize {
+        self.tries + self.enqueues + self.beats + self.renewals + self.releases + self.fences
+    }
+}
+
+#[derive(Debug)]
+struct Waiting {
+    owner: Owner,
+    deadline: Moment,
+    lease: Duration,
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    holder: Option<(Owner, Moment)>,
+    queue: Vec<Waiting>,
+    fence: u64,
+}
+
+#[derive(Debug)]
+struct State {
+    entries: HashMap<Key, Entry>,
+    ears: Vec<(u128, Weak<dyn Ear>)>,
+    calls: Calls,
+    deaf: bool,
+    start: Moment,
+}
+
+/// The store; clones share it.
+#[derive(Clone, Debug)]
+pub(crate) struct QueueStore(Arc<Mutex<State>>);
+
+fn now() -> Moment {
+    Clock::Tokio.now()
+}
+
+/// What is to be told once the state is free again.
+enum Told {
+    Granted(Owner, usize),
+    Contended(Owner, Key),
+}
+
+impl Entry {
+    fn expire(&mut self) {
+        if self.holder.is_some_and(|(_, until)| until.is_past(now())) {
+            self.holder = None;
+        }
+    }
+
+    fn serve(&mut self, told: &mut Vec<Told>) {
+        self.expire();
+        while self.holder.is_none() && !self.queue.is_empty() {
+            let next = self.queue.remove(0);
+            if !next.deadline.is_past(now()) {
+                self.holder = Some((next.owner, now().plus(next.lease)));
+                told.push(Told::Granted(next.owner, self.queue.len()));
+            }
+        }
+    }
+
+    fn held(&self, claim: &Claim) -> Held {
+        let (holder, until) = self.holder.expect("it is held");
+        let position = self.queue.iter().position(|waiting| waiting.owner == claim.owner);
+        Held {
+            remaining: Some(until.remaining(now())),
+            waiters: Some(self.queue.len() - usize::from(position.is_some())),
+            position,
+            own: holder.process() == claim.owner.process(),
+            ..Held::default()
+        }
+    }
+}
+
+impl Default for QueueStore {
+    fn default() -> Self {
+        let (entries, ears) = (HashMap::new(), Vec::new());
+        let state = State { entries, ears, calls: Calls::default(), deaf: false, start: now() };
+        Self(Arc::new(Mutex::new(state)))
+    }
+}
+
+impl QueueStore {
+    pub(crate) fn manager(&self) -> LockManager {
+        LockManager::builder(self.clone()).build().unwrap()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn calls(&self) -> Calls {
+        self.state().calls
+    }
+
+    /// Whether the store's word gets lost.
+    pub(crate) fn deaf(&self, deaf: bool) {
+        self.state().deaf = deaf;
+    }
+
+    /// Nobody holds and nobody waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        let mut state = self.state();
+        state.entries.values_mut().all(|entry| {
+            entry.expire();
+            entry.holder.is_none() && entry.queue.is_empty()
+        })
+    }
+
+    pub(crate) fn queued(&self) -> usize {
+        self.state().entries.values().map(|entry| entry.queue.len()).sum()
+    }
+
+    fn change<T>(&self, key: &Key, change: impl FnOnce(&mut Entry, &mut Vec<Told>) -> T) -> T {
+        let (mut told, mut ears) = (Vec::new(), Vec::new());
+        let answer = {
+            let mut state = self.state();
+            let entry = state.entries.entry(key.clone()).or_default();
+            entry.expire();
+            let answer = change(entry, &mut told);
+            if !state.deaf {
+                ears.clone_from(&state.ears);
+            }
+            answer
+        };
+        for word in &told {
+            let (Told::Granted(owner, _) | Told::Contended(owner, _)) = word;
+            for (process, ear) in &ears {
+                let Some(ear) = ear.upgrade().filter(|_| *process == owner.process()) else { continue };
+                match word {
+                    Told::Granted(owner, waiters) => ear.granted(*owner, *waiters),
+                    Told::Contended(_, key) => ear.contended(key.as_str()),
+                }
+            }
+        }
+        answer
+    }
+
+    fn ask(&self, claim: &Claim, queues: bool) -> Attempt {
+        let sent = now();
+        self.change(&claim.key, |entry, told| {
+            entry.serve(told);
+            match entry.holder {
+                Some((owner, _)) if owner == claim.owner => {}
+                Some((holder, _)) => {
+                    let own = holder.process() == claim.owner.process()
+                        && claim.queue == lock_core::backend::Queue::Barging;
+                    if !queues || own {
+                        return Attempt::Held(entry.held(claim));
+                    }
+                    if entry.queue.is_empty() {
+                        told.push(Told::Contended(holder, claim.key.clone()));
+                    }
+                    let (deadline, lease) = (now().plus(claim.place_lease()), claim.place_lease());
+                    entry.queue.push(Waiting { owner: claim.owner, deadline, lease });
+                    return Attempt::Held(Held { place: Some(sent), ..entry.held(claim) });
+                }
+                None => {}
+            }
+            entry.holder = Some((claim.owner, now().plus(claim.ttl)));
+            Attempt::Granted(Grant::new(sent, claim.ttl).with_waiters(Some(entry.queue.len())))
+        })
+    }
+}
+
+impl Backend for QueueStore {
+    fn capability(&self) -> Capability {
+        let mut store = Capability::exclusive("queue");
+        assert_eq!(store.min_ttl, Duration::from_millis(10));
+        (store.fifo, store.beats, store.tells_waiters) = (true, true, true);
+        (store.fencing, store.fence_is_time) = (true, true);
+        store.placement = Placement::Embedded;
+        store
+    }
+
+    async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
+        assert_eq!(claim.mode, Mode::Exclusive);
+        self.state().calls.tries += 1;
+        tokio::task::yield_now().await;
+        Ok(self.ask(claim, false))
+    }
+
+    async fn enqueue(&self, claim: &Claim, _room: Option<usize>) -> Result<Attempt> {
+        self.state().calls.enqueues += 1;
+        tokio::task::yield_now().await;
+        Ok(self.ask(claim, true))
+    }
+
+    async fn beat(&self, claim: &Claim) -> Result<Beat> {
+        self.state().calls.beats += 1;
+        let sent = now();
+        Ok(self.change(&claim.key, |entry, told| {
+            if let Some((owner, until)) = &mut entry.holder
+                && *owner == claim.owner
+            {
+                *until = now().plus(claim.ttl);
+                return Beat::Granted(Grant::new(sent, claim.ttl).with_waiters(Some(entry.queue.len())));
+            }
+            let Some(place) = entry.queue.iter_mut().find(|waiting| waiting.owner == claim.owner) else {
+                return Beat::Gone;
+            };
+            place.deadline = now().plus(claim.place_lease());
+            entry.serve(told);
+            match entry.holder {
+                Some((owner, _)) if owner == claim.owner => {
+                    Beat::Granted(Grant::new(sent, claim.place_lease()))
+                }
+                _ => Beat::Waiting(Held { place: Some(sent), ..entry.held(claim) }),
+            }
+        }))
+    }
+
+    async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
+        let sent = now();
+        let one = |renew: &Renew<'_>| {
+            self.state().calls.renewals += 1;
+            self.change(&renew.claim.key, |entry, _| match &mut entry.holder {
+                Some((owner, until)) if *owner == renew.claim.owner => {
+                    *until = now().plus(renew.ttl);
+                    Renewal::Renewed { sent, waiters: Some(entry.queue.len()) }
+                }
+                _ => Renewal::NotMine,
+            })
+        };
+        batch.iter().map(one).collect()
+    }
+
+    async fn release(&self, claim: &Claim, _keep_for: Option<Duration>) -> Result<Released> {
+        self.state().calls.releases += 1;
+        tokio::task::yield_now().await;
+        Ok(self.change(&claim.key, |entry, told| {
+            let before = entry.queue.len();
+            entry.queue.retain(|waiting| waiting.owner != claim.owner);
+            entry.fence = entry.fence.max(claim.own_fence().map_or(0, FencingToken::get));
+            match entry.holder {
+                Some((owner, _)) if owner == claim.owner => {
+                    entry.holder = None;
+                    entry.serve(told);
+                    Released::Released
+                }
+                _ if entry.queue.len() < before => Released::Released,
+                Some(_) => Released::Taken,
+                None => Released::Expired,
+            }
+        }))
+    }
+
+    async fn fence(&self, claim: &Claim) -> Result<FencingToken> {
+        self.state().calls.fences += 1;
+        let micros = 1 + u64::try_from(now().since(self.state().start).as_micros()).unwrap_or(0);
+        Ok(self.change(&claim.key, |entry, _| {
+            let own = claim.own_fence().map_or(0, FencingToken::get);
+            entry.fence = micros.max(entry.fence + 1).max(own + 1);
+            FencingToken::new(entry.fence)
+        }))
+    }
+
+    fn listen(&self, process: u128, ear: Weak<dyn Ear>) {
+        self.state().ears.push((process, ear));
+    }
+}
