@@ -146,6 +146,11 @@ impl LockError {
         self
     }
 
+    /// Adds the key, unless the error names one.
+    pub(crate) fn or_key(self, key: &Key) -> Self {
+        if self.0.key.is_some() { self } else { self.with_key(key) }
+    }
+
     /// Adds the cause.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {

@@ -470,11 +470,25 @@ fn nanos(duration: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Clock;
     use crate::guard::LockGuard;
     use crate::manager::LockManager;
 
     async fn guard() -> LockGuard {
         LockManager::in_memory().lock("k").acquire().await.expect("it is free")
+    }
+
+    #[test]
+    fn a_process_numbers_its_turns_no_faster_than_time_passes() {
+        let start = Clock::Suspend.now();
+        let at = |us| start.plus(Duration::from_micros(us));
+        let first = FencingToken::new(1_000);
+        let numbering = Numbering { first, arrived: start, last: first };
+        assert_eq!(numbering.next(at(0)), None, "the store's clock may show the first number yet");
+        let one = numbering.next(at(1)).expect("a microsecond has passed");
+        assert_eq!((one.last.get(), one.first, one.arrived), (1_001, first, start));
+        assert_eq!(one.next(at(1)), None);
+        assert_eq!(one.next(at(50)).expect("time has passed").last.get(), 1_002, "the next, not the time");
     }
 
     #[test]

@@ -33,5 +33,5 @@ pub(crate) async fn acquire(plan: Box<Plan>) -> Result<LockGuard> {
     }
     .instrument(span)
     .await
-    .map_err(|error| error.with_key(&key))
+    .map_err(|error| error.or_key(&key))
 }

@@ -147,6 +147,12 @@ impl<'a> Acquire<'a> {
             if ask == Ask::Grab {
                 self.engine.gate.found(&self.plan.key, true);
             }
+            if let Ask::Enqueue(Some(room)) = ask
+                && held.place.is_none()
+                && held.waiters.is_some_and(|waiters| waiters >= room)
+            {
+                return Err(self.overloaded(held, room));
+            }
             self.free_at = held.remaining.map(|left| self.engine.clock.now().plus(left));
             self.own = held.own;
         }
@@ -204,7 +210,7 @@ impl<'a> Acquire<'a> {
 
     /// After a failure of the store: waits for another try, or returns the error.
     pub(super) async fn store_failed(&mut self, error: LockError) -> Result<()> {
-        if !error.is_temporary() {
+        if !error.is_temporary() || error.kind() == LockErrorKind::Overloaded {
             return Err(error.with_waited(self.waited()));
         }
         match self.plan.strategy.decide(&self.contention(&Held::default())) {
@@ -218,6 +224,15 @@ impl<'a> Acquire<'a> {
             }
             _ => Err(error.with_waited(self.waited())),
         }
+    }
+
+    fn overloaded(&self, held: &Held, room: usize) -> LockError {
+        let waiters = held.waiters.unwrap_or(room);
+        let detail = format!("{waiters} wait for it in the store, `max_waiters` allows no more");
+        LockError::new(LockErrorKind::Overloaded, detail)
+            .with_waiters(Some(waiters))
+            .with_retry_after(held.remaining)
+            .with_holder(held.holder.clone())
     }
 
     fn give_up(&self, decision: Decision, held: &Held) -> LockError {

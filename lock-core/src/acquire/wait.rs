@@ -81,7 +81,7 @@ impl Acquire<'_> {
         let store = &self.engine.capability;
         match () {
             () if !asks => None,
-            () if self.claim.has_place() => self.claim.beat_due(),
+            () if self.claim.has_place() && (store.beats || store.notifies) => self.claim.beat_due(),
             () if self.own && store.fifo => self.free_at.map(|free| free.plus(AFTER_LEASE)),
             () => Some(end),
         }

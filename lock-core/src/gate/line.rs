@@ -29,6 +29,7 @@ impl Slice {
         self.contended.get_or_insert((now, 0));
     }
 
+    #[cfg(test)]
     pub(super) fn is_contended(self) -> bool {
         self.contended.is_some()
     }
@@ -151,6 +152,7 @@ impl Line {
         self.slice.contend(now);
     }
 
+    #[cfg(test)]
     pub(super) fn is_contended(&self) -> bool {
         self.slice.is_contended()
     }

@@ -11,6 +11,8 @@ mod hints;
 mod line;
 mod lines;
 mod seat;
+#[cfg(test)]
+mod tests;
 mod turn;
 mod waiter;
 

@@ -213,7 +213,11 @@ impl Keeper {
             return;
         }
         match answer {
-            Renewal::Renewed { sent, .. } => {
+            Renewal::Renewed { sent, waiters } => {
+                if waiters.is_some_and(|waiters| waiters > 0) {
+                    // The store's own word may have been lost.
+                    hold.engine.gate.contended(hold.claim.key.as_str());
+                }
                 hold.renewed(sent, ttl);
                 self.file(hold, within_limits(hold, Due::renewal(sent, ttl, fastrand::f64())));
             }

@@ -11,6 +11,7 @@ mod faults;
 mod giving_back;
 mod handoff;
 mod keeping;
+mod kinds;
 mod latch;
 mod loss;
 mod manager;

@@ -9,6 +9,7 @@ use lock_core::backend::{
     Attempt, Backend, Capability, Claim, FencingToken, Grant, Held, Released, Renew, Renewal,
 };
 use lock_core::clock::Moment;
+use lock_core::key::Key;
 use lock_core::strategy::{Contention, Decision, Strategy};
 use lock_core::{LockError, LockErrorKind, LockManager, Result};
 use tokio::time::Instant;
@@ -26,6 +27,8 @@ pub(crate) enum Asked {
 #[derive(Debug, Default)]
 pub(crate) struct Script {
     pub(crate) asked: Vec<(Instant, Asked)>,
+    /// What was asked for.
+    pub(crate) claims: Vec<Claim>,
     pub(crate) acquire: VecDeque<Result<Attempt>>,
     pub(crate) renew: VecDeque<Renewal>,
     pub(crate) release: VecDeque<Result<Released>>,
@@ -77,6 +80,12 @@ impl Scripted {
         script
     }
 
+    fn ask_for(&self, claim: &Claim) -> Option<Result<Attempt>> {
+        let mut script = self.ask(Asked::Acquire { owner: owner(claim), fencing: claim.fencing });
+        script.claims.push(claim.clone());
+        script.acquire.pop_front()
+    }
+
     fn all<T>(&self, pick: impl Fn(Instant, &Asked) -> Option<T>) -> Vec<T> {
         self.script().asked.iter().filter_map(|(at, asked)| pick(*at, asked)).collect()
     }
@@ -115,6 +124,18 @@ impl Scripted {
         })
     }
 
+    /// What was asked for.
+    pub(crate) fn claims(&self) -> Vec<Claim> {
+        self.script().claims.clone()
+    }
+
+    /// Gives `key` alone of the first claim back, as somebody would who deletes it.
+    pub(crate) async fn forget(&self, key: &Key) {
+        let mut claim = self.claims().remove(0);
+        (claim.key, claim.more) = (key.clone(), Arc::default());
+        self.store.release(&claim, None).await.unwrap();
+    }
+
     pub(crate) fn asked(&self, what: &Asked) -> usize {
         self.all(|_, asked| (asked == what).then_some(())).len()
     }
@@ -130,8 +151,7 @@ impl Backend for Scripted {
     }
 
     async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
-        let asked = Asked::Acquire { owner: owner(claim), fencing: claim.fencing };
-        let told = self.ask(asked).acquire.pop_front();
+        let told = self.ask_for(claim);
         match told {
             Some(answer) => answer,
             None => match self.store.try_acquire(claim).await? {
@@ -142,8 +162,7 @@ impl Backend for Scripted {
     }
 
     async fn enqueue(&self, claim: &Claim, room: Option<usize>) -> Result<Attempt> {
-        let asked = Asked::Acquire { owner: owner(claim), fencing: claim.fencing };
-        let told = self.ask(asked).acquire.pop_front();
+        let told = self.ask_for(claim);
         match told {
             Some(answer) => answer,
             None => match self.store.enqueue(claim, room).await? {

@@ -53,7 +53,7 @@ async fn a_waiter_of_another_manager_is_told_by_the_store() {
 
 #[tokio::test(start_paused = true)]
 async fn readers_behind_a_writer_go_in_together() {
-    let (locks, _store) = silent();
+    let locks = LockManager::in_memory();
     let writer = locks.write("k").acquire().await.unwrap();
     let readers: Vec<_> =
         (0..5).map(|_| tokio::spawn(locks.read("k").strategy(Every(HOUR, HOUR)).acquire())).collect();
@@ -256,7 +256,7 @@ async fn fencing_is_asked_for_or_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn fair_waiters_ask_for_themselves_and_hold_up_nobody_else() {
-    let (locks, store) = silent();
+    let (locks, store) = Scripted::manager(|store| store.notifies = false);
     let _guard = store.stranger().lock("k").acquire().await.unwrap();
     let mut waiting: Vec<_> =
         (0..3).map(|_| tokio::spawn(locks.fair("k").strategy(Every(millis(50), HOUR)).acquire())).collect();

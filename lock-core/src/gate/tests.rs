@@ -1,0 +1,98 @@
+//! The line as such; turns and slices are tested with a store in `tests/locks/handoff.rs`.
+
+use std::time::Duration;
+
+use super::Gate;
+use super::waiter::Waiter;
+use crate::clock::Clock;
+use crate::key::Key;
+
+fn gate() -> Gate {
+    Gate::new(true, Clock::Tokio)
+}
+
+fn key() -> Key {
+    Key::new("order:1").expect("a key")
+}
+
+fn join(gate: &Gate) -> Waiter<'_> {
+    gate.join(&key(), 9).ok().expect("there is room")
+}
+
+async fn is_told(waiter: &Waiter<'_>) -> bool {
+    tokio::time::timeout(Duration::from_millis(1), waiter.news()).await.is_ok() && waiter.take_ask()
+}
+
+#[test]
+fn a_full_line_is_not_joined() {
+    let gate = gate();
+    let first = gate.join(&key(), 1).ok().expect("there is room");
+    assert_eq!(gate.join(&key(), 1).err(), Some(1));
+    assert_eq!(gate.join(&key(), 0).err(), Some(1));
+    drop(first);
+    assert!(gate.join(&key(), 1).is_ok() && gate.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_head_asks_the_store_and_is_told_of_a_release() {
+    let gate = gate();
+    let (first, second) = (join(&gate), join(&gate));
+    assert!(first.take_ask() && !first.take_ask() && !second.take_ask(), "the head, once");
+    assert!(!is_told(&first).await);
+    gate.freed(&key());
+    assert!(is_told(&first).await && !is_told(&second).await);
+    assert_eq!((gate.waiters(&key()), first.others()), (2, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_that_leaves_passes_the_news_on() {
+    let gate = gate();
+    let (first, second, third) = (join(&gate), join(&gate), join(&gate));
+    gate.freed(&key());
+    drop(second);
+    drop(first);
+    assert!(is_told(&third).await && third.is_head());
+    drop(third);
+    assert!(gate.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_a_holder_came_through_the_line_newcomers_do_not_ask() {
+    let gate = gate();
+    let (mut first, second) = (join(&gate), join(&gate));
+    assert!(first.take_ask());
+    first.granted(false);
+    drop(first);
+    assert!(second.is_head() && !is_told(&second).await, "it waits for the holder");
+    drop(second);
+    assert!(gate.is_busy(&key()) && gate.waiters(&key()) == 0);
+    let third = join(&gate);
+    assert!(!third.take_ask());
+    gate.freed(&key());
+    assert!(is_told(&third).await);
+    drop(third);
+    assert!(gate.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_cannot_tell_of_others_counts_as_contended() {
+    for (told, others, contended) in [(true, false, false), (true, true, true), (false, false, true)] {
+        let gate = Gate::new(told, Clock::Tokio);
+        let mut first = join(&gate);
+        let _second = join(&gate);
+        first.granted(others);
+        assert_eq!(gate.is_contended(&key()), contended);
+        gate.contended("order:1");
+        assert!(gate.is_contended(&key()));
+    }
+}
+
+#[test]
+fn a_key_that_was_held_is_remembered_until_it_is_found_free() {
+    let gate = gate();
+    assert!(!gate.is_hot(&key()));
+    gate.found(&key(), true);
+    assert!(gate.is_hot(&key()));
+    gate.found(&key(), false);
+    assert!(!gate.is_hot(&key()));
+}

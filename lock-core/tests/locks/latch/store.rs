@@ -1,0 +1,187 @@
+//! A store whose latches fail and stay silent as they are told; what it is not told, a memory store answers.
+
+use std::collections::VecDeque;
+use std::future::pending;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use lock_core::backend::memory::Memory;
+use lock_core::backend::{
+    Attempt, Backend, Capability, Claim, Ear, FencingToken, LatchState, LatchStep, Released, Renew, Renewal,
+};
+use lock_core::key::Key;
+use lock_core::owner::Owner;
+use lock_core::{CountDownLatch, LockError, LockErrorKind, LockManager, Result};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep};
+
+use crate::millis;
+
+/// What happens to one step.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Fault {
+    /// It is done, and its answer is lost.
+    Answer,
+    /// It is refused for good.
+    Refused,
+    /// It is done, and answered 100 ms later.
+    Late,
+    /// It hangs before it is done.
+    Before,
+    /// It hangs after it is done.
+    After,
+    /// It hangs until the store is closed, and is refused for good then.
+    Closed,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    asked: Vec<(Instant, LatchStep)>,
+    faults: VecDeque<Fault>,
+    /// Every step fails, and none is done.
+    pub(super) down: bool,
+    /// Nobody is told when a latch opens.
+    silent: bool,
+    pub(super) ears: Vec<Weak<dyn Ear>>,
+    closed: Arc<Notify>,
+}
+
+/// The store; clones share it.
+#[derive(Clone, Debug)]
+pub(super) struct Store {
+    state: Arc<Mutex<State>>,
+    store: Memory,
+    pub(super) capability: Capability,
+}
+
+fn no_answer() -> LockError {
+    LockError::new(LockErrorKind::Unavailable, "no answer")
+}
+
+impl Store {
+    pub(super) fn new() -> Self {
+        let store = Memory::new();
+        let mut capability = store.capability();
+        capability.min_ttl = millis(10);
+        capability.max_ttl = millis(24 * 60 * 60 * 1_000);
+        Self { state: Arc::default(), store, capability }
+    }
+
+    /// One that tells nobody when a latch opens.
+    pub(super) fn silent() -> Self {
+        let store = Self::new();
+        store.state().silent = true;
+        store
+    }
+
+    /// A manager of one more process.
+    pub(super) fn manager(&self) -> LockManager {
+        LockManager::builder(self.clone()).build().unwrap()
+    }
+
+    pub(super) fn latch(&self, ttl: Duration) -> CountDownLatch {
+        self.manager().latch("l").ttl(ttl)
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn fails(&self, fault: Fault) {
+        self.state().faults.push_back(fault);
+    }
+
+    /// For so long from now on every step fails.
+    pub(super) fn outage(&self, lasts: Duration) {
+        self.state().down = true;
+        let store = self.clone();
+        tokio::spawn(async move {
+            sleep(lasts).await;
+            store.state().down = false;
+        });
+    }
+
+    pub(super) fn asked(&self) -> usize {
+        self.state().asked.len()
+    }
+
+    /// When it was asked, in milliseconds since `start`.
+    pub(super) fn times(&self, start: Instant) -> Vec<u128> {
+        self.state().asked.iter().map(|(at, _)| (*at - start).as_millis()).collect()
+    }
+
+    /// Who set and counted, in order, retries included.
+    pub(super) fn owners(&self) -> Vec<Owner> {
+        let owner = |step: &LatchStep| match *step {
+            LatchStep::Set { owner, .. } | LatchStep::CountDown { owner, .. } => Some(owner),
+            _ => None,
+        };
+        self.state().asked.iter().filter_map(|(_, step)| owner(step)).collect()
+    }
+}
+
+impl Backend for Store {
+    fn capability(&self) -> Capability {
+        self.capability
+    }
+
+    async fn latch(&self, key: &Key, step: &LatchStep) -> Result<LatchState> {
+        let fault = {
+            let mut state = self.state();
+            state.asked.push((Instant::now(), step.clone()));
+            if state.down {
+                return Err(no_answer());
+            }
+            state.faults.pop_front()
+        };
+        match fault {
+            None => return self.store.latch(key, step).await,
+            Some(Fault::Refused) => return Err(no_answer().permanent()),
+            Some(Fault::Closed) => {
+                let closed = Arc::clone(&self.state().closed);
+                closed.notified().await;
+                return Err(no_answer().permanent());
+            }
+            Some(Fault::Before) => pending().await,
+            Some(Fault::Late) => {
+                let answer = self.store.latch(key, step).await;
+                sleep(millis(100)).await;
+                return answer;
+            }
+            Some(Fault::Answer | Fault::After) => {}
+        }
+        let _ = self.store.latch(key, step).await;
+        if let Some(Fault::After) = fault {
+            pending::<()>().await;
+        }
+        Err(no_answer())
+    }
+
+    fn listen(&self, process: u128, ear: Weak<dyn Ear>) {
+        let mut state = self.state();
+        if !state.silent {
+            self.store.listen(process, Weak::clone(&ear));
+        }
+        state.ears.push(ear);
+    }
+
+    async fn close(&self) {
+        self.state().closed.notify_waiters();
+    }
+
+    async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
+        self.store.try_acquire(claim).await
+    }
+
+    async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
+        self.store.renew(batch).await
+    }
+
+    async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
+        self.store.release(claim, keep_for).await
+    }
+
+    async fn fence(&self, claim: &Claim) -> Result<FencingToken> {
+        self.store.fence(claim).await
+    }
+}
