@@ -88,10 +88,16 @@ fn hex(bytes: &[u8], out: &mut [u8]) {
 }
 
 /// Makes the owners of one manager.
-#[derive(Debug)]
 pub(crate) struct OwnerSource {
     process: u128,
     next: AtomicU64,
+}
+
+/// The random part is half of every token, and a secret like them.
+impl fmt::Debug for OwnerSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OwnerSource(..)")
+    }
 }
 
 impl OwnerSource {

@@ -110,7 +110,11 @@ impl InFlight {
         let backend = &engine.backend;
         let beats = engine.capability.beats;
         if beats && self.has_place() {
-            return self.beat().await;
+            if let Some(attempt) = self.beat().await? {
+                return Ok(attempt);
+            }
+            tracing::debug!(lock.key = %self.claim.key, "the place in the queue is gone, queueing again");
+            self.start_over();
         }
         let queued = self.state == Sent::Queued;
         // A place that is asked after without a place would be given up.
@@ -155,21 +159,16 @@ impl InFlight {
         }
     }
 
-    /// Tells the store that the claim waits yet.
-    async fn beat(&mut self) -> Result<Attempt> {
+    /// Tells the store that the claim waits yet; `None` where it has forgotten the claim.
+    async fn beat(&mut self) -> Result<Option<Attempt>> {
         let engine = Arc::clone(&self.engine);
         match engine.backend.beat_dyn(&self.claim).await {
-            Ok(Beat::Granted(grant)) => self.in_time(grant).map(Attempt::Granted),
+            Ok(Beat::Granted(grant)) => self.in_time(grant).map(|grant| Some(Attempt::Granted(grant))),
             Ok(Beat::Waiting(held)) => {
                 self.held(&held, None);
-                Ok(Attempt::Held(held))
+                Ok(Some(Attempt::Held(held)))
             }
-            Ok(Beat::Gone) => {
-                tracing::debug!(lock.key = %self.claim.key, "the place in the queue is gone, queueing again");
-                self.start_over();
-                // The next question takes a place again, at the end.
-                Ok(Attempt::Held(Held::default()))
-            }
+            Ok(Beat::Gone) => Ok(None),
             // Neither yes nor no: the place may be kept, so it is asked after again.
             Err(error) => Err(error),
         }

@@ -155,6 +155,10 @@ impl<'a> Acquire<'a> {
             }
             self.free_at = held.remaining.map(|left| self.engine.clock.now().plus(left));
             self.own = held.own;
+            if held.own && held.waiters.is_some_and(|waiters| waiters > 0) {
+                // The store's word may have come before there was a line to hear it.
+                self.engine.gate.contended(self.plan.key.as_str());
+            }
         }
         Ok(answer)
     }
@@ -258,7 +262,7 @@ impl<'a> Acquire<'a> {
 impl Drop for Acquire<'_> {
     /// The place in the store's queue belongs to the line, not to its head.
     fn drop(&mut self) {
-        if let Some(waiter) = self.waiter.take() {
+        if let Some(waiter) = self.waiter.take().filter(|waiter| !waiter.is_served()) {
             let place = if waiter.is_head() && waiter.others() > 0 { self.claim.take_place() } else { None };
             waiter.leave_with(place);
         }

@@ -1,7 +1,7 @@
 //! One key: who waits for it in this process, and whose turn it is.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::seat::Seat;
@@ -54,8 +54,9 @@ pub(super) struct Line {
     /// A grant that came through this line is in use.
     held: bool,
     slice: Slice,
-    /// To whom the last turn was offered, and when.
-    offered: Option<(Arc<Seat>, Moment)>,
+    /// To whom the last turn was offered, and when. Not owned: what is dropped with a seat must not be dropped under the
+    /// lock of the line.
+    offered: Option<(Weak<Seat>, Moment)>,
 }
 
 impl Line {
@@ -135,7 +136,7 @@ impl Line {
         self.slice.turn();
         self.held = true;
         next.news().turn = Some(turn);
-        self.offered = Some((Arc::clone(&next), now));
+        self.offered = Some((Arc::downgrade(&next), now));
         Some(next)
     }
 
@@ -163,13 +164,14 @@ impl Line {
         if self.seats.is_empty() {
             return None;
         }
-        let seat = Arc::clone(seat);
+        let seat = seat.upgrade();
         self.offered = None;
+        let seat = seat?;
         let turn = seat.news().turn.take()?;
         self.seats.push_back(seat);
         let next = self.seats.pop_front()?;
         next.news().turn = Some(turn);
-        self.offered = Some((Arc::clone(&next), now));
+        self.offered = Some((Arc::downgrade(&next), now));
         Some(next)
     }
 }

@@ -63,6 +63,13 @@ impl<'a> Waiter<'a> {
     pub(crate) fn granted(&mut self, contended: bool) {
         self.served = true;
         self.gate.granted(&self.key, &self.seat, contended);
+        // A turn on another grant, which has run out by now; dropped, it is given back.
+        drop(self.take_turn());
+    }
+
+    /// Whether it has the key, and so is out of the line.
+    pub(crate) fn is_served(&self) -> bool {
+        self.served
     }
 
     /// Leaves, and leaves a place in the store's queue to the one behind.

@@ -16,7 +16,8 @@ use crate::key::{IntoKey, Key};
 ///
 /// Nobody holds a latch: there is no guard, dropping it does nothing, and clones are the same latch, as are latches of
 /// the same key in other processes. It counts *down* only, and does not close again; for another round take another
-/// key, such as `deploy:43`.
+/// key, such as `deploy:43`. A key is a lock's or a latch's: one that is in use as the other may be refused as
+/// [`InvalidRequest`](LockErrorKind::InvalidRequest).
 ///
 /// # The lease
 /// A latch lives in the store on a lease of its [`ttl`](Self::ttl), like a lock, so that nothing is left of a job that

@@ -58,7 +58,7 @@ pub(super) struct Waiter<'a> {
 }
 
 impl Waiter<'_> {
-    /// Completes when the latch may be open. Enable it before the question, so that nothing is missed between the two.
+    /// Completes when the latch may be open; counts from the call on, polled or not.
     pub(super) fn told(&self) -> Notified<'_> {
         self.told.notified()
     }

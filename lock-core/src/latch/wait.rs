@@ -1,6 +1,5 @@
 //! The loop that waits for a latch to open.
 
-use std::pin::pin;
 use std::time::Duration;
 
 use super::insist::{Nag, Pauses, SHORTEST_PAUSE};
@@ -74,8 +73,8 @@ impl<'a> Wait<'a> {
     pub(super) async fn run(mut self) -> Result<()> {
         let waiter = self.engine.latches.join(self.key);
         loop {
-            let mut told = pin!(waiter.told());
-            told.as_mut().enable();
+            // Made before the question, so that nothing is missed between the answer and the pause.
+            let told = waiter.told();
             self.engine.check_open()?;
             let answer = self.engine.backend.latch_dyn(self.key, &self.step).await;
             let Some(pause) = self.next(answer)? else { return Ok(()) };
@@ -93,7 +92,6 @@ impl<'a> Wait<'a> {
             Err(error) => return self.failed(error).map(Some),
         };
         self.pauses.reset();
-        self.outage = Nag::at_once();
         let detail = match verdict(self.seen, state) {
             Verdict::Open => return Ok(None),
             Verdict::Forgotten => return Err(self.forgotten()),
