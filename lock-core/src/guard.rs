@@ -221,7 +221,7 @@ impl LockGuard {
         if !hold.leave() {
             return Ok(Released::StillHeld);
         }
-        let ended = Ended { hold, answered: false };
+        let ended = Ended { hold, asked: false, answered: false };
         if let Some(reason) = lost {
             // The store forgets a lost grant by itself; the background sees to it that it does so soon.
             return Err(LockError::lost(&ended.hold.claim.key, reason));
@@ -243,7 +243,7 @@ impl LockGuard {
 impl Drop for LockGuard {
     fn drop(&mut self) {
         if let Some(hold) = self.hold.take().filter(|hold| hold.leave()) {
-            drop(Ended { hold, answered: false });
+            drop(Ended { hold, asked: false, answered: false });
         }
     }
 }
@@ -251,6 +251,8 @@ impl Drop for LockGuard {
 /// A hold without guards, until the store has answered its release; dropped before, the background takes over.
 struct Ended {
     hold: Arc<Hold>,
+    /// The store was asked to free the key.
+    asked: bool,
     answered: bool,
 }
 
@@ -266,6 +268,7 @@ impl Ended {
             self.answered = true;
             return Ok(Released::Released);
         }
+        self.asked = true;
         let hold = &self.hold;
         let answer = hold.engine.release(&hold.claim, hold.keep_for()).await;
         match answer {
@@ -286,7 +289,8 @@ impl Drop for Ended {
     fn drop(&mut self) {
         let hold = &self.hold;
         let engine = &hold.engine;
-        if !self.answered && !self.handed_over() {
+        // A release that was sent frees the key, answered or not: from then on there is nothing to hand over.
+        if !self.answered && (self.asked || !self.handed_over()) {
             engine.give_back(&hold.claim, hold.keep_until(), Certainty::Granted, hold.store_until());
         }
         engine.hold_ended();

@@ -83,7 +83,8 @@ async fn the_turns_end_after_a_slice_when_others_wait() {
     let order = load(&managers, 8, 100, Duration::ZERO).await;
     assert_eq!(order.len(), 2_400);
     let runs: Vec<usize> = order.chunk_by(|one, other| one == other).map(<[usize]>::len).collect();
-    assert!(runs.iter().all(|run| *run <= 64 + 1), "the longest slices: {runs:?}");
+    // The holder itself, 64 turns, and one that may have been taken before the news came.
+    assert!(runs.iter().all(|run| *run <= 66), "the longest slices: {runs:?}");
     let calls = store.calls().all();
     assert!(calls <= 24 * 2 + 3 * (2_400 / 64 + 10), "{calls} calls");
     assert!(store.is_empty());
@@ -230,6 +231,23 @@ async fn a_dropped_guard_hands_over_too_and_a_lost_one_does_not() {
     assert!(!third.is_held(), "its lease is over");
     let fourth = fourth.await.unwrap().unwrap();
     assert!(third.release().await.unwrap_err().is_lost() && fourth.is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_is_dropped_half_way_hands_nothing_over() {
+    let store = QueueStore::default();
+    let locks = store.manager();
+    let first = locks.lock("k").acquire().await.unwrap();
+    store.release_takes(millis(10));
+    let mut release = Box::pin(first.release());
+    assert!(tokio::time::timeout(millis(1), &mut release).await.is_err(), "it is on its way");
+    let second = tokio::spawn(wait(&locks, "k").acquire());
+    tokio::time::sleep(millis(1)).await;
+    drop(release);
+    let second = second.await.unwrap().unwrap();
+    tokio::time::sleep(millis(100)).await;
+    assert!(store.manager().lock("k").try_acquire().await.unwrap().is_none(), "the store knows of the second");
+    second.release().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

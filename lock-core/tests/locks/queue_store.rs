@@ -51,6 +51,7 @@ struct State {
     ears: Vec<(u128, Weak<dyn Ear>)>,
     calls: Calls,
     deaf: bool,
+    release_takes: Duration,
     start: Moment,
 }
 
@@ -102,7 +103,7 @@ impl Entry {
 impl Default for QueueStore {
     fn default() -> Self {
         let (entries, ears) = (HashMap::new(), Vec::new());
-        let state = State { entries, ears, calls: Calls::default(), deaf: false, start: now() };
+        let state = State { entries, ears, calls: Calls::default(), deaf: false, release_takes: Duration::ZERO, start: now() };
         Self(Arc::new(Mutex::new(state)))
     }
 }
@@ -123,6 +124,11 @@ impl QueueStore {
     /// Whether the store's word gets lost.
     pub(crate) fn deaf(&self, deaf: bool) {
         self.state().deaf = deaf;
+    }
+
+    /// How long a release takes to arrive.
+    pub(crate) fn release_takes(&self, time: Duration) {
+        self.state().release_takes = time;
     }
 
     /// Nobody holds and nobody waits.
@@ -254,22 +260,13 @@ impl Backend for QueueStore {
 
     async fn release(&self, claim: &Claim, _keep_for: Option<Duration>) -> Result<Released> {
         self.state().calls.releases += 1;
-        tokio::task::yield_now().await;
-        Ok(self.change(&claim.key, |entry, told| {
-            let before = entry.queue.len();
-            entry.queue.retain(|waiting| waiting.owner != claim.owner);
-            entry.fence = entry.fence.max(claim.own_fence().map_or(0, FencingToken::get));
-            match entry.holder {
-                Some((owner, _)) if owner == claim.owner => {
-                    entry.holder = None;
-                    entry.serve(told);
-                    Released::Released
-                }
-                _ if entry.queue.len() < before => Released::Released,
-                Some(_) => Released::Taken,
-                None => Released::Expired,
-            }
-        }))
+        let (store, claim, takes) = (self.clone(), claim.clone(), self.state().release_takes);
+        // What was sent arrives, whoever waits for the answer.
+        let sent = tokio::spawn(async move {
+            tokio::time::sleep(takes).await;
+            store.free(&claim)
+        });
+        Ok(sent.await.unwrap())
     }
 
     async fn fence(&self, claim: &Claim) -> Result<FencingToken> {
@@ -284,5 +281,25 @@ impl Backend for QueueStore {
 
     fn listen(&self, process: u128, ear: Weak<dyn Ear>) {
         self.state().ears.push((process, ear));
+    }
+}
+
+impl QueueStore {
+    fn free(&self, claim: &Claim) -> Released {
+        self.change(&claim.key, |entry, told| {
+            let before = entry.queue.len();
+            entry.queue.retain(|waiting| waiting.owner != claim.owner);
+            entry.fence = entry.fence.max(claim.own_fence().map_or(0, FencingToken::get));
+            match entry.holder {
+                Some((owner, _)) if owner == claim.owner => {
+                    entry.holder = None;
+                    entry.serve(told);
+                    Released::Released
+                }
+                _ if entry.queue.len() < before => Released::Released,
+                Some(_) => Released::Taken,
+                None => Released::Expired,
+            }
+        })
     }
 }
