@@ -1,4 +1,4 @@
-//! The key of a request: a template and where its values come from.
+//! One key of a request: a template and where its values come from.
 
 use std::borrow::Cow;
 
@@ -51,22 +51,27 @@ impl KeySource {
         self.template.as_str()
     }
 
-    /// The key of this request.
-    pub(crate) async fn render(&self, parts: &mut Parts) -> Result<Key, NoKey> {
-        let params = if self.values.iter().any(|value| matches!(value, Value::Path(_))) {
-            Some(path_params(parts).await?)
-        } else {
-            None
-        };
-        // Whether there is a route at all goes before what the client sent: a 404 must not become a 400.
+    /// Whether it has a path parameter.
+    pub(crate) fn needs_path(&self) -> bool {
+        self.values.iter().any(|value| matches!(value, Value::Path(_)))
+    }
+
+    /// Whether there is a route, as far as this template can tell. That goes before what the client sent: a 404 must not
+    /// become a 400.
+    pub(crate) fn check_route(&self, parts: &Parts, params: Option<&RawPathParams>) -> Result<(), NoKey> {
         for value in self.values.iter().filter(|value| matches!(value, Value::Path(_) | Value::Route)) {
-            value.of(parts, params.as_ref())?;
+            value.of(parts, params)?;
         }
+        Ok(())
+    }
+
+    /// The key of this request; `params` are there when it [needs them](Self::needs_path).
+    pub(crate) fn render(&self, parts: &Parts, params: Option<&RawPathParams>) -> Result<Key, NoKey> {
         let mut values = self.values.iter();
         let mut failure = None;
         let key = self.template.render(|_name| {
             let value = values.next().expect("BUG: one value was parsed for each placeholder");
-            value.of(parts, params.as_ref()).map_err(|why| {
+            value.of(parts, params).map_err(|why| {
                 failure = Some(why);
                 LockError::new(LockErrorKind::InvalidKey, "")
             })
@@ -97,7 +102,7 @@ fn no_braces(template: &str) -> Result<()> {
     }
 }
 
-async fn path_params(parts: &mut Parts) -> Result<RawPathParams, NoKey> {
+pub(crate) async fn path_params(parts: &mut Parts) -> Result<RawPathParams, NoKey> {
     RawPathParams::from_request_parts(parts, &()).await.map_err(|rejection| match rejection {
         RawPathParamsRejection::InvalidUtf8InPathParam(_) => {
             NoKey::Client("A parameter of the path is not UTF-8.".into())

@@ -2,27 +2,24 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use http::Version;
-use lock_core::key::Key;
-use lock_core::strategy::{self, Strategy};
-use lock_core::{Kind, LockError, LockErrorKind, LockManager, LockRequest, Result};
+use lock_core::strategy::Strategy;
+use lock_core::{Kind, LockManager, Result};
 use tower::Layer;
 
+use crate::config::{Config, Told};
 use crate::hold::Hold;
-use crate::key::{KeySource, NoKey};
-use crate::rejection::LockRejection;
+use crate::keys::Keys;
 use crate::service::Lock;
 
-/// A layer without a key yet; [`LockLayer::key`] gives it one. Only a layer with a key can be mounted.
+/// A layer without a key yet; [`LockLayer::key`] gives it one, [`LockLayer::keys`] several. Only a layer with a key can be mounted.
 #[derive(Clone, Debug)]
 pub struct NoKeyYet(());
 
 /// A layer with a key.
 #[derive(Clone, Debug)]
-pub struct Keyed(KeySource);
+pub struct Keyed(pub(crate) Keys);
 
 /// Runs requests under a lock: [`Layer`] of the service [`Lock`].
 ///
@@ -53,17 +50,17 @@ pub struct Keyed(KeySource);
 #[derive(Clone, Debug)]
 #[must_use = "a layer does nothing until it is mounted"]
 pub struct LockLayer<K = Keyed> {
-    manager: LockManager,
-    key: K,
-    kind: Kind,
-    ttl: Option<Duration>,
-    strategy: Option<Arc<dyn Strategy>>,
-    wait: Option<Duration>,
-    max_hold: Option<Duration>,
-    max_waiters: Option<usize>,
-    label: Option<Cow<'static, str>>,
-    hold: Hold,
-    told: Arc<Told>,
+    pub(crate) manager: LockManager,
+    pub(crate) key: K,
+    pub(crate) kind: Kind,
+    pub(crate) ttl: Option<Duration>,
+    pub(crate) strategy: Option<Arc<dyn Strategy>>,
+    pub(crate) wait: Option<Duration>,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) max_waiters: Option<usize>,
+    pub(crate) label: Option<Cow<'static, str>>,
+    pub(crate) hold: Hold,
+    pub(crate) told: Arc<Told>,
 }
 
 impl LockLayer<NoKeyYet> {
@@ -110,18 +107,115 @@ impl LockLayer<NoKeyYet> {
     /// As [`key`](Self::key), for templates that come from a configuration.
     ///
     /// # Errors
-    /// [`InvalidKey`](LockErrorKind::InvalidKey) with the place and what was expected there.
+    /// [`InvalidKey`](lock_core::LockErrorKind::InvalidKey) with the place and what was expected there.
     pub fn try_key(self, template: &str) -> Result<LockLayer> {
-        let key = Keyed(KeySource::parse(template)?);
+        Ok(self.keyed(Keys::one(template)?))
+    }
+
+    /// Sets several keys to lock, all or none, each a template as that of [`key`](Self::key). The order does not matter:
+    /// two requests that name the same keys the other way round never wait for each other. Where two templates give the
+    /// same key, it is taken once.
+    ///
+    /// They stand in place of [`key`](Self::key), and each has one holder: another [`kind`](Self::kind) than
+    /// [`Kind::Reentrant`] does not go with them. A layer within a layer must not ask for more keys than the outer one
+    /// has, if they have one in common: it would wait for its own request, and is a 500.
+    ///
+    /// # Panics
+    /// As [`key`](Self::key), and without any template or with the same one twice. [`try_keys`](Self::try_keys) returns
+    /// that instead.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use axum::{Router, body::Body, routing::post};
+    /// # use http::{Request, StatusCode};
+    /// # use lock_axum::LockLayer;
+    /// # use tower::ServiceExt;
+    /// # let locks = lock_core::LockManager::in_memory();
+    /// let both = LockLayer::new(locks.clone()).keys(["account:<from>", "account:<to>"]);
+    /// let app: Router =
+    ///     Router::new().route("/transfer/{from}/{to}", post(async || "moved").route_layer(both));
+    ///
+    /// let busy = locks.lock("account:2").acquire().await?;
+    /// let request = || Request::post("/transfer/1/2").body(Body::empty());
+    /// assert_eq!(app.clone().oneshot(request()?).await?.status(), StatusCode::CONFLICT);
+    /// busy.release().await?;
+    /// assert_eq!(app.oneshot(request()?).await?.status(), StatusCode::OK);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// A layer has one `key` or several `keys`, not both:
+    /// ```compile_fail,E0599
+    /// # let locks = lock_core::LockManager::in_memory();
+    /// lock_axum::LockLayer::new(locks).key("order:<id>").keys(["stock:<id>"]);
+    /// ```
+    #[track_caller]
+    pub fn keys<T: AsRef<str>>(self, templates: impl IntoIterator<Item = T>) -> LockLayer {
+        match self.try_keys(templates) {
+            Ok(layer) => layer,
+            Err(error) => panic!("LockLayer: {error}"),
+        }
+    }
+
+    /// As [`keys`](Self::keys), for templates that come from a configuration.
+    ///
+    /// # Errors
+    /// [`InvalidKey`](lock_core::LockErrorKind::InvalidKey) with the place and what was expected there.
+    ///
+    /// # Examples
+    /// ```
+    /// # let locks = lock_core::LockManager::in_memory();
+    /// let error = lock_axum::LockLayer::new(locks).try_keys(["a:<x>", "a:<x>"]).unwrap_err();
+    /// assert!(error.to_string().contains("twice"));
+    /// ```
+    pub fn try_keys<T: AsRef<str>>(self, templates: impl IntoIterator<Item = T>) -> Result<LockLayer> {
+        Ok(self.keyed(Keys::all(templates)?))
+    }
+
+    fn keyed(self, keys: Keys) -> LockLayer {
         let Self { manager, key: _, kind, ttl, strategy, wait, max_hold, max_waiters, label, hold, told } =
             self;
-        Ok(LockLayer { manager, key, kind, ttl, strategy, wait, max_hold, max_waiters, label, hold, told })
+        let key = Keyed(keys);
+        LockLayer { manager, key, kind, ttl, strategy, wait, max_hold, max_waiters, label, hold, told }
     }
 }
 
 impl<K> LockLayer<K> {
-    /// Which kind of lock: [`Kind::Read`] for routes that may run side by side while no [`Kind::Write`] runs, for
-    /// example. Default: [`Kind::Reentrant`].
+    /// Which kind of lock. Default: [`Kind::Reentrant`].
+    ///
+    /// | kind | requests for one key |
+    /// | --- | --- |
+    /// | [`Kind::Reentrant`] | one at a time |
+    /// | [`Kind::Fair`] | one at a time; those that [wait](Self::wait) are served in the order of their arrival |
+    /// | [`Kind::Read`] | side by side, while no [`Kind::Write`] is served |
+    /// | [`Kind::Write`] | one at a time, and no [`Kind::Read`] beside it |
+    /// | [`Kind::Semaphore`] | as many at a time as there are permits |
+    ///
+    /// A store that does not have the kind is a 500, and the log says so. Whoever locks the same key names the same
+    /// kind, but for `Read` and `Write`, which are made for each other. A layer within a layer for the same key follows
+    /// the rules of a task that enters its lock again: a `Write` inside of a `Read` is a 500.
+    ///
+    /// # Panics
+    /// When it is mounted: a semaphore without a permit, and another kind than `Reentrant` with [`keys`](Self::keys).
+    ///
+    /// # Examples
+    /// ```
+    /// use axum::{Router, routing::get};
+    /// use lock_axum::LockLayer;
+    /// use lock_core::{Kind, LockManager};
+    ///
+    /// let locks = LockManager::in_memory();
+    /// let page = |kind| LockLayer::new(locks.clone()).key("page:<id>").kind(kind);
+    /// let show = get(async || "shown").route_layer(page(Kind::Read));
+    /// let change = show.merge(axum::routing::put(async || "changed").route_layer(page(Kind::Write)));
+    /// // At most three reports at a time, of all machines together.
+    /// let three = LockLayer::new(locks.clone()).key("report").kind(Kind::Semaphore { permits: 3 });
+    /// let app: Router = Router::new()
+    ///     .route("/pages/{id}", change)
+    ///     .route("/report", get(async || "done").route_layer(three));
+    /// ```
     pub fn kind(mut self, kind: Kind) -> Self {
         self.kind = kind;
         self
@@ -134,8 +228,8 @@ impl<K> LockLayer<K> {
         self
     }
 
-    /// What to do when the key is held. Default: [`fail_fast`](strategy::fail_fast), an answer at once; with
-    /// [`wait`](Self::wait), [`retry`](strategy::retry).
+    /// What to do when the key is held. Default: [`fail_fast`](lock_core::strategy::fail_fast), an answer at once; with
+    /// [`wait`](Self::wait), [`retry`](lock_core::strategy::retry).
     pub fn strategy(mut self, strategy: impl Strategy) -> Self {
         self.strategy = Some(Arc::new(strategy));
         self
@@ -156,7 +250,20 @@ impl<K> LockLayer<K> {
     }
 
     /// How many requests may wait for one key in this process before a further one is refused with 503. Default: any
-    /// number.
+    /// number. Of several [`keys`](Self::keys), each has waiters of its own.
+    ///
+    /// # Panics
+    /// When it is mounted: with 0, and where no request waits, without a [`wait`](Self::wait) or a
+    /// [`strategy`](Self::strategy).
+    ///
+    /// # Examples
+    /// ```
+    /// # use std::time::Duration;
+    /// # use axum::{Router, routing::post};
+    /// # let locks = lock_core::LockManager::in_memory();
+    /// let queue = lock_axum::LockLayer::new(locks).key("order:<id>").wait(Duration::from_secs(1)).max_waiters(64);
+    /// let app: Router = Router::new().route("/orders/{id}/pay", post(async || "paid").route_layer(queue));
+    /// ```
     pub fn max_waiters(mut self, max: usize) -> Self {
         self.max_waiters = Some(max);
         self
@@ -173,14 +280,6 @@ impl<K> LockLayer<K> {
         self.hold = hold;
         self
     }
-
-    fn strategy_or_default(&self) -> Arc<dyn Strategy> {
-        match &self.strategy {
-            Some(strategy) => Arc::clone(strategy),
-            None if self.wait.is_some() => Arc::new(strategy::retry()),
-            None => Arc::new(strategy::fail_fast()),
-        }
-    }
 }
 
 impl<S> Layer<S> for LockLayer {
@@ -189,115 +288,13 @@ impl<S> Layer<S> for LockLayer {
     /// Wraps `inner`.
     ///
     /// # Panics
-    /// When [`wait`](LockLayer::wait) sets a limit and the strategy takes none: at start-up, rather than at each request.
+    /// When options contradict each other: at start-up, rather than at each request. [`wait`](LockLayer::wait) with a
+    /// strategy that takes no limit, [`max_waiters`](LockLayer::max_waiters) of 0 or where nobody waits, a
+    /// [`kind`](LockLayer::kind) that does not go with [`keys`](LockLayer::keys) or has no permit.
     fn layer(&self, inner: S) -> Self::Service {
-        let strategy = self.strategy_or_default();
-        if let Some(wait) = self.wait.filter(|_| !strategy.takes_wait_limit()) {
-            let name = strategy.name();
-            panic!(
-                "LockLayer: wait is {wait:?}, but the strategy `{name}` takes no limit: drop one, or use `retry`"
-            );
-        }
-        Lock::new(inner, Arc::new(Config { layer: self.clone(), strategy }))
-    }
-}
-
-/// What was logged already. All services of a layer share it: a router makes many, even one for each request until it
-/// is given its state.
-#[derive(Debug, Default)]
-struct Told {
-    misconfigured: AtomicBool,
-    no_route: AtomicBool,
-}
-
-/// What the clones of one service share.
-#[derive(Debug)]
-pub(crate) struct Config {
-    layer: LockLayer,
-    strategy: Arc<dyn Strategy>,
-}
-
-impl Config {
-    pub(crate) fn key(&self) -> &KeySource {
-        &self.layer.key.0
-    }
-
-    pub(crate) fn hold(&self) -> Hold {
-        self.layer.hold
-    }
-
-    /// The request for the lock on `key`.
-    pub(crate) fn request(&self, key: Key) -> LockRequest {
-        let layer = &self.layer;
-        let mut request = layer.manager.request(key, layer.kind).strategy(Arc::clone(&self.strategy));
-        if let Some(ttl) = layer.ttl {
-            request = request.ttl(ttl);
-        }
-        if let Some(wait) = layer.wait {
-            request = request.wait(wait);
-        }
-        if let Some(max) = layer.max_hold {
-            request = request.max_hold(max);
-        }
-        if let Some(max) = layer.max_waiters {
-            request = request.max_waiters(max);
-        }
-        if let Some(label) = &layer.label {
-            request = request.label(label.clone());
-        }
-        request
-    }
-
-    /// The answer to a request whose lock was not had, or was lost.
-    pub(crate) fn refuse(&self, error: &LockError, version: Version) -> LockRejection {
-        let template = self.key().template();
-        let rejection = LockRejection::of_error(error, Some(template), version);
-        match error.kind() {
-            LockErrorKind::Contended | LockErrorKind::TimedOut | LockErrorKind::Overloaded => {}
-            _ if rejection.status().as_u16() == 500 => self.misconfigured(&error.to_string()),
-            // The lock itself has told of its loss, and a shutdown is no news.
-            LockErrorKind::Lost | LockErrorKind::ShuttingDown => {}
-            _ => tracing::warn!(lock.template = template, %error, "request refused for want of its lock"),
-        }
-        rejection
-    }
-
-    /// The answer to a request without a key; `None` when it is to go on without a lock.
-    pub(crate) fn no_key(&self, why: NoKey) -> Option<LockRejection> {
-        let template = self.key().template();
-        match why {
-            NoKey::Client(detail) => Some(LockRejection::key_invalid(detail, template)),
-            NoKey::Program(text) => {
-                self.misconfigured(&text);
-                Some(LockRejection::misconfigured())
-            }
-            NoKey::NoRoute => None,
-        }
-    }
-
-    /// A request without a route went on without a lock. A service that answers it with anything but "not found" is
-    /// one whose work is not protected.
-    pub(crate) fn passed_without_route(&self, status: http::StatusCode) {
-        if status != http::StatusCode::NOT_FOUND && !self.layer.told.no_route.swap(true, Ordering::Relaxed) {
-            tracing::warn!(
-                lock.template = self.key().template(),
-                http.status = status.as_u16(),
-                "a request for which the router knows no route was served without a lock: mount the layer inside of \
-                 `nest_service`, or on the routes with `route_layer`"
-            );
-        }
-    }
-
-    /// Says what is wrong with the program: once, as it is the same for each request.
-    fn misconfigured(&self, text: &str) {
-        let template = self.key().template();
-        if self.layer.told.misconfigured.swap(true, Ordering::Relaxed) {
-            tracing::debug!(lock.template = template, "misconfigured: {text}");
-        } else {
-            tracing::error!(
-                lock.template = template,
-                "misconfigured, such requests are answered with 500: {text}"
-            );
+        match Config::new(self.clone()) {
+            Ok(config) => Lock::new(inner, Arc::new(config)),
+            Err(contradiction) => panic!("LockLayer: {contradiction}"),
         }
     }
 }

@@ -47,9 +47,14 @@
 //!
 //! The handler runs in none of these cases but `lock-lost`. The answers are `application/problem+json` (RFC 9457) with
 //! `type` (behind the prefix `urn:problem-type:`), `title`, `status` and `detail`, and where they apply `lock` (the
-//! template of the key), `retry_after_ms` and `waited_ms`. `Retry-After` is what is left of the holder's lease, rounded
-//! up to 1 to 30 seconds: a hint, as a holder that is still at work renews it. Neither the key nor its holder is told to
-//! clients.
+//! template of the key; of several keys all, with commas), `retry_after_ms` and `waited_ms`. `Retry-After` is what is
+//! left of the holder's lease, rounded up to 1 to 30 seconds: a hint, as a holder that is still at work renews it.
+//! Neither the key nor its holder is told to clients.
+//!
+//! # What may run side by side
+//!
+//! One request for a key at a time, unless [`kind`](LockLayer::kind) says otherwise: readers beside each other, a number
+//! of permits, or the order of arrival. [`keys`](LockLayer::keys) locks several keys at once, all or none.
 //!
 //! # Where to mount it
 //!
@@ -93,10 +98,12 @@
 //! - An upgrade (101) ends the handler, and with it the lock.
 
 mod body;
+mod config;
 mod extract;
 mod future;
 mod hold;
 mod key;
+mod keys;
 mod layer;
 mod rejection;
 mod service;

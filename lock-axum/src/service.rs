@@ -12,9 +12,9 @@ use lock_core::{LockGuard, LockScope};
 use tower::Service;
 
 use crate::body::LockBody;
+use crate::config::Config;
 use crate::extract::LockHandle;
 use crate::future::ResponseFuture;
-use crate::layer::Config;
 
 /// How long an answer waits for its release; then the background goes on with it.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(1);
@@ -88,8 +88,8 @@ where
     R: Body,
 {
     let (mut parts, body) = request.into_parts();
-    let key = match config.key().render(&mut parts).await {
-        Ok(key) => key,
+    let keys = match config.keys().render(&mut parts).await {
+        Ok(keys) => keys,
         Err(why) => {
             if let Some(rejection) = config.no_key(why) {
                 return Ok(rejection.into_response_with(LockBody::problem));
@@ -100,7 +100,7 @@ where
         }
     };
     let (method, version) = (parts.method.clone(), parts.version);
-    let guard = match config.request(key).acquire().await {
+    let guard = match config.request(keys).acquire().await {
         Ok(guard) => guard,
         Err(error) => return Ok(config.refuse(&error, version).into_response_with(LockBody::problem)),
     };

@@ -5,7 +5,7 @@ pub use std::time::Duration;
 
 pub use crate::key::KeyBuilder;
 pub use crate::strategy;
-pub use crate::{LockHandle, LockManager, LockRequest, OnLost};
+pub use crate::{Kind, LockHandle, LockManager, LockRequest, OnLost};
 
 use crate::error::{LockError, Result};
 use crate::key::Key;
@@ -25,9 +25,21 @@ pub fn manager(manager: &LockManager) -> Result<LockManager> {
 pub struct Request(Result<LockRequest>);
 
 impl Request {
-    /// A request for `key`; `label` says which function holds it.
-    pub fn new(manager: Result<LockManager>, key: Result<Key>, label: &'static str) -> Self {
-        Self(manager.and_then(|manager| Ok(manager.lock(key?).label(label))))
+    /// A request for `key` as `kind`; `label` says which function holds it.
+    pub fn new(manager: Result<LockManager>, key: Result<Key>, kind: Kind, label: &'static str) -> Self {
+        Self(manager.and_then(|manager| Ok(manager.request(key?, kind).label(label))))
+    }
+
+    /// A request for all of `keys`, or none.
+    pub fn all<const N: usize>(
+        manager: Result<LockManager>,
+        keys: [Result<Key>; N],
+        label: &'static str,
+    ) -> Self {
+        Self(manager.and_then(|manager| {
+            let keys: Vec<Key> = keys.into_iter().collect::<Result<_>>()?;
+            Ok(manager.all(keys).label(label))
+        }))
     }
 
     fn map(self, change: impl FnOnce(LockRequest) -> LockRequest) -> Self {
@@ -47,6 +59,31 @@ impl Request {
     /// See [`LockRequest::wait`].
     pub fn wait(self, wait: Duration) -> Self {
         self.map(|request| request.wait(wait))
+    }
+
+    /// See [`LockRequest::max_waiters`].
+    pub fn max_waiters(self, max: usize) -> Self {
+        self.map(|request| request.max_waiters(max))
+    }
+
+    /// See [`LockRequest::max_hold`].
+    pub fn max_hold(self, max: Duration) -> Self {
+        self.map(|request| request.max_hold(max))
+    }
+
+    /// See [`LockRequest::min_hold`].
+    pub fn min_hold(self, min: Duration) -> Self {
+        self.map(|request| request.min_hold(min))
+    }
+
+    /// See [`LockRequest::label`].
+    pub fn label(self, label: &'static str) -> Self {
+        self.map(|request| request.label(label))
+    }
+
+    /// See [`LockRequest::profile`].
+    pub fn profile(self, name: &'static str) -> Self {
+        self.map(|request| request.profile(name))
     }
 
     /// See [`LockRequest::renew`].

@@ -9,30 +9,34 @@ use crate::errors::Errors;
 use crate::suggest::{did_you_mean, list};
 
 /// The options, each with the form that an error shows.
-const OPTIONS: [(&str, &str); 9] = [
+const OPTIONS: [(&str, &str); 17] = [
     ("key", "key = \"order:<id>\""),
+    ("keys", "keys = [\"a:<x>\", \"b:<y>\"]"),
+    ("kind", "kind = \"fair\""),
+    ("permits", "permits = 3"),
     ("ttl", "ttl = \"500ms\""),
     ("strategy", "strategy = \"retry\""),
     ("wait", "wait = \"2s\""),
+    ("max_waiters", "max_waiters = 64"),
     ("renew", "renew = false"),
+    ("max_hold", "max_hold = \"10m\""),
+    ("min_hold", "min_hold = \"1s\""),
     ("on_lost", "on_lost = \"finish\""),
     ("handle", "handle = lock"),
+    ("label", "label = \"pay\""),
+    ("profile", "profile = \"checkout\""),
     ("manager", "manager = self.locks"),
     ("crate", "crate = ::lock_core"),
 ];
 
-/// Names that are reserved for what a later version brings. Ignoring one would change what is locked.
-const NOT_YET: [&str; 10] = [
-    "keys",
-    "kind",
-    "permits",
-    "backoff",
-    "max_waiters",
-    "max_hold",
-    "min_hold",
-    "fallback",
-    "profile",
-    "label",
+/// Names that are reserved for what a later version brings, and what to write until then. Ignoring one would change
+/// what is locked.
+const NOT_YET: [(&str, &str); 2] = [
+    (
+        "backoff",
+        "write `strategy = retry().backoff(Backoff::exponential(..))`, with both from `lock_core::strategy`",
+    ),
+    ("fallback", "let the caller look at the error, `Err(error) if error.is_contended()`"),
 ];
 
 /// One option as it was written.
@@ -45,16 +49,31 @@ pub(crate) struct Arg {
     pub(crate) position: usize,
 }
 
+impl Arg {
+    /// The one that was written later.
+    pub(crate) fn later_of<'a>(&'a self, other: &'a Self) -> &'a Self {
+        if self.position > other.position { self } else { other }
+    }
+}
+
 /// The options of one attribute.
 #[derive(Default)]
 pub(crate) struct Args {
     pub(crate) key: Option<Arg>,
+    pub(crate) keys: Option<Arg>,
+    pub(crate) kind: Option<Arg>,
+    pub(crate) permits: Option<Arg>,
     pub(crate) ttl: Option<Arg>,
     pub(crate) strategy: Option<Arg>,
     pub(crate) wait: Option<Arg>,
+    pub(crate) max_waiters: Option<Arg>,
     pub(crate) renew: Option<Arg>,
+    pub(crate) max_hold: Option<Arg>,
+    pub(crate) min_hold: Option<Arg>,
     pub(crate) on_lost: Option<Arg>,
     pub(crate) handle: Option<Arg>,
+    pub(crate) label: Option<Arg>,
+    pub(crate) profile: Option<Arg>,
     pub(crate) manager: Option<Arg>,
     pub(crate) krate: Option<Arg>,
 }
@@ -96,12 +115,20 @@ impl Args {
     fn slot(&mut self, name: &Ident) -> Option<&mut Option<Arg>> {
         Some(match name.to_string().as_str() {
             "key" => &mut self.key,
+            "keys" => &mut self.keys,
+            "kind" => &mut self.kind,
+            "permits" => &mut self.permits,
             "ttl" => &mut self.ttl,
             "strategy" => &mut self.strategy,
             "wait" => &mut self.wait,
+            "max_waiters" => &mut self.max_waiters,
             "renew" => &mut self.renew,
+            "max_hold" => &mut self.max_hold,
+            "min_hold" => &mut self.min_hold,
             "on_lost" => &mut self.on_lost,
             "handle" => &mut self.handle,
+            "label" => &mut self.label,
+            "profile" => &mut self.profile,
             "manager" => &mut self.manager,
             "crate" => &mut self.krate,
             _ => return None,
@@ -139,11 +166,8 @@ fn form_of(name: &Ident) -> syn::Result<&'static str> {
     if let Some((_, form)) = OPTIONS.iter().find(|(option, _)| *option == word) {
         return Ok(form);
     }
-    let message = if NOT_YET.contains(&word.as_str()) {
-        format!(
-            "`{word}` is not available in the attribute in this version: where lock-core has it, write \
-             `LockManager::current()?.lock(key).{word}(..).run(async move {{ .. }})` in the body of a plain function"
-        )
+    let message = if let Some((_, instead)) = NOT_YET.iter().find(|(option, _)| *option == word) {
+        format!("`{word}` is not available in the attribute in this version: {instead}")
     } else {
         let near = did_you_mean(&word, OPTIONS.map(|(option, _)| option));
         format!("unknown option `{word}`{near}\noptions: {}", known())

@@ -12,6 +12,8 @@ use syn::{Expr, Type, TypeInfer, parse_quote};
 
 use crate::args::Args;
 use crate::errors::Errors;
+use crate::keys::{Keys, Template};
+use crate::kind::Kind;
 use crate::shape::{Body, Function};
 use crate::spec::{LockSpec, OnLost, Strategy};
 use crate::template::Segment;
@@ -56,7 +58,7 @@ fn locked(function: &Function, spec: &LockSpec, body: &Body) -> TokenStream {
 //     stmts
 //
 // Output:
-//     let __lock_request = Request::new(manager, key, label).ttl(..)..;
+//     let __lock_request = Request::new(manager, key, kind, label).ttl(..)..;
 //     let __lock_outcome = match __lock_request.build() {
 //         Ok(__lock_request) => __lock_request.run(async move { edge { stmts } }).await,
 //         Err(__lock_error) => Err(__lock_error),
@@ -83,7 +85,8 @@ fn statements(spec: &LockSpec, body: &Body, function: &Ident) -> TokenStream {
     };
     // A key may name a parameter that begins with an underscore; that is no use that a lint should mind. Only then is
     // the lint silenced: a user who forbids it could not compile an `allow`.
-    let underscore = spec.segments.iter().any(Segment::begins_with_underscore);
+    let mut segments = spec.keys.templates().iter().flat_map(|template| &template.segments);
+    let underscore = segments.any(Segment::begins_with_underscore);
     let allow = underscore.then(|| quote!(#[allow(clippy::used_underscore_binding)]));
     quote! {
         #allow
@@ -97,10 +100,28 @@ fn statements(spec: &LockSpec, body: &Body, function: &Ident) -> TokenStream {
 }
 
 // Output:
-//     Request::new(current(), KeyBuilder::new().literal("order:").value(&id).finish(), label).ttl(..).strategy(..)
+//     Request::new(current(), KeyBuilder::new().., Kind::Reentrant, label).ttl(..).strategy(..)
+// and with several keys
+//     Request::all(current(), [KeyBuilder::new().., KeyBuilder::new()..], label).ttl(..).strategy(..)
 fn request(spec: &LockSpec, label: &TokenStream) -> TokenStream {
     let private = private(spec);
-    let manager = match &spec.manager {
+    let manager = manager(spec);
+    let options = options(spec);
+    match &spec.keys {
+        Keys::One(template) => {
+            let (key, kind) = (key(spec, template), kind(spec));
+            quote!(#private::Request::new(#manager, #key, #kind, #label) #options)
+        }
+        Keys::All(templates) => {
+            let keys = templates.iter().map(|template| key(spec, template));
+            quote!(#private::Request::all(#manager, [#(#keys),*], #label) #options)
+        }
+    }
+}
+
+fn manager(spec: &LockSpec) -> TokenStream {
+    let private = private(spec);
+    match &spec.manager {
         None => quote!(#private::LockManager::current()),
         Some(manager) => {
             // A coercion to `&LockManager`, so a reference, `Arc`, `Box` or anything else that derefs to one will do.
@@ -109,8 +130,27 @@ fn request(spec: &LockSpec, label: &TokenStream) -> TokenStream {
             let name = Ident::new("__lock_manager", Span::mixed_site().located_at(manager.span()));
             quote_spanned!(at=> match (#manager) { ref #name => #private::manager(#name) })
         }
-    };
-    let key = key(spec);
+    }
+}
+
+// Output:
+//     Kind::Semaphore { permits: 3 }
+fn kind(spec: &LockSpec) -> TokenStream {
+    let private = private(spec);
+    match &spec.kind {
+        Kind::Reentrant => quote!(#private::Kind::Reentrant),
+        Kind::Fair => quote!(#private::Kind::Fair),
+        Kind::Read => quote!(#private::Kind::Read),
+        Kind::Write => quote!(#private::Kind::Write),
+        Kind::Semaphore(permits) => quote!(#private::Kind::Semaphore { permits: #permits }),
+    }
+}
+
+// Output:
+//     .profile("checkout").ttl(..).strategy(..)
+fn options(spec: &LockSpec) -> TokenStream {
+    let private = private(spec);
+    let profile = spec.profile.as_ref().map(|profile| quote!(.profile(#profile)));
     let ttl = spec.ttl.as_ref().map(|(_, ttl)| {
         let ttl = duration(spec, *ttl);
         quote!(.ttl(#ttl))
@@ -125,24 +165,32 @@ fn request(spec: &LockSpec, label: &TokenStream) -> TokenStream {
             quote_spanned!(at=> .strategy(#value))
         }
     });
-    let wait = spec.wait.map(|wait| {
-        let wait = duration(spec, wait);
-        quote!(.wait(#wait))
+    let [wait, max_hold, min_hold] =
+        [("wait", spec.wait), ("max_hold", spec.max_hold), ("min_hold", spec.min_hold)].map(
+            |(name, value)| {
+                let (name, value) = (format_ident!("{name}"), duration(spec, value?));
+                Some(quote!(.#name(#value)))
+            },
+        );
+    let max_waiters = spec.max_waiters.as_ref().map(|max| {
+        let at = Span::call_site().located_at(max.span());
+        quote_spanned!(at=> .max_waiters(#max))
     });
     let renew = spec.renew.map(|renew| quote!(.renew(#renew)));
     let on_lost = spec.on_lost.map(|on_lost| match on_lost {
         OnLost::Cancel => quote!(.on_lost(#private::OnLost::Cancel)),
         OnLost::Finish => quote!(.on_lost(#private::OnLost::Finish)),
     });
-    quote!(#private::Request::new(#manager, #key, #label) #ttl #strategy #wait #renew #on_lost)
+    let label = spec.label.as_ref().map(|label| quote!(.label(#label)));
+    quote!(#profile #ttl #strategy #wait #max_waiters #renew #max_hold #min_hold #on_lost #label)
 }
 
 // Output:
 //     KeyBuilder::new().literal("order:").value(&id).finish()
-fn key(spec: &LockSpec) -> TokenStream {
+fn key(spec: &LockSpec, template: &Template) -> TokenStream {
     let private = private(spec);
-    let at = Span::call_site().located_at(spec.template.span());
-    let segments = spec.segments.iter().map(|segment| match segment {
+    let at = Span::call_site().located_at(template.literal.span());
+    let segments = template.segments.iter().map(|segment| match segment {
         Segment::Literal(text) => quote!(.literal(#text)),
         // "`Money` doesn't implement `Display`" belongs under the literal.
         Segment::Value(value) => quote_spanned!(at=> .value(&#value)),
@@ -210,9 +258,18 @@ impl VisitMut for EraseImplTrait {
 }
 
 // Output:
-//     #[doc = ""] #[doc = "Locked by `order:<id>`, ttl `500ms`, strategy `retry`."]
+//     #[doc = ""] #[doc = "Locked by `order:<id>`, kind `read`, ttl `500ms`, strategy `retry`."]
 fn doc_line(spec: &LockSpec, has_docs: bool) -> TokenStream {
-    let mut line = format!("Locked by {}", code(&spec.template.value()));
+    let mut line = format!("Locked by {}", locked_by(&spec.keys));
+    match &spec.kind {
+        Kind::Reentrant => {}
+        Kind::Fair => line += ", kind `fair`",
+        Kind::Read => line += ", kind `read`",
+        Kind::Write => line += ", kind `write`",
+        Kind::Semaphore(permits) => {
+            line += &format!(", kind `semaphore`, permits {}", code(&expression(permits)));
+        }
+    }
     if let Some((ttl, _)) = &spec.ttl {
         line += &format!(", ttl `{}`", ttl.value().trim());
     }
@@ -224,6 +281,15 @@ fn doc_line(spec: &LockSpec, has_docs: bool) -> TokenStream {
     line.push('.');
     let paragraph = has_docs.then(|| quote!(#[doc = ""]));
     quote!(#paragraph #[doc = #line])
+}
+
+/// The templates as a sentence has them: `a`, `b` and `c`.
+fn locked_by(keys: &Keys) -> String {
+    let words: Vec<_> = keys.templates().iter().map(|template| code(&template.literal.value())).collect();
+    match words.split_last() {
+        Some((last, first)) if !first.is_empty() => format!("{} and {last}, all or none", first.join(", ")),
+        _ => words.concat(),
+    }
 }
 
 /// Text as Markdown code; text with a backtick needs a longer fence.
@@ -297,6 +363,24 @@ mod tests {
                 "Locked by `order:<id>`, ttl `500ms`, strategy `retry`.",
             ),
             (r#"key = "a`b", strategy = my::own(3)"#, "Locked by `` a`b ``, strategy `my::own(3)`."),
+            (r#"key = "order:<id>", kind = "reentrant""#, "Locked by `order:<id>`."),
+            (r#"key = "a", kind = "fair", ttl = "5s""#, "Locked by `a`, kind `fair`, ttl `5s`."),
+            (r#"key = "a", kind = "read""#, "Locked by `a`, kind `read`."),
+            (r#"key = "a", kind = "write""#, "Locked by `a`, kind `write`."),
+            (
+                r#"key = "a", kind = "semaphore", permits = 3"#,
+                "Locked by `a`, kind `semaphore`, permits `3`.",
+            ),
+            (
+                r#"key = "a", kind = "semaphore", permits = pool::SIZE"#,
+                "Locked by `a`, kind `semaphore`, permits `pool::SIZE`.",
+            ),
+            (r#"keys = ["a:<id>"]"#, "Locked by `a:<id>`."),
+            (r#"keys = ["a:<id>", "b"]"#, "Locked by `a:<id>` and `b`, all or none."),
+            (
+                r#"keys = ["c", "b", "a"], strategy = "wait""#,
+                "Locked by `c`, `b` and `a`, all or none, strategy `wait`.",
+            ),
         ] {
             let expanded = expand(options, SHIP);
             assert!(expanded.contains(line), "{options}: {expanded}");

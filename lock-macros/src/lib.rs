@@ -4,7 +4,7 @@
 //! Use it through `lock_core::distributed_lock`; this crate is a part of `lock-core` and pinned to its version.
 //!
 //! The data flow, one file a step: the tokens of the attribute become options (`args`), options and signature become a
-//! specification (`spec`, with `template`, `duration` and `params`), the function becomes a body (`shape`), and both
+//! specification (`spec`, with `keys`, `kind`, `rules` and what they read with), the function becomes a body (`shape`), and both
 //! become code (`expand`). What is wrong becomes a compile error under the token it is about; a function that cannot be
 //! locked is never let through.
 
@@ -12,11 +12,15 @@ mod args;
 mod duration;
 mod errors;
 mod expand;
+mod keys;
+mod kind;
 mod params;
+mod rules;
 mod shape;
 mod spec;
 mod suggest;
 mod template;
+mod value;
 
 use proc_macro::TokenStream;
 

@@ -2,30 +2,37 @@
 
 use std::time::Duration;
 
-use proc_macro2::{Ident, Span};
-use syn::spanned::Spanned as _;
+use proc_macro2::Ident;
 use syn::{Expr, Lit, LitStr, Path, Signature};
 
 use crate::args::{Arg, Args};
-use crate::duration;
 use crate::errors::Errors;
+use crate::keys::Keys;
+use crate::kind::Kind;
 use crate::params::Params;
+use crate::rules;
 use crate::suggest::{did_you_mean, list};
-use crate::template::{self, Segment};
+use crate::value::{duration_of, expected, literal, number, string, text, ungrouped};
 
 /// No store can keep a shorter lease: a single round trip and the clock's rate of error take as long.
 const SHORTEST_TTL: Duration = Duration::from_millis(10);
 
 /// What the attribute asks for, checked.
 pub(crate) struct LockSpec {
-    pub(crate) template: LitStr,
-    pub(crate) segments: Vec<Segment>,
+    pub(crate) keys: Keys,
+    pub(crate) kind: Kind,
     pub(crate) ttl: Option<(LitStr, Duration)>,
     pub(crate) strategy: Option<Strategy>,
     pub(crate) wait: Option<Duration>,
+    /// A literal above 0, or an expression that is evaluated once per call.
+    pub(crate) max_waiters: Option<Expr>,
     pub(crate) renew: Option<bool>,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) min_hold: Option<Duration>,
     pub(crate) on_lost: Option<OnLost>,
     pub(crate) handle: Option<Ident>,
+    pub(crate) label: Option<LitStr>,
+    pub(crate) profile: Option<LitStr>,
     pub(crate) manager: Option<Expr>,
     pub(crate) krate: Path,
 }
@@ -67,7 +74,7 @@ impl Named {
     }
 
     /// Whether it waits, and not for ever: only then does a length of the wait mean anything.
-    fn waits_for_a_while(self) -> bool {
+    pub(crate) fn waits_for_a_while(self) -> bool {
         matches!(self, Self::Retry | Self::RetryOrSkip)
     }
 }
@@ -83,31 +90,35 @@ impl LockSpec {
     /// Checks the options against each other and against the signature; `None` when there are errors.
     pub(crate) fn validate(args: &Args, signature: &Signature, errors: &mut Errors) -> Option<Self> {
         let params = Params::of(signature);
-        let key = match &args.key {
-            Some(arg) => errors.take(key(arg, &params)),
-            None => {
-                missing_key(errors);
-                None
-            }
-        };
+        let keys = Keys::of(args, &params, errors);
+        let kind = Kind::of(args, errors);
         let ttl = check(args.ttl.as_ref(), errors, ttl);
         let strategy = check(args.strategy.as_ref(), errors, strategy);
         let wait = check(args.wait.as_ref(), errors, |arg| Ok(duration_of(arg)?.1));
+        let max_waiters = check(args.max_waiters.as_ref(), errors, max_waiters);
         let renew = check(args.renew.as_ref(), errors, renew);
+        let max_hold = check(args.max_hold.as_ref(), errors, |arg| Ok(duration_of(arg)?.1));
+        let min_hold = check(args.min_hold.as_ref(), errors, |arg| Ok(duration_of(arg)?.1));
         let on_lost = check(args.on_lost.as_ref(), errors, on_lost);
         let handle = check(args.handle.as_ref(), errors, |arg| handle(arg, &params));
-        refuse_wait_without_waiting(args, errors);
+        let label = check(args.label.as_ref(), errors, |arg| text(arg, "\"pay\""));
+        let profile = check(args.profile.as_ref(), errors, |arg| text(arg, "\"checkout\""));
+        rules::check(args, errors);
         let krate = errors.take(krate(args.krate.as_ref()));
-        let (template, segments) = key?;
         Some(Self {
-            template,
-            segments,
+            keys: keys?,
+            kind: kind?,
             ttl: ttl?,
             strategy: strategy?,
             wait: wait?,
+            max_waiters: max_waiters?,
             renew: renew?,
+            max_hold: max_hold?,
+            min_hold: min_hold?,
             on_lost: on_lost?,
             handle: handle?,
+            label: label?,
+            profile: profile?,
             manager: args.manager.as_ref().map(|arg| arg.value.clone()),
             krate: krate?,
         })
@@ -132,21 +143,6 @@ fn check<T>(
     }
 }
 
-/// A misspelt `key` is missing too, and one error is enough.
-fn missing_key(errors: &mut Errors) {
-    if errors.is_empty() {
-        errors.at(Span::call_site(), "`key` is missing: `#[distributed_lock(key = \"order:<id>\")]`");
-    }
-}
-
-fn key(arg: &Arg, params: &Params) -> syn::Result<(LitStr, Vec<Segment>)> {
-    let literal = string(&arg.value).ok_or_else(|| {
-        expected(arg, "a string literal such as `\"order:<id>\"`; placeholders stand inside of it")
-    })?;
-    let segments = template::parse(&literal, params)?;
-    Ok((literal, segments))
-}
-
 fn ttl(arg: &Arg) -> syn::Result<(LitStr, Duration)> {
     let (literal, duration) = duration_of(arg)?;
     if duration < SHORTEST_TTL {
@@ -157,20 +153,8 @@ fn ttl(arg: &Arg) -> syn::Result<(LitStr, Duration)> {
     Ok((literal, duration))
 }
 
-fn duration_of(arg: &Arg) -> syn::Result<(LitStr, Duration)> {
-    if let Some(Lit::Int(number)) = literal(&arg.value) {
-        let digits = number.base10_digits();
-        let message = format!("add a unit: `\"{digits}ms\"` or `\"{digits}s\"`?");
-        return Err(syn::Error::new(number.span(), message));
-    }
-    let literal =
-        string(&arg.value).ok_or_else(|| expected(arg, "a string with a unit such as `\"500ms\"`"))?;
-    let duration =
-        duration::parse(&literal.value()).map_err(|message| syn::Error::new(literal.span(), message))?;
-    Ok((literal, duration))
-}
-
-fn strategy(arg: &Arg) -> syn::Result<Strategy> {
+/// Reads the option `strategy`.
+pub(crate) fn strategy(arg: &Arg) -> syn::Result<Strategy> {
     let names = || Named::ALL.map(Named::name);
     match literal(&arg.value) {
         None => Ok(Strategy::Value(Box::new(arg.value.clone()))),
@@ -189,7 +173,13 @@ fn strategy(arg: &Arg) -> syn::Result<Strategy> {
     }
 }
 
-fn renew(arg: &Arg) -> syn::Result<bool> {
+fn max_waiters(arg: &Arg) -> syn::Result<Expr> {
+    let zero = "`max_waiters = 0` lets nobody wait: write `strategy = \"fail_fast\"` for that, or at least `max_waiters = 1`";
+    number(arg, "usize", u64::from(u32::MAX), zero)
+}
+
+/// Reads the option `renew`.
+pub(crate) fn renew(arg: &Arg) -> syn::Result<bool> {
     match literal(&arg.value) {
         Some(Lit::Bool(flag)) => Ok(flag.value),
         _ => Err(expected(arg, "`true` or `false`")),
@@ -235,46 +225,4 @@ fn krate(arg: Option<&Arg>) -> syn::Result<Path> {
         _ => None,
     };
     path.ok_or_else(|| expected(arg, "a path such as `::lock_core`"))
-}
-
-/// A length of the wait says nothing to a strategy that does not wait, or that waits for ever.
-fn refuse_wait_without_waiting(args: &Args, errors: &mut Errors) {
-    let (Some(wait), Some(strategy_arg)) = (&args.wait, &args.strategy) else { return };
-    let Ok(Strategy::Named(named)) = strategy(strategy_arg) else { return };
-    if named.waits_for_a_while() {
-        return;
-    }
-    let later = if wait.position > strategy_arg.position { wait } else { strategy_arg };
-    let name = named.name();
-    let why = if named == Named::Wait { "waits for ever" } else { "does not wait" };
-    let message = format!(
-        "`wait` does not go with `strategy = \"{name}\"`, which {why}: drop `wait`, or choose `retry` or `retry_or_skip`"
-    );
-    errors.at(later.name.span(), message);
-}
-
-fn expected(arg: &Arg, form: &str) -> syn::Error {
-    syn::Error::new(arg.value.span(), format!("`{}` takes {form}", arg.name))
-}
-
-fn string(value: &Expr) -> Option<LitStr> {
-    match literal(value) {
-        Some(Lit::Str(literal)) => Some(literal.clone()),
-        _ => None,
-    }
-}
-
-fn literal(value: &Expr) -> Option<&Lit> {
-    match ungrouped(value) {
-        Expr::Lit(literal) => Some(&literal.lit),
-        _ => None,
-    }
-}
-
-/// A fragment that comes through `macro_rules!` stands in a group that nobody sees.
-fn ungrouped(value: &Expr) -> &Expr {
-    match value {
-        Expr::Group(group) => ungrouped(&group.expr),
-        value => value,
-    }
 }

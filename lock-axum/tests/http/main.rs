@@ -5,6 +5,7 @@ mod bodies;
 mod connections;
 mod extractors;
 mod keys;
+mod kinds;
 mod logs;
 mod loss;
 mod services;

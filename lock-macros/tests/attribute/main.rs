@@ -3,6 +3,8 @@
 mod generics;
 mod handle;
 mod hygiene;
+mod keys;
+mod kinds;
 mod lifecycle;
 mod options;
 mod outcomes;

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use lock_core::backend::memory::Memory;
 use lock_core::strategy::{FailFast, fail_fast};
-use lock_core::{LockError, LockManager, distributed_lock};
+use lock_core::{LockError, LockErrorKind, LockManager, LossReason, Profile, distributed_lock};
 
 use crate::support::{hold, is_held};
 
@@ -122,4 +123,96 @@ async fn r#labelled(locks: &LockManager) -> Result<String, LockError> {
 async fn the_owner_record_says_which_function() {
     let told = labelled(&LockManager::in_memory()).await.unwrap();
     assert!(told.contains("options::labelled"), "{told}");
+}
+
+#[distributed_lock(key = "label", label = "pay", manager = locks)]
+async fn relabelled(locks: &LockManager) -> Result<String, LockError> {
+    let request = locks.lock("label").strategy(fail_fast());
+    let error = tokio::spawn(request.acquire()).await.expect("the asker ran").expect_err("held");
+    Ok(error.to_string())
+}
+
+#[tokio::test]
+async fn a_label_takes_the_place_of_the_name_of_the_function() {
+    let told = relabelled(&LockManager::in_memory()).await.unwrap();
+    assert!(told.contains("pay") && !told.contains("options::relabelled"), "{told}");
+}
+
+#[distributed_lock(key = "crowd", strategy = "wait", max_waiters = 1, manager = locks)]
+async fn crowd(locks: LockManager) -> Result<(), LockError> {
+    Ok(())
+}
+
+#[distributed_lock(key = "crowd", max_waiters = most, manager = locks)]
+async fn crowd_of(locks: &LockManager, most: usize) -> Result<(), LockError> {
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_waiter_too_many_is_refused() {
+    let locks = LockManager::in_memory();
+    let held = hold(&locks, "crowd").await;
+    let waits = tokio::spawn(crowd(locks.clone()));
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let second = tokio::time::timeout(Duration::from_secs(60), crowd(locks.clone())).await;
+    assert_eq!(second.expect("it does not wait").unwrap_err().kind(), LockErrorKind::Overloaded);
+    assert_eq!(crowd_of(&locks, 1).await.unwrap_err().kind(), LockErrorKind::Overloaded);
+    assert_eq!(crowd_of(&locks, 2).await.unwrap_err().kind(), LockErrorKind::TimedOut);
+    held.release().await.unwrap();
+    waits.await.unwrap().unwrap();
+}
+
+#[distributed_lock(key = "stuck", max_hold = "3s", manager = locks)]
+async fn stuck(locks: &LockManager) -> Result<(), LockError> {
+    std::future::pending().await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_hangs_loses_the_lock_at_max_hold() {
+    let locks = LockManager::in_memory();
+    let lost = tokio::time::timeout(Duration::from_secs(60), stuck(&locks)).await;
+    let lost = lost.expect("it does not hang for ever").unwrap_err();
+    assert_eq!(lost.loss_reason(), Some(LossReason::MaxHold));
+}
+
+#[distributed_lock(key = "nightly", min_hold = "1m", strategy = "skip", manager = locks)]
+async fn nightly(locks: &LockManager) -> Result<Option<()>, LockError> {
+    Ok(Some(()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_ends_early_keeps_the_key_for_min_hold() {
+    let locks = LockManager::in_memory();
+    assert_eq!(nightly(&locks).await.unwrap(), Some(()));
+    assert_eq!(nightly(&locks).await.unwrap(), None);
+    tokio::time::sleep(Duration::from_secs(59)).await;
+    assert_eq!(nightly(&locks).await.unwrap(), None);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(nightly(&locks).await.unwrap(), Some(()));
+}
+
+#[distributed_lock(key = "profile", profile = "checkout", handle = lock, manager = locks)]
+async fn of_profile(locks: &LockManager) -> Result<Duration, LockError> {
+    Ok(lock.remaining())
+}
+
+#[distributed_lock(key = "profile", ttl = "1h", profile = "checkout", handle = lock, manager = locks)]
+async fn of_profile_but_the_ttl(locks: &LockManager) -> Result<Duration, LockError> {
+    Ok(lock.remaining())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_profile_gives_what_the_attribute_does_not_say() {
+    let checkout = Profile::new().ttl(Duration::from_secs(90)).strategy(fail_fast());
+    let locks = LockManager::builder(Memory::new()).profile("checkout", checkout).build().unwrap();
+    let remaining = of_profile(&locks).await.unwrap();
+    assert!(remaining > Duration::from_secs(85) && remaining <= Duration::from_secs(90), "{remaining:?}");
+    assert!(of_profile_but_the_ttl(&locks).await.unwrap() > Duration::from_secs(3_000));
+    let held = hold(&locks, "profile").await;
+    assert_eq!(of_profile_but_the_ttl(&locks).await.unwrap_err().kind(), LockErrorKind::Contended);
+    drop(held);
+
+    let error = of_profile(&LockManager::in_memory()).await.unwrap_err();
+    assert_eq!(error.kind(), LockErrorKind::InvalidRequest);
+    assert!(error.to_string().contains("checkout"), "{error}");
 }

@@ -15,6 +15,29 @@ macro_rules! locked {
 locked!(constant, "constant", "5s", "fail_fast");
 locked!(evaluated, "constant", "5s", lock_core::strategy::retry());
 
+macro_rules! several {
+    ($name:ident, $keys:expr) => {
+        #[distributed_lock(keys = $keys, label = "several")]
+        async fn $name(id: u64) -> Result<u64, LockError> {
+            Ok(id)
+        }
+    };
+}
+
+several!(listed, ["orders", "stock"]);
+
+macro_rules! permits {
+    ($name:ident, $kind:literal, $permits:expr) => {
+        #[distributed_lock(key = "desk", kind = $kind, permits = $permits)]
+        async fn $name(id: u64) -> Result<u64, LockError> {
+            Ok(id)
+        }
+    };
+}
+
+permits!(seated, "semaphore", 3);
+permits!(computed, "semaphore", 1 + 2);
+
 macro_rules! whole {
     ($name:ident, $handle:ident, $body:block) => {
         #[distributed_lock(key = "order:<id>", handle = $handle)]
@@ -46,4 +69,5 @@ method!(Shop);
 
 fn main() {
     drop((constant(1), evaluated(1), with_handle(1), Shop(1).sweep()));
+    drop((listed(1), seated(1), computed(1)));
 }

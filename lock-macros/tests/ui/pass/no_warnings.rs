@@ -13,6 +13,8 @@ pub struct Shop {
 }
 
 impl Shop {
+    const DESKS: u32 = 3;
+
     /// Ships.
     ///
     /// # Errors
@@ -29,6 +31,34 @@ impl Shop {
     #[distributed_lock(key = "all", strategy = "skip", manager = &self.locks)]
     pub async fn sweep(self: Arc<Self>) {
         let _tenant = &self.tenant;
+    }
+
+    /// Moves money.
+    ///
+    /// # Errors
+    ///
+    /// When the lock is not had.
+    #[distributed_lock(
+        keys = ["account:<_from>", "account:<to>"],
+        max_waiters = 64,
+        max_hold = "10m",
+        min_hold = "1s",
+        label = "transfer",
+        profile = "checkout",
+        manager = self.locks,
+    )]
+    pub async fn transfer(&self, _from: u64, to: u64) -> Result<u64, LockError> {
+        Ok(to)
+    }
+
+    /// Sits down.
+    ///
+    /// # Errors
+    ///
+    /// When the lock is not had.
+    #[distributed_lock(key = "desk", kind = "semaphore", permits = Self::DESKS, manager = self.locks)]
+    pub async fn sit(&self) -> Result<(), LockError> {
+        Ok(())
     }
 
     /// Has no tail.
@@ -52,6 +82,8 @@ fn main() {
     let shop = Shop { locks: LockManager::in_memory(), tenant: "t".into() };
     drop(shop.ship(1, 2));
     drop(shop.later());
+    drop(shop.transfer(1, 2));
+    drop(shop.sit());
     drop(Arc::new(shop).sweep());
     drop(with_items());
 }

@@ -1,0 +1,111 @@
+//! What a layer locks: one key, or several at once.
+
+use http::request::Parts;
+use lock_core::key::Key;
+use lock_core::{LockError, LockErrorKind, Result};
+
+use crate::key::{KeySource, NoKey, path_params};
+
+/// The templates of a layer.
+#[derive(Clone, Debug)]
+pub(crate) enum Keys {
+    /// Of [`LockLayer::key`](crate::LockLayer::key).
+    One(KeySource),
+    /// Of [`LockLayer::keys`](crate::LockLayer::keys).
+    All {
+        sources: Box<[KeySource]>,
+        /// The templates with commas between them, for clients and the log.
+        templates: Box<str>,
+    },
+}
+
+/// What one request locks.
+#[derive(Debug)]
+pub(crate) enum Rendered {
+    One(Key),
+    All(Vec<Key>),
+}
+
+impl Keys {
+    pub(crate) fn one(template: &str) -> Result<Self> {
+        KeySource::parse(template).map(Self::One)
+    }
+
+    pub(crate) fn all<T: AsRef<str>>(templates: impl IntoIterator<Item = T>) -> Result<Self> {
+        let mut sources: Vec<KeySource> = Vec::new();
+        for template in templates {
+            let source = KeySource::parse(template.as_ref())?;
+            if sources.iter().any(|other| other.template() == source.template()) {
+                let detail =
+                    format!("`keys` has the template `{}` twice: drop one of the two", source.template());
+                return Err(LockError::new(LockErrorKind::InvalidKey, detail));
+            }
+            sources.push(source);
+        }
+        if sources.is_empty() {
+            return Err(LockError::new(
+                LockErrorKind::InvalidKey,
+                "`keys` has no template: give at least one",
+            ));
+        }
+        let templates = sources.iter().map(KeySource::template).collect::<Vec<_>>().join(", ").into();
+        Ok(Self::All { sources: sources.into(), templates })
+    }
+
+    /// Of one key or several: what clients and the log get to see.
+    pub(crate) fn template(&self) -> &str {
+        match self {
+            Self::One(source) => source.template(),
+            Self::All { templates, .. } => templates,
+        }
+    }
+
+    fn sources(&self) -> &[KeySource] {
+        match self {
+            Self::One(source) => std::slice::from_ref(source),
+            Self::All { sources, .. } => sources,
+        }
+    }
+
+    /// The keys of this request.
+    pub(crate) async fn render(&self, parts: &mut Parts) -> Result<Rendered, NoKey> {
+        let needs_path = self.sources().iter().any(KeySource::needs_path);
+        let params = if needs_path { Some(path_params(parts).await?) } else { None };
+        let (parts, params) = (&*parts, params.as_ref());
+        for source in self.sources() {
+            source.check_route(parts, params)?;
+        }
+        match self {
+            Self::One(source) => source.render(parts, params).map(Rendered::One),
+            Self::All { sources, .. } => {
+                let keys = sources.iter().map(|source| source.render(parts, params));
+                keys.collect::<Result<_, _>>().map(Rendered::All)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_templates_are_checked_when_the_layer_is_built() {
+        for templates in [&["a:<x>"][..], &["b:<y>", "a:<x>"], &["a:<x>", "a:<y>", "a:<header.z>"]] {
+            let keys = Keys::all(templates).expect("they are templates");
+            assert_eq!(keys.template(), templates.join(", "));
+        }
+        for (templates, says) in [
+            (&[][..], "has no template"),
+            (&["a:<x>", "b", "a:<x>"], "has the template `a:<x>` twice"),
+            (&["a:<x>", "b:<y"], "is not closed"),
+            (&["a:<x>", ""], "is empty"),
+            (&["a:<x>", "b:{x}"], "placeholders are written `<x>`"),
+            (&["a:<x>", "<ext.Tenant>"], "expected a path parameter"),
+        ] {
+            let error = Keys::all(templates).unwrap_err();
+            assert_eq!(error.kind(), LockErrorKind::InvalidKey, "{templates:?}");
+            assert!(error.to_string().contains(says), "{templates:?}: {error}");
+        }
+    }
+}

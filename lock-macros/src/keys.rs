@@ -1,0 +1,150 @@
+//! `key` and `keys`: what is locked.
+
+use syn::spanned::Spanned as _;
+use syn::{Expr, LitStr};
+
+use crate::args::{Arg, Args};
+use crate::errors::Errors;
+use crate::params::Params;
+use crate::template::{self, Segment};
+use crate::value::{expected, string, ungrouped};
+
+/// A template whose placeholders are parameters.
+pub(crate) struct Template {
+    pub(crate) literal: LitStr,
+    pub(crate) segments: Vec<Segment>,
+}
+
+/// What is locked.
+pub(crate) enum Keys {
+    /// `key = ..`.
+    One(Template),
+    /// `keys = [..]`: all or none.
+    All(Vec<Template>),
+}
+
+impl Keys {
+    /// Reads `key` or `keys`, of which there must be one. `None` when there are errors.
+    pub(crate) fn of(args: &Args, params: &Params, errors: &mut Errors) -> Option<Self> {
+        match (&args.key, &args.keys) {
+            (None, None) => {
+                missing(errors);
+                None
+            }
+            (Some(key), Some(keys)) => {
+                let message =
+                    "`key` and `keys` do not go together: drop `key`, and write its template into `keys`";
+                errors.at(key.later_of(keys).name.span(), message);
+                None
+            }
+            (Some(key), None) => errors.take(one(key, params)).map(Self::One),
+            (None, Some(keys)) => all(keys, params, errors).map(Self::All),
+        }
+    }
+
+    /// Every template.
+    pub(crate) fn templates(&self) -> &[Template] {
+        match self {
+            Self::One(template) => std::slice::from_ref(template),
+            Self::All(templates) => templates,
+        }
+    }
+}
+
+/// A misspelt `key` is missing too, and one error is enough.
+fn missing(errors: &mut Errors) {
+    if errors.is_empty() {
+        let message = "`key` is missing: `#[distributed_lock(key = \"order:<id>\")]`";
+        errors.at(proc_macro2::Span::call_site(), message);
+    }
+}
+
+fn one(arg: &Arg, params: &Params) -> syn::Result<Template> {
+    let literal = string(&arg.value).ok_or_else(|| {
+        expected(arg, "a string literal such as `\"order:<id>\"`; placeholders stand inside of it")
+    })?;
+    read(literal, params)
+}
+
+fn read(literal: LitStr, params: &Params) -> syn::Result<Template> {
+    let segments = template::parse(&literal, params)?;
+    Ok(Template { literal, segments })
+}
+
+/// Every template of the list is read, so that one that is wrong does not hide what is wrong with the others.
+fn all(arg: &Arg, params: &Params, errors: &mut Errors) -> Option<Vec<Template>> {
+    let form = "a list of string literals such as `[\"a:<x>\", \"b:<y>\"]`";
+    let Expr::Array(list) = ungrouped(&arg.value) else {
+        errors.push(expected(arg, form));
+        return None;
+    };
+    if list.elems.is_empty() {
+        errors
+            .at(list.span(), "`keys` is empty: write at least one, such as `keys = [\"a:<x>\", \"b:<y>\"]`");
+        return None;
+    }
+    let mut templates: Vec<Option<Template>> = Vec::new();
+    for element in &list.elems {
+        let Some(literal) = string(element) else {
+            errors.at(element.span(), format_args!("`keys` takes {form}"));
+            templates.push(None);
+            continue;
+        };
+        let known = |other: &Template| other.literal.value() == literal.value();
+        if templates.iter().flatten().any(known) {
+            let message = format!("`{}` is in `keys` already: drop one of the two", literal.value());
+            errors.at(literal.span(), message);
+            templates.push(None);
+            continue;
+        }
+        templates.push(errors.take(read(literal, params)));
+    }
+    templates.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(options: &str) -> Result<Vec<String>, String> {
+        let mut errors = Errors::default();
+        let args = Args::parse(options.parse().expect(options), &mut errors);
+        let signature = syn::parse_str("async fn f(x: u64, y: u64)").expect("a signature");
+        let keys = Keys::of(&args, &Params::of(&signature), &mut errors);
+        match (keys, errors.into_tokens()) {
+            (Some(keys), None) => Ok(keys.templates().iter().map(|each| each.literal.value()).collect()),
+            (None, Some(errors)) => Err(errors.to_string()),
+            (keys, errors) => panic!("{options}: keys {}, errors {errors:?}", keys.is_some()),
+        }
+    }
+
+    #[test]
+    fn templates_are_read_in_their_order() {
+        for (options, templates) in [
+            (r#"key = "a:<x>""#, &["a:<x>"][..]),
+            (r#"keys = ["a:<x>"]"#, &["a:<x>"]),
+            (r#"keys = ["b:<y>", "a:<x>", "a:<y>",]"#, &["b:<y>", "a:<x>", "a:<y>"]),
+        ] {
+            assert_eq!(read(options).expect(options), templates, "{options}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_list_of_templates_says_what_to_write() {
+        for (options, parts) in [
+            ("", &["`key` is missing"][..]),
+            (r#"key = "a", keys = ["b"]"#, &["`key` and `keys` do not go together"]),
+            ("keys = []", &["`keys` is empty"]),
+            (r#"keys = "a""#, &["takes a list of string literals"]),
+            (r#"keys = ["a", x]"#, &["takes a list of string literals"]),
+            (r#"keys = ["a:<x>", "b", "a:<x>"]"#, &["`a:<x>` is in `keys` already"]),
+            (r#"keys = ["a:<z>", "", 5]"#, &["`z` is not an argument", "the key is empty", "takes a list"]),
+        ] {
+            let errors = read(options).expect_err(options);
+            for part in parts {
+                assert!(errors.contains(part), "{options}: {errors}");
+            }
+            assert_eq!(errors.matches("compile_error").count(), parts.len(), "{options}: {errors}");
+        }
+    }
+}

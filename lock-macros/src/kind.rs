@@ -1,0 +1,189 @@
+//! `kind`, `permits`: which lock type.
+
+use proc_macro2::Span;
+use syn::{Expr, LitStr};
+
+use crate::args::{Arg, Args};
+use crate::errors::Errors;
+use crate::suggest::{did_you_mean, list};
+use crate::value::{expected, number, string};
+
+/// A word of the option `kind`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Word {
+    Reentrant,
+    Fair,
+    Read,
+    Write,
+    Semaphore,
+}
+
+impl Word {
+    const ALL: [Self; 5] = [Self::Reentrant, Self::Fair, Self::Read, Self::Write, Self::Semaphore];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Reentrant => "reentrant",
+            Self::Fair => "fair",
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Semaphore => "semaphore",
+        }
+    }
+}
+
+/// What other libraries call a kind. These words are no part of the attribute: they only find the right one.
+const ELSEWHERE: [(&str, Word); 7] = [
+    ("exclusive", Word::Reentrant),
+    ("lock", Word::Reentrant),
+    ("mutex", Word::Reentrant),
+    ("fifo", Word::Fair),
+    ("queue", Word::Fair),
+    ("shared", Word::Read),
+    ("permits", Word::Semaphore),
+];
+
+/// The kind of the lock, checked.
+pub(crate) enum Kind {
+    Reentrant,
+    Fair,
+    Read,
+    Write,
+    /// With its permits: a literal above 0, or an expression that is evaluated once per call.
+    Semaphore(Box<Expr>),
+}
+
+impl Kind {
+    /// Reads `kind` and `permits`; without either, [`Kind::Reentrant`]. `None` when there are errors.
+    pub(crate) fn of(args: &Args, errors: &mut Errors) -> Option<Self> {
+        let word = match &args.kind {
+            None => Word::Reentrant,
+            Some(arg) => errors.take(word(arg))?,
+        };
+        let kind = match word {
+            Word::Reentrant => Self::Reentrant,
+            Word::Fair => Self::Fair,
+            Word::Read => Self::Read,
+            Word::Write => Self::Write,
+            Word::Semaphore => return semaphore(args, errors),
+        };
+        let Some(permits) = &args.permits else { return Some(kind) };
+        refuse_permits(permits, args.kind.as_ref(), word, errors);
+        None
+    }
+}
+
+fn semaphore(args: &Args, errors: &mut Errors) -> Option<Kind> {
+    let Some(arg) = &args.permits else {
+        let at = args.kind.as_ref().map_or_else(Span::call_site, |kind| kind.name.span());
+        errors.at(at, "`kind = \"semaphore\"` needs `permits`: add one such as `permits = 3`");
+        return None;
+    };
+    errors.take(permits(arg)).map(|permits| Kind::Semaphore(Box::new(permits)))
+}
+
+/// Reads the option `kind`.
+pub(crate) fn word(arg: &Arg) -> syn::Result<Word> {
+    let names = || Word::ALL.map(Word::name);
+    let literal: LitStr = string(&arg.value)
+        .ok_or_else(|| expected(arg, &format!("the name of a kind as a string: {}", list(names()))))?;
+    let text = literal.value();
+    Word::ALL.into_iter().find(|word| word.name() == text).ok_or_else(|| {
+        let elsewhere = ELSEWHERE.iter().find(|(other, _)| *other == text);
+        let near = match elsewhere {
+            Some((_, word)) => format!("; did you mean `{}`?", word.name()),
+            None => did_you_mean(&text, names()),
+        };
+        syn::Error::new(literal.span(), format!("unknown kind `{text}`{near}\nkinds: {}", list(names())))
+    })
+}
+
+fn permits(arg: &Arg) -> syn::Result<Expr> {
+    let zero = "a semaphore with 0 permits admits nobody: write at least `permits = 1`";
+    number(arg, "u32", u64::from(u32::MAX), zero)
+}
+
+/// `permits` beside a kind that has none.
+fn refuse_permits(permits: &Arg, kind: Option<&Arg>, word: Word, errors: &mut Errors) {
+    let Some(kind) = kind else {
+        errors.at(
+            permits.name.span(),
+            "`permits` goes with `kind = \"semaphore\"` only: add that, or drop `permits`",
+        );
+        return;
+    };
+    let message = format!(
+        "`permits` does not go with `kind = \"{}\"`: drop `permits`, or write `kind = \"semaphore\"`",
+        word.name()
+    );
+    errors.at(permits.later_of(kind).name.span(), message);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(options: &str) -> Result<&'static str, String> {
+        let mut errors = Errors::default();
+        let args = Args::parse(options.parse().expect(options), &mut errors);
+        let kind = Kind::of(&args, &mut errors);
+        match (kind, errors.into_tokens()) {
+            (Some(kind), None) => Ok(match kind {
+                Kind::Reentrant => "reentrant",
+                Kind::Fair => "fair",
+                Kind::Read => "read",
+                Kind::Write => "write",
+                Kind::Semaphore(_) => "semaphore",
+            }),
+            (None, Some(errors)) => Err(errors.to_string()),
+            (kind, errors) => panic!("{options}: kind {}, errors {errors:?}", kind.is_some()),
+        }
+    }
+
+    #[test]
+    fn each_kind_is_read() {
+        for (options, kind) in [
+            ("", "reentrant"),
+            (r#"kind = "reentrant""#, "reentrant"),
+            (r#"kind = "fair""#, "fair"),
+            (r#"kind = "read""#, "read"),
+            (r#"kind = "write""#, "write"),
+            (r#"kind = "semaphore", permits = 1"#, "semaphore"),
+            (r#"permits = 4294967295, kind = "semaphore""#, "semaphore"),
+            (r#"kind = "semaphore", permits = shop.desks()"#, "semaphore"),
+        ] {
+            assert_eq!(read(options), Ok(kind), "{options}");
+        }
+    }
+
+    #[test]
+    fn what_makes_no_kind_says_what_to_write() {
+        for (options, part) in [
+            (r#"kind = "raed""#, "did you mean `read`?"),
+            (r#"kind = "semaphore(3)""#, "did you mean `semaphore`?"),
+            (r#"kind = "shared""#, "did you mean `read`?"),
+            (r#"kind = "mutex""#, "did you mean `reentrant`?"),
+            (r#"kind = "banana""#, "unknown kind `banana`\\nkinds: `reentrant`, `fair`"),
+            ("kind = fair", "the name of a kind as a string"),
+            (r#"kind = "semaphore""#, "needs `permits`"),
+            ("permits = 3", r#"goes with `kind = \"semaphore\"` only"#),
+            (r#"kind = "fair", permits = 3"#, r#"`permits` does not go with `kind = \"fair\"`"#),
+            (r#"kind = "semaphore", permits = 0"#, "admits nobody"),
+            (r#"kind = "semaphore", permits = 4294967296"#, "at most 4294967295"),
+            (r#"kind = "semaphore", permits = "3""#, "takes a number"),
+            (r#"kind = "semaphore", permits = -3"#, "takes a number"),
+            (r#"kind = "semaphore", permits = 1.5"#, "takes a number"),
+        ] {
+            let errors = read(options).expect_err(options);
+            assert!(errors.contains(part), "{options}: {errors}");
+            assert_eq!(errors.matches("compile_error").count(), 1, "{options}: {errors}");
+        }
+    }
+
+    #[test]
+    fn a_word_from_elsewhere_is_no_kind() {
+        for (word, _) in ELSEWHERE {
+            assert!(Word::ALL.iter().all(|kind| kind.name() != word), "{word}");
+        }
+    }
+}

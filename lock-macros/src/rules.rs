@@ -1,0 +1,101 @@
+//! Options that contradict each other. Each is refused at the later one of the two, with both named.
+
+use crate::args::{Arg, Args};
+use crate::errors::Errors;
+use crate::kind::{self, Word};
+use crate::spec::{self, Named, Strategy};
+use crate::value::duration_of;
+
+/// Refuses what contradicts itself. An option that is wrong in itself has its own error and is passed over here.
+pub(crate) fn check(args: &Args, errors: &mut Errors) {
+    wait_without_waiting(args, errors);
+    max_waiters_without_waiting(args, errors);
+    keys_of_another_kind(args, errors);
+    min_hold_beyond_max_hold(args, errors);
+    min_hold_beyond_a_fixed_ttl(args, errors);
+}
+
+/// The strategy, where it has a name.
+fn strategy(args: &Args) -> Option<(&Arg, Named)> {
+    let arg = args.strategy.as_ref()?;
+    match spec::strategy(arg) {
+        Ok(Strategy::Named(named)) => Some((arg, named)),
+        _ => None,
+    }
+}
+
+/// A length of the wait says nothing to a strategy that does not wait, or that waits for ever.
+fn wait_without_waiting(args: &Args, errors: &mut Errors) {
+    let (Some(wait), Some((strategy, named))) = (&args.wait, strategy(args)) else { return };
+    if named.waits_for_a_while() {
+        return;
+    }
+    let name = named.name();
+    let why = if named == Named::Wait { "waits for ever" } else { "does not wait" };
+    let message = format!(
+        "`wait` does not go with `strategy = \"{name}\"`, which {why}: drop `wait`, or choose `retry` or `retry_or_skip`"
+    );
+    errors.at(wait.later_of(strategy).name.span(), message);
+}
+
+/// Where nobody waits, there are no waiters to count.
+fn max_waiters_without_waiting(args: &Args, errors: &mut Errors) {
+    let (Some(max), Some((strategy, named))) = (&args.max_waiters, strategy(args)) else { return };
+    if named.waits_for_a_while() || named == Named::Wait {
+        return;
+    }
+    let message = format!(
+        "`max_waiters` does not go with `strategy = \"{}\"`, which does not wait: drop `max_waiters`, or choose `retry`, \
+         `retry_or_skip` or `wait`",
+        named.name()
+    );
+    errors.at(max.later_of(strategy).name.span(), message);
+}
+
+/// Several keys have one holder each.
+fn keys_of_another_kind(args: &Args, errors: &mut Errors) {
+    let (Some(keys), Some(kind)) = (&args.keys, &args.kind) else { return };
+    let Ok(word) = kind::word(kind) else { return };
+    if word == Word::Reentrant {
+        return;
+    }
+    let message = format!(
+        "`keys` does not go with `kind = \"{}\"`: several keys have one holder each; drop `kind`, or lock one `key`",
+        word.name()
+    );
+    errors.at(keys.later_of(kind).name.span(), message);
+}
+
+fn min_hold_beyond_max_hold(args: &Args, errors: &mut Errors) {
+    let (Some(min), Some(max)) = (&args.min_hold, &args.max_hold) else { return };
+    let (Ok((min_text, shortest)), Ok((max_text, longest))) = (duration_of(min), duration_of(max)) else {
+        return;
+    };
+    if shortest > longest {
+        let message = format!(
+            "`min_hold = \"{}\"` is longer than `max_hold = \"{}\"`: make one of them fit the other",
+            min_text.value(),
+            max_text.value()
+        );
+        errors.at(min.later_of(max).name.span(), message);
+    }
+}
+
+/// A lease that nobody renews ends with its ttl, whatever `min_hold` says.
+fn min_hold_beyond_a_fixed_ttl(args: &Args, errors: &mut Errors) {
+    let (Some(min), Some(ttl), Some(renew)) = (&args.min_hold, &args.ttl, &args.renew) else { return };
+    let (Ok((min_text, shortest)), Ok((ttl_text, lease)), Ok(false)) =
+        (duration_of(min), duration_of(ttl), spec::renew(renew))
+    else {
+        return;
+    };
+    if shortest > lease {
+        let message = format!(
+            "`min_hold = \"{}\"` is longer than `ttl = \"{}\"`, which `renew = false` does not renew: make the ttl longer, \
+             or drop `renew`",
+            min_text.value(),
+            ttl_text.value()
+        );
+        errors.at(min.later_of(ttl).later_of(renew).name.span(), message);
+    }
+}

@@ -1,0 +1,86 @@
+//! The value of an option, read as text, a duration or a number. Each error says which form the option takes.
+
+use std::time::Duration;
+
+use syn::spanned::Spanned as _;
+use syn::{Expr, Lit, LitStr, UnOp};
+
+use crate::args::Arg;
+use crate::duration;
+
+/// The option takes another form.
+pub(crate) fn expected(arg: &Arg, form: &str) -> syn::Error {
+    syn::Error::new(arg.value.span(), format!("`{}` takes {form}", arg.name))
+}
+
+/// A string literal.
+pub(crate) fn string(value: &Expr) -> Option<LitStr> {
+    match literal(value) {
+        Some(Lit::Str(literal)) => Some(literal.clone()),
+        _ => None,
+    }
+}
+
+/// Any literal.
+pub(crate) fn literal(value: &Expr) -> Option<&Lit> {
+    match ungrouped(value) {
+        Expr::Lit(literal) => Some(&literal.lit),
+        _ => None,
+    }
+}
+
+/// A fragment that comes through `macro_rules!` stands in a group that nobody sees.
+pub(crate) fn ungrouped(value: &Expr) -> &Expr {
+    match value {
+        Expr::Group(group) => ungrouped(&group.expr),
+        value => value,
+    }
+}
+
+/// A string literal that says something.
+pub(crate) fn text(arg: &Arg, example: &str) -> syn::Result<LitStr> {
+    let literal =
+        string(&arg.value).ok_or_else(|| expected(arg, &format!("a string such as `{example}`")))?;
+    if literal.value().trim().is_empty() {
+        let message = format!("`{}` is empty: write one such as `{example}`, or drop it", arg.name);
+        return Err(syn::Error::new(literal.span(), message));
+    }
+    Ok(literal)
+}
+
+/// A duration with a unit.
+pub(crate) fn duration_of(arg: &Arg) -> syn::Result<(LitStr, Duration)> {
+    if let Some(Lit::Int(number)) = literal(&arg.value) {
+        let digits = number.base10_digits();
+        let message = format!("add a unit: `\"{digits}ms\"` or `\"{digits}s\"`?");
+        return Err(syn::Error::new(number.span(), message));
+    }
+    let literal =
+        string(&arg.value).ok_or_else(|| expected(arg, "a string with a unit such as `\"500ms\"`"))?;
+    let duration =
+        duration::parse(&literal.value()).map_err(|message| syn::Error::new(literal.span(), message))?;
+    Ok((literal, duration))
+}
+
+/// A number from 1 to `most`, checked where it is a literal, or an expression that is a `ty`, which the compiler
+/// checks. `zero` says why there is no 0.
+pub(crate) fn number(arg: &Arg, ty: &str, most: u64, zero: &str) -> syn::Result<Expr> {
+    let form = || expected(arg, &format!("a number such as `3`, or an expression that is a `{ty}`"));
+    match ungrouped(&arg.value) {
+        Expr::Lit(literal) => {
+            let Lit::Int(number) = &literal.lit else { return Err(form()) };
+            match number.base10_parse::<u64>() {
+                Ok(0) => Err(syn::Error::new(number.span(), zero)),
+                Ok(read) if read <= most => Ok(arg.value.clone()),
+                _ => {
+                    let message = format!("`{}` is at most {most}", arg.name);
+                    Err(syn::Error::new(number.span(), message))
+                }
+            }
+        }
+        Expr::Unary(unary) if matches!(unary.op, UnOp::Neg(_)) && literal(&unary.expr).is_some() => {
+            Err(form())
+        }
+        _ => Ok(arg.value.clone()),
+    }
+}

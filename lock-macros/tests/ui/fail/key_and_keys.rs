@@ -1,0 +1,13 @@
+use lock_core::{LockError, distributed_lock};
+
+#[distributed_lock(key = "order:<id>", keys = ["stock"])]
+async fn ship_1(id: u64) -> Result<u64, LockError> {
+    Ok(id)
+}
+
+#[distributed_lock(keys = ["stock"], key = "order:<id>")]
+async fn ship_2(id: u64) -> Result<u64, LockError> {
+    Ok(id)
+}
+
+fn main() {}

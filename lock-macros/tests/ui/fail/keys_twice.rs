@@ -1,0 +1,8 @@
+use lock_core::{LockError, distributed_lock};
+
+#[distributed_lock(keys = ["order:<id>", "stock", "order:<id>"])]
+async fn ship(id: u64) -> Result<u64, LockError> {
+    Ok(id)
+}
+
+fn main() {}

@@ -1,0 +1,13 @@
+use lock_core::{LockError, distributed_lock};
+
+#[distributed_lock(key = "order:<id>", label = "")]
+async fn ship_1(id: u64) -> Result<u64, LockError> {
+    Ok(id)
+}
+
+#[distributed_lock(key = "order:<id>", profile = checkout)]
+async fn ship_2(id: u64) -> Result<u64, LockError> {
+    Ok(id)
+}
+
+fn main() {}
