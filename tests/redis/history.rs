@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lock_core::backend::Mode;
 use lock_core::clock::Clock;
 use lock_core::strategy::{self, Backoff};
 use lock_core::testkit::history::{History, Hold, Violation};
@@ -41,7 +42,8 @@ async fn hold(worker: usize, guard: LockGuard, asked: Duration, history: &Histor
     tokio::time::sleep(ms(u64::from(worker as u32 % 3))).await;
     let now = history.now();
     let ended = if guard.is_held() { now } else { now.min(first_deadline) };
-    history.record(Hold { worker, key: guard.key().to_owned(), asked, acquired, ended, fence });
+    let (key, mode) = (guard.key().to_owned(), Mode::Exclusive);
+    history.record(Hold { worker, key, mode, asked, acquired, ended, fence });
     let _ = guard.release().await;
 }
 

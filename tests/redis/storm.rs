@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fastrand::Rng;
+use lock_core::backend::Mode;
 use lock_core::clock::Clock;
 use lock_core::strategy::{self, Backoff};
 use lock_core::testkit::history::{History, Hold};
@@ -37,7 +38,8 @@ async fn hold(worker: usize, guard: LockGuard, asked: Duration, history: &Histor
     sleep(ms(random.u64(0..4))).await;
     let ended = history.now();
     guard.check().expect("no lease ends so soon");
-    history.record(Hold { worker, key: guard.key().to_owned(), asked, acquired, ended, fence });
+    let (key, mode) = (guard.key().to_owned(), Mode::Exclusive);
+    history.record(Hold { worker, key, mode, asked, acquired, ended, fence });
     match random.u8(0..4) {
         0 => drop(guard),
         1 => drop(timeout(ms(random.u64(0..4)), guard.release()).await),

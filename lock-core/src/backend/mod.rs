@@ -449,7 +449,8 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     ///
     /// # Behavior
     /// - A *held* answer has a [place](Held::place), but for: a barging claim while a holder of the same manager has
-    ///   the key ([`Held::own`]: their turns are made in the process), and a queue of `room` or more.
+    ///   the key ([`Held::own`]: their turns are made in the process), a queue of `room` or more, and, where the store
+    ///   cannot, a claim of several keys.
     /// - Asked again, keeps the place. Where places live on beats, an owner is enqueued once, and asked after by
     ///   [`beat`](Self::beat).
     /// - The oldest claim that can be served beside the holders is served first; a waiting exclusive claim goes before

@@ -59,4 +59,30 @@ impl Claims {
     pub fn exclusive(&self, key: &Key, ttl: Duration) -> Claim {
         self.claim(key, Mode::Exclusive, Queue::Barging, ttl)
     }
+
+    /// A claim of a fresh owner on all of `keys`, which are brought into order.
+    ///
+    /// # Panics
+    /// Without a key.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use lock_core::backend::Queue;
+    /// use lock_core::key::Key;
+    /// use lock_core::testkit::Claims;
+    ///
+    /// let keys = [Key::new("b")?, Key::new("a")?, Key::new("b")?];
+    /// let claim = Claims::new()?.all(keys, Queue::Barging, Duration::from_secs(5));
+    /// assert_eq!(claim.keys().map(Key::as_str).collect::<Vec<_>>(), ["a", "b"]);
+    /// # Ok::<(), lock_core::LockError>(())
+    /// ```
+    #[must_use]
+    pub fn all(&self, keys: impl IntoIterator<Item = Key>, queue: Queue, ttl: Duration) -> Claim {
+        let mut keys: Vec<Key> = keys.into_iter().collect();
+        keys.sort_by(|first, second| first.as_str().cmp(second.as_str()));
+        keys.dedup();
+        let (first, more) = keys.split_first().expect("at least one key");
+        Claim { more: more.into(), ..self.claim(first, Mode::Exclusive, queue, ttl) }
+    }
 }

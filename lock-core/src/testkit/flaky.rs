@@ -1,19 +1,23 @@
 //! A backend that fails on command.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::backend::{Attempt, Backend, Capability, Claim, FencingToken, Released, Renew, Renewal};
+use crate::backend::{
+    Attempt, Backend, Beat, Capability, Claim, Ear, FencingToken, LatchState, LatchStep, Released, Renew,
+    Renewal,
+};
 use crate::error::{LockError, LockErrorKind, Result};
+use crate::key::Key;
 
 /// A call of [`Backend`] that a [`Flaky`] can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Operation {
-    /// [`Backend::try_acquire`].
+    /// [`Backend::try_acquire`] and [`Backend::grab`].
     Acquire,
     /// [`Backend::renew`], a whole batch.
     Renew,
@@ -21,6 +25,18 @@ pub enum Operation {
     Release,
     /// [`Backend::fence`].
     Fence,
+    /// [`Backend::enqueue`].
+    Enqueue,
+    /// [`Backend::beat`].
+    Beat,
+    /// [`Backend::downgrade`].
+    Downgrade,
+    /// [`Backend::latch`].
+    Latch,
+}
+
+impl Operation {
+    const COUNT: usize = Self::Latch as usize + 1;
 }
 
 /// How a call fails. The error is temporary [`Unavailable`](LockErrorKind::Unavailable).
@@ -73,7 +89,7 @@ pub struct FlakyControl(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    plans: [Mutex<Plan>; 4],
+    plans: [Mutex<Plan>; Operation::COUNT],
     /// Counts calls of `heal`; a call that hangs waits for the next.
     healed: watch::Sender<u64>,
 }
@@ -221,6 +237,18 @@ impl<B: Backend> Backend for Flaky<B> {
         self.call(Operation::Acquire, self.inner.try_acquire(claim)).await
     }
 
+    async fn grab(&self, claim: &Claim) -> Result<Attempt> {
+        self.call(Operation::Acquire, self.inner.grab(claim)).await
+    }
+
+    async fn enqueue(&self, claim: &Claim, room: Option<usize>) -> Result<Attempt> {
+        self.call(Operation::Enqueue, self.inner.enqueue(claim, room)).await
+    }
+
+    async fn beat(&self, claim: &Claim) -> Result<Beat> {
+        self.call(Operation::Beat, self.inner.beat(claim)).await
+    }
+
     async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
         let call = async { Ok(self.inner.renew(batch).await) };
         match self.call(Operation::Renew, call).await {
@@ -246,6 +274,19 @@ impl<B: Backend> Backend for Flaky<B> {
 
     async fn fence(&self, claim: &Claim) -> Result<FencingToken> {
         self.call(Operation::Fence, self.inner.fence(claim)).await
+    }
+
+    async fn downgrade(&self, claim: &Claim) -> Renewal {
+        let call = async { Ok(self.inner.downgrade(claim).await) };
+        self.call(Operation::Downgrade, call).await.unwrap_or_else(Renewal::Unknown)
+    }
+
+    async fn latch(&self, key: &Key, step: &LatchStep) -> Result<LatchState> {
+        self.call(Operation::Latch, self.inner.latch(key, step)).await
+    }
+
+    fn listen(&self, process: u128, ear: Weak<dyn Ear>) {
+        self.inner.listen(process, ear);
     }
 
     async fn changed(&self, claim: &Claim) {
@@ -330,5 +371,28 @@ mod tests {
         control.fail_next(Operation::Renew, Fault::Refuse, 1);
         assert!(matches!(flaky.renew(&batch).await[..], [Renewal::Unknown(_), Renewal::Unknown(_)]));
         assert!(matches!(flaky.renew(&batch).await[..], [Renewal::NotMine, Renewal::NotMine]));
+    }
+
+    #[tokio::test]
+    async fn every_call_is_passed_on_counted_and_failed() {
+        let (flaky, control) = Flaky::new(Memory::new());
+        let [first, second] = claims();
+        let (fence, look) = (flaky.fence(&first).await, LatchStep::Look);
+        fence.expect_err("nobody's");
+        assert!(matches!(flaky.grab(&first).await, Ok(Attempt::Granted(_))));
+        assert!(matches!(flaky.enqueue(&second, None).await, Ok(Attempt::Held(_))));
+        flaky.beat(&second).await.expect_err("the memory store needs none");
+        assert!(matches!(flaky.downgrade(&first).await, Renewal::Renewed { .. }));
+        let latch = Key::new("latch").expect("a key");
+        assert!(matches!(flaky.latch(&latch, &look).await, Ok(LatchState::Unset)));
+        for operation in [Operation::Enqueue, Operation::Beat, Operation::Downgrade, Operation::Latch] {
+            assert_eq!(control.calls(operation), 1, "{operation:?}");
+            control.fail_next(operation, Fault::LoseRequest, 1);
+        }
+        let planned = |error: &LockError| error.to_string().contains("planned fault");
+        assert!(planned(&flaky.enqueue(&second, None).await.expect_err("lost")));
+        assert!(planned(&flaky.beat(&second).await.expect_err("lost")));
+        assert!(matches!(flaky.downgrade(&first).await, Renewal::Unknown(error) if planned(&error)));
+        assert!(planned(&flaky.latch(&latch, &look).await.expect_err("lost")));
     }
 }

@@ -1,17 +1,22 @@
 //! Who held a key and when, checked after the fact.
 //!
-//! Workers record every hold; [`check`] finds two of one key that were definitely there at once, and fencing tokens
-//! whose order contradicts the order in time. Only what is certain counts: a hold begins when its grant was *answered*
+//! Workers record every hold; [`check`] finds those of one key that were definitely there at once and must not have
+//! been, and fencing tokens whose order contradicts the order in time. Only what is certain counts: a hold begins when its grant was *answered*
 //! and ends when its release was *called*, or at its local deadline if that is earlier. A verdict is therefore never a
 //! false alarm, whatever the network did, as long as all times are of one clock.
 
-use std::collections::BTreeMap;
+mod check;
+#[cfg(test)]
+mod tests;
+
 use std::error::Error;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::backend::FencingToken;
+pub use check::check;
+
+use crate::backend::{FencingToken, Mode};
 use crate::clock::{Clock, Moment};
 
 /// One hold of one key. Times count from the start of the [`History`].
@@ -21,6 +26,8 @@ pub struct Hold {
     pub worker: usize,
     /// What was held.
     pub key: String,
+    /// How it excluded others.
+    pub mode: Mode,
     /// When the acquire was called.
     pub asked: Duration,
     /// When it was answered, with the fencing token if there is one.
@@ -35,14 +42,20 @@ pub struct Hold {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Violation {
-    /// Two held one key at once.
+    /// Two held one key at once, and not both shared it, nor held permits of one number.
     Overlap {
         /// The one that began first.
         first: Box<Hold>,
         /// The one that began before the first had ended.
         second: Box<Hold>,
     },
-    /// A fencing token is not larger than that of a hold that was granted before it was asked for.
+    /// More held permits of one key at once than there are.
+    TooMany {
+        /// All who did, one more than there are permits, in the order in which they began.
+        holds: Vec<Hold>,
+    },
+    /// A fencing token is not larger than that of a hold that was granted before it was asked for, and one of the two
+    /// was alone; or two holds have the same.
     TokenOrder {
         /// The earlier one, with the larger token, or the same.
         first: Box<Hold>,
@@ -53,11 +66,13 @@ pub enum Violation {
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (what, first, second) = match self {
-            Self::Overlap { first, second } => ("two held one key at once", first, second),
-            Self::TokenOrder { first, second } => ("a later hold has no larger fencing token", first, second),
-        };
-        write!(f, "{what}: {first:?} and {second:?}")
+        match self {
+            Self::Overlap { first, second } => write!(f, "two held one key at once: {first:?} and {second:?}"),
+            Self::TooMany { holds } => write!(f, "{} held one key at once: {holds:?}", holds.len()),
+            Self::TokenOrder { first, second } => {
+                write!(f, "a later hold has no larger fencing token: {first:?} and {second:?}")
+            }
+        }
     }
 }
 
@@ -67,6 +82,7 @@ impl Error for Violation {}
 ///
 /// # Examples
 /// ```
+/// use lock_core::backend::Mode;
 /// use lock_core::clock::Clock;
 /// use lock_core::testkit::history::{Hold, History};
 ///
@@ -76,7 +92,8 @@ impl Error for Violation {}
 /// let acquired = history.now();
 /// // .. hold, and just before the release:
 /// let ended = history.now();
-/// history.record(Hold { worker: 0, key: "order:42".into(), asked, acquired, ended, fence: None });
+/// let (key, mode) = ("order:42".to_owned(), Mode::Exclusive);
+/// history.record(Hold { worker: 0, key, mode, asked, acquired, ended, fence: None });
 /// assert_eq!(history.check(), Ok(()));
 /// ```
 #[derive(Clone, Debug)]
@@ -123,159 +140,5 @@ impl History {
     /// The first violation.
     pub fn check(&self) -> Result<(), Violation> {
         check(&self.holds())
-    }
-}
-
-/// Looks for two exclusive holds at once and for fencing tokens out of order, key by key, in O(n log n).
-///
-/// # Errors
-/// The first violation.
-pub fn check(holds: &[Hold]) -> Result<(), Violation> {
-    let mut keys: BTreeMap<&str, Vec<&Hold>> = BTreeMap::new();
-    for hold in holds {
-        keys.entry(&hold.key).or_default().push(hold);
-    }
-    for mut holds in keys.into_values() {
-        overlap(&mut holds)?;
-        token_order(&holds)?;
-    }
-    Ok(())
-}
-
-/// Orders `holds` by when they began.
-fn overlap(holds: &mut [&Hold]) -> Result<(), Violation> {
-    holds.sort_by_key(|hold| hold.acquired);
-    let mut last: Option<&Hold> = None;
-    // A hold that ended before its grant was answered was never definite.
-    for hold in holds.iter().filter(|hold| hold.ended > hold.acquired) {
-        if let Some(first) = last.filter(|last| last.ended > hold.acquired) {
-            return Err(Violation::Overlap {
-                first: Box::new(first.clone()),
-                second: Box::new((*hold).clone()),
-            });
-        }
-        last = Some(hold);
-    }
-    Ok(())
-}
-
-/// `by_answer` is ordered by when the grants were answered.
-fn token_order(by_answer: &[&Hold]) -> Result<(), Violation> {
-    let mut by_call = by_answer.to_vec();
-    by_call.sort_by_key(|hold| hold.asked);
-    let mut answered = by_answer.iter().filter(|hold| hold.fence.is_some()).peekable();
-    let mut largest: Option<&Hold> = None;
-    for second in by_call.into_iter().filter(|hold| hold.fence.is_some()) {
-        while let Some(first) = answered.next_if(|first| first.acquired < second.asked) {
-            largest = Some(largest.filter(|largest| largest.fence >= first.fence).unwrap_or(first));
-        }
-        if let Some(first) = largest.filter(|first| first.fence >= second.fence) {
-            return Err(out_of_order(first, second));
-        }
-    }
-    same_token(by_answer)
-}
-
-/// Two holds never have one token, also when their order in time is not certain.
-fn same_token(holds: &[&Hold]) -> Result<(), Violation> {
-    let mut fenced: Vec<_> = holds.iter().filter(|hold| hold.fence.is_some()).collect();
-    fenced.sort_by_key(|hold| hold.fence);
-    match fenced.windows(2).find(|pair| pair[0].fence == pair[1].fence) {
-        Some(pair) => Err(out_of_order(pair[0], pair[1])),
-        None => Ok(()),
-    }
-}
-
-fn out_of_order(first: &Hold, second: &Hold) -> Violation {
-    Violation::TokenOrder { first: Box::new(first.clone()), second: Box::new(second.clone()) }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn hold(key: &str, asked: u64, acquired: u64, ended: u64, fence: u64) -> Hold {
-        let [asked, acquired, ended] = [asked, acquired, ended].map(Duration::from_millis);
-        Hold { worker: 0, key: key.to_owned(), asked, acquired, ended, fence: Some(FencingToken::new(fence)) }
-    }
-
-    fn is_overlap(holds: &[Hold]) -> bool {
-        matches!(check(holds), Err(Violation::Overlap { .. }))
-    }
-
-    fn is_token_order(holds: &[Hold]) -> bool {
-        matches!(check(holds), Err(Violation::TokenOrder { .. }))
-    }
-
-    #[test]
-    fn what_is_certain_is_found() {
-        assert!(is_overlap(&[hold("k", 0, 1, 10, 1), hold("k", 2, 9, 12, 2)]));
-        assert!(is_overlap(&[hold("k", 0, 1, 100, 1), hold("k", 2, 2, 3, 2), hold("j", 0, 1, 2, 9)]));
-        assert!(is_token_order(&[hold("k", 0, 1, 2, 7), hold("k", 3, 4, 5, 6)]));
-        assert!(is_token_order(&[hold("k", 0, 1, 2, 7), hold("k", 0, 4, 5, 7)]), "one token twice");
-        // Not the neighbour: the largest of all before.
-        assert!(is_token_order(&[hold("k", 0, 1, 2, 9), hold("k", 2, 3, 4, 3), hold("k", 5, 6, 7, 4)]));
-    }
-
-    #[test]
-    fn what_is_not_certain_is_no_violation() {
-        assert_eq!(check(&[hold("k", 0, 1, 10, 1), hold("j", 0, 1, 10, 1)]), Ok(()), "two keys");
-        assert_eq!(check(&[hold("k", 0, 1, 10, 1), hold("k", 2, 10, 12, 2)]), Ok(()), "one after the other");
-        assert_eq!(
-            check(&[hold("k", 0, 20, 10, 1), hold("k", 2, 5, 30, 2)]),
-            Ok(()),
-            "answered after its deadline"
-        );
-        assert_eq!(check(&[hold("k", 0, 5, 5, 2), hold("k", 1, 5, 6, 1)]), Ok(()), "calls at the same time");
-        assert_eq!(
-            check(&[hold("k", 0, 5, 6, 2), hold("k", 5, 6, 7, 1)]),
-            Ok(()),
-            "asked for in the same instant"
-        );
-        let unfenced = Hold { fence: None, ..hold("k", 3, 4, 5, 0) };
-        assert_eq!(check(&[hold("k", 0, 1, 2, 7), unfenced, hold("k", 6, 7, 8, 8)]), Ok(()));
-        assert_eq!(check(&[]), Ok(()));
-    }
-
-    /// A correct history: holds one after another, each asked for at some time before.
-    fn correct() -> impl Strategy<Value = Vec<Hold>> {
-        proptest::collection::vec((1..5u64, 1..20u64, 0..30u64), 2..60).prop_map(|steps| {
-            let mut time = 100;
-            let mut holds = Vec::new();
-            for (number, (gap, length, wait)) in (1..).zip(steps) {
-                let acquired = time + gap;
-                time = acquired + length;
-                holds.push(hold("k", acquired - wait, acquired, time, number));
-            }
-            holds
-        })
-    }
-
-    proptest! {
-        #[test]
-        fn a_correct_history_passes_in_any_order(holds in correct().prop_shuffle()) {
-            prop_assert_eq!(check(&holds), Ok(()));
-        }
-
-        #[test]
-        fn a_planted_overlap_is_found(
-            (mut holds, seed) in (correct(), any::<proptest::sample::Index>())
-        ) {
-            let at = seed.index(holds.len() - 1);
-            holds[at].ended = holds[at + 1].acquired + Duration::from_nanos(1);
-            prop_assert!(is_overlap(&holds));
-        }
-
-        #[test]
-        fn a_swapped_token_is_found((mut holds, seed) in (correct(), any::<proptest::sample::Index>())) {
-            let at = seed.index(holds.len() - 1);
-            // Certain only for one that was asked for after the other was answered.
-            holds[at + 1].asked = holds[at].acquired + Duration::from_nanos(1);
-            let (first, second) = (holds[at].fence, holds[at + 1].fence);
-            (holds[at].fence, holds[at + 1].fence) = (second, first);
-            prop_assert!(is_token_order(&holds));
-        }
     }
 }

@@ -1,132 +1,25 @@
 //! The memory store with one part of the contract broken on purpose.
 
+#[path = "ask.rs"]
+mod ask;
+#[path = "fault.rs"]
+mod fault;
+#[path = "latch.rs"]
+mod latch;
+
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+pub(crate) use fault::Fault;
+use latch::Latches;
 use lock_core::backend::memory::Memory;
 use lock_core::backend::{
-    Attempt, Backend, Capability, Claim, FencingToken, Mode, Queue, Released, Renew, Renewal,
+    Attempt, Backend, Beat, Capability, Claim, Ear, FencingToken, LatchState, LatchStep, Mode, Queue,
+    Released, Renew, Renewal,
 };
+use lock_core::key::Key;
 use lock_core::{LockError, LockErrorKind, Result};
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Fault {
-    None,
-    /// A release frees whoever holds.
-    ReleaseIgnoresOwner,
-    /// A release that found nothing says that it released.
-    ReleaseLies,
-    /// A release with `keep_for` frees at once.
-    KeepsNothing,
-    /// A key that is kept can be renewed by its former owner.
-    KeptIsRenewed,
-    /// A renewal of a free key takes it.
-    RenewResurrects,
-    /// A renewal sets the lease, shorter or longer.
-    RenewShortens,
-    /// A renewal says yes and does nothing.
-    RenewDoesNothing,
-    /// A renewal of what is not ours says yes.
-    RenewLies,
-    /// A batch is answered in another order.
-    BatchReversed,
-    /// An acquire that is repeated is refused.
-    NotIdempotent,
-    /// An acquire that is repeated brings another token.
-    AnotherToken,
-    /// An acquire that is repeated sets the lease, shorter or longer.
-    AcquireShortens,
-    /// Every fifth claim of a key that is held is granted too.
-    TwoHolders,
-    /// Leases run out at nine tenths.
-    RunsOutEarly,
-    /// Leases do not run out.
-    NeverRunsOut,
-    /// Every key is the same for the store up to its case.
-    FoldsCase,
-    /// Tokens fall.
-    TokensFall,
-    /// Anybody gets a token.
-    TokenForAnybody,
-    /// Readers exclude each other.
-    ReadersExclude,
-    /// A writer goes in beside readers.
-    WriterBesideReaders,
-    /// One permit too many.
-    OnePermitTooMany,
-    /// The queue has no order.
-    NoOrder,
-    /// One who leaves the queue with its release stays in it.
-    StaysInQueue,
-    /// A waiter is told when the lease runs out, and not of a release.
-    TellsNobody,
-    /// A try whose future is dropped before its end takes the key under another owner.
-    DroppedTryTakes,
-    /// What the capability does not name is done as if it were exclusive and barging.
-    Approximates,
-}
-
-impl Fault {
-    pub(crate) const ALL: [Self; 25] = [
-        Self::ReleaseIgnoresOwner,
-        Self::ReleaseLies,
-        Self::KeepsNothing,
-        Self::KeptIsRenewed,
-        Self::RenewResurrects,
-        Self::RenewShortens,
-        Self::RenewDoesNothing,
-        Self::RenewLies,
-        Self::BatchReversed,
-        Self::NotIdempotent,
-        Self::AnotherToken,
-        Self::AcquireShortens,
-        Self::TwoHolders,
-        Self::RunsOutEarly,
-        Self::NeverRunsOut,
-        Self::FoldsCase,
-        Self::TokensFall,
-        Self::TokenForAnybody,
-        Self::ReadersExclude,
-        Self::WriterBesideReaders,
-        Self::OnePermitTooMany,
-        Self::NoOrder,
-        Self::StaysInQueue,
-        Self::TellsNobody,
-        Self::DroppedTryTakes,
-    ];
-
-    /// One case that must catch it; others may too.
-    pub(crate) fn caught_by(self) -> &'static str {
-        match self {
-            Self::None => "",
-            Self::ReleaseIgnoresOwner => "release::of_another",
-            Self::ReleaseLies => "release::twice",
-            Self::KeepsNothing | Self::KeptIsRenewed => "release::keeps",
-            Self::RenewResurrects => "renewal::not_after_expiry",
-            Self::RenewShortens => "renewal::never_shortens",
-            Self::RenewDoesNothing => "renewal::outlives_its_first_lease",
-            Self::RenewLies => "renewal::not_of_another",
-            Self::BatchReversed => "renewal::a_batch_is_answered_in_order",
-            Self::NotIdempotent | Self::AnotherToken => "exclusive::asks_again",
-            Self::AcquireShortens => "exclusive::asks_again_with_less",
-            Self::TwoHolders => "exclusive::excludes",
-            Self::RunsOutEarly => "expiry::not_early",
-            Self::NeverRunsOut => "expiry::frees",
-            Self::FoldsCase => "exclusive::two_keys",
-            Self::TokensFall => "fencing::grows_with_every_owner",
-            Self::TokenForAnybody => "fencing::only_for_the_holder",
-            Self::ReadersExclude => "shared::readers_together",
-            Self::WriterBesideReaders => "shared::a_reader_keeps_writers_out",
-            Self::OnePermitTooMany => "permit::so_many_and_no_more",
-            Self::NoOrder => "fifo::order_of_arrival",
-            Self::StaysInQueue => "fifo::one_who_leaves",
-            Self::TellsNobody => "release::a_waiter_is_told",
-            Self::DroppedTryTakes => "cancel::a_try",
-            Self::Approximates => "refusal::more_than_it_can",
-        }
-    }
-}
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -141,6 +34,10 @@ pub(crate) struct Broken {
 struct State {
     /// The claim that was granted last, by key.
     holders: HashMap<String, Claim>,
+    /// Claims with a place in the queue, and whether they gave it up.
+    waiting: Vec<Claim>,
+    ears: HashMap<u128, Weak<dyn Ear>>,
+    latches: Latches,
     calls: u64,
 }
 
@@ -170,6 +67,7 @@ impl Broken {
         match self.fault {
             Fault::RunsOutEarly => claim.ttl = claim.ttl.mul_f64(0.9),
             Fault::NeverRunsOut => claim.ttl *= 1_000,
+            Fault::LongLeases => claim.ttl = claim.ttl.max(Duration::from_secs(60)),
             Fault::FoldsCase => {
                 claim.key = lock_core::key::Key::new(&claim.key.as_str().to_lowercase()).expect("a key");
             }
@@ -186,6 +84,12 @@ impl Broken {
                 }
             }
             Fault::NoOrder => claim.queue = Queue::Barging,
+            Fault::PermitsOfAnyNumber => {
+                if let Some(holder) = self.holder(&claim) {
+                    claim.mode = holder.mode;
+                }
+            }
+            Fault::FirstOfSeveral => claim.more = [].into(),
             Fault::Approximates => (claim.mode, claim.queue) = (Mode::Exclusive, Queue::Barging),
             _ => {}
         }
@@ -193,11 +97,15 @@ impl Broken {
     }
 
     fn supports(&self, claim: &Claim) -> Result<()> {
-        if self.limited
-            && self.fault != Fault::Approximates
-            && (claim.mode != Mode::Exclusive || claim.queue != Queue::Barging)
-        {
-            return Err(LockError::new(LockErrorKind::Unsupported, "exclusive and barging only"));
+        if claim.mode == Mode::Exclusive && claim.queue == Queue::Barging && claim.more.is_empty() {
+            return Ok(());
+        }
+        self.has("more than exclusive and barging")
+    }
+
+    fn has(&self, what: &str) -> Result<()> {
+        if self.limited && self.fault != Fault::Approximates {
+            return Err(LockError::new(LockErrorKind::Unsupported, format!("no {what}")));
         }
         Ok(())
     }
@@ -224,9 +132,21 @@ impl Broken {
         let inner = |ttl| now(self.inner.renew(&[Renew { claim: &claim, ttl }])).pop().expect("one");
         match self.fault {
             Fault::RenewResurrects => self.force(&with_ttl(&claim, renew.ttl)),
+            Fault::RenewsPart => {
+                let first = first_of(&claim);
+                now(self.inner.renew(&[Renew { claim: &first, ttl: renew.ttl }])).pop().expect("one")
+            }
+            Fault::HidesWaiters => match inner(renew.ttl) {
+                Renewal::Renewed { sent, .. } => Renewal::Renewed { sent, waiters: Some(0) },
+                answer => answer,
+            },
             Fault::RenewShortens => self.reset(&claim, renew.ttl),
             Fault::RenewDoesNothing => inner(Duration::ZERO),
             Fault::RenewLies => Renewal::Renewed { sent, waiters: None },
+            Fault::SentLate => match inner(renew.ttl) {
+                Renewal::Renewed { waiters, .. } => Renewal::Renewed { sent: sent.plus(renew.ttl), waiters },
+                answer => answer,
+            },
             Fault::KeptIsRenewed => match inner(renew.ttl) {
                 Renewal::NotMine if self.holder(&claim).is_some_and(|holder| holder.owner == claim.owner) => {
                     Renewal::Renewed { sent, waiters: None }
@@ -236,6 +156,13 @@ impl Broken {
             _ => inner(renew.ttl),
         }
     }
+}
+
+/// The claim on its first key alone.
+fn first_of(claim: &Claim) -> Claim {
+    let mut claim = claim.clone();
+    claim.more = [].into();
+    claim
 }
 
 fn with_ttl(claim: &Claim, ttl: Duration) -> Claim {
@@ -257,60 +184,44 @@ fn now<T>(future: impl Future<Output = T>) -> T {
 impl Backend for Broken {
     fn capability(&self) -> Capability {
         let mut can = self.inner.capability();
+        if self.fault == Fault::CapabilityChanges {
+            can.max_ttl -= Duration::from_secs(self.count());
+        }
         if self.limited {
             (can.shared, can.permits, can.fifo, can.fencing) = (false, false, false, false);
+            (can.several, can.latches, can.tells_waiters) = (false, false, false);
         }
         can
     }
 
     async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
-        self.supports(claim)?;
-        let claim = self.read(claim);
-        let mine = self.holder(&claim).is_some_and(|holder| holder.owner == claim.owner);
+        self.ask(claim, self.fault == Fault::TryTakesPlace, None).await
+    }
+
+    async fn enqueue(&self, claim: &Claim, room: Option<usize>) -> Result<Attempt> {
+        self.ask(claim, true, room).await
+    }
+
+    async fn beat(&self, claim: &Claim) -> Result<Beat> {
         match self.fault {
-            Fault::NotIdempotent if mine => return Ok(Attempt::Held(lock_core::backend::Held::default())),
-            Fault::AcquireShortens if mine => {
-                let _ = self.reset(&claim, claim.ttl);
-            }
-            Fault::DroppedTryTakes => {
-                // A request that names its owner only once it is answered.
-                let mut early = claim.clone();
-                early.owner = lock_core::testkit::Claims::new()?.owner();
-                let taken = self.inner.try_acquire(&early).await?;
-                tokio::task::yield_now().await;
-                if let Attempt::Granted(_) = taken {
-                    self.inner.release_now(&early, None);
-                }
-            }
-            Fault::TwoHolders if self.count().is_multiple_of(5) => {
-                if let Some(holder) = self.holder(&claim) {
-                    self.inner.release_now(&holder, None);
-                }
-            }
-            _ => {}
+            Fault::BeatLies => Ok(Beat::Gone),
+            _ => self.inner.beat(claim).await,
         }
-        let mut attempt = self.inner.try_acquire(&claim).await?;
-        if let Attempt::Granted(grant) = &mut attempt {
-            let falls = FencingToken::new(u64::MAX / 2 - self.count());
-            if self.fault == Fault::TokensFall || self.fault == Fault::AnotherToken && mine {
-                grant.fence = Some(falls);
-            }
-            if matches!(self.fault, Fault::NeverRunsOut | Fault::RunsOutEarly) {
-                grant.lease = if self.fault == Fault::NeverRunsOut {
-                    claim.ttl / 1_000
-                } else {
-                    claim.ttl.div_f64(0.9)
-                };
-            }
-            self.state.lock().expect("no panic").holders.insert(claim.key.as_str().to_owned(), claim);
-        }
-        Ok(attempt)
     }
 
     async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
+        if let (Fault::DroppedRenewalLoses, [renew]) = (self.fault, batch)
+            && self.inner.release_now(renew.claim, None) == Some(Released::Released)
+        {
+            tokio::task::yield_now().await;
+            let _ = self.inner.try_acquire(renew.claim).await;
+        }
         let mut answers: Vec<_> = batch.iter().map(|renew| self.renew_one(renew)).collect();
         if self.fault == Fault::BatchReversed {
             answers.reverse();
+        }
+        if self.fault == Fault::OneAnswerTooMany {
+            answers.push(Renewal::NotMine);
         }
         answers
     }
@@ -321,6 +232,9 @@ impl Backend for Broken {
 
     fn release_now(&self, claim: &Claim, keep_for: Option<Duration>) -> Option<Released> {
         let mut claim = self.read(claim);
+        if self.fault == Fault::ReleaseDoesNothing {
+            return Some(Released::Taken);
+        }
         let keep_for = keep_for.filter(|_| self.fault != Fault::KeepsNothing);
         if self.fault == Fault::ReleaseIgnoresOwner
             && let Some(holder) = self.holder(&claim)
@@ -333,18 +247,72 @@ impl Backend for Broken {
         {
             return Some(Released::Taken);
         }
+        self.state.lock().expect("no panic").waiting.retain(|waiting| waiting.owner != claim.owner);
+        if self.fault == Fault::ReleasesPart {
+            claim = first_of(&claim);
+        }
         let released = self.inner.release_now(&claim, keep_for)?;
         Some(if self.fault == Fault::ReleaseLies { Released::Released } else { released })
     }
 
     async fn fence(&self, claim: &Claim) -> Result<FencingToken> {
-        if self.limited {
-            return Err(LockError::new(LockErrorKind::Unsupported, "no tokens"));
-        }
+        self.has("tokens")?;
         match self.fault {
             Fault::TokenForAnybody => Ok(FencingToken::new(u64::MAX / 2 + self.count())),
             Fault::TokensFall => Ok(FencingToken::new(u64::MAX / 2 - self.count())),
+            Fault::OneTokenForAllTurns => {
+                let mut first = self.read(claim);
+                first.turn = 0;
+                self.inner.fence(&first).await
+            }
             _ => self.inner.fence(&self.read(claim)).await,
+        }
+    }
+
+    async fn downgrade(&self, claim: &Claim) -> Renewal {
+        if let Err(error) = self.has("shared locks") {
+            return Renewal::Unknown(error);
+        }
+        let sent = self.capability().placement.clock().now();
+        let claim = &self.read(claim);
+        let yes = Renewal::Renewed { sent, waiters: Some(0) };
+        match self.fault {
+            Fault::DowngradeLies => yes,
+            Fault::DowngradeDoesNothing => {
+                match self.inner.renew(&[Renew { claim, ttl: claim.ttl }]).await.pop() {
+                    Some(answer) => answer,
+                    None => yes,
+                }
+            }
+            Fault::DowngradeFrees => {
+                self.inner.release_now(claim, None);
+                yes
+            }
+            Fault::DowngradeKeepsLease => self.inner.downgrade(&with_ttl(claim, Duration::ZERO)).await,
+            Fault::DowngradeOvertakes => {
+                for writer in self.waiting().iter().filter(|waiting| waiting.mode == Mode::Exclusive) {
+                    self.inner.release_now(writer, None);
+                    let _ = self.inner.enqueue(writer, None).await;
+                }
+                self.inner.downgrade(claim).await
+            }
+            _ => self.inner.downgrade(claim).await,
+        }
+    }
+
+    async fn latch(&self, key: &Key, step: &LatchStep) -> Result<LatchState> {
+        self.has("latches")?;
+        let step = self.state.lock().expect("no panic").latches.read(self.fault, key, step)?;
+        match step {
+            latch::Step::Answer(state) => Ok(state),
+            latch::Step::Take(key, step) => self.inner.latch(&key, &step).await,
+        }
+    }
+
+    fn listen(&self, process: u128, ear: Weak<dyn Ear>) {
+        if self.fault != Fault::Mute {
+            self.state.lock().expect("no panic").ears.insert(process, Weak::clone(&ear));
+            self.inner.listen(process, ear);
         }
     }
 

@@ -176,7 +176,7 @@ impl Entry {
             holder: self.holders.first().map(|holder| holder.record.clone()),
             waiters: Some(waiters),
             position,
-            own: self.holders.iter().any(|holder| holder.owner.process() == process && !holder.kept),
+            own: self.local_holder().is_some_and(|holder| holder.owner.process() == process),
             place: position.map(|_| now),
         }
     }

@@ -5,16 +5,19 @@ use std::task::Poll;
 use std::time::Duration;
 
 use super::{Case, Subject, list};
-use crate::backend::{BoxFuture, Capability, Mode, Queue};
+use crate::backend::{BoxFuture, Capability, Mode, PLACE_LEASE, Queue};
 
 /// A call that is not done after so many polls is let run to its end.
 const POLLS: usize = 12;
 
 pub(super) fn cases() -> impl IntoIterator<Item = Case> {
-    let all = list![|_| true; a_try, a_release, a_renewal];
-    let fifo = list![|can: &Capability| can.fifo; a_try_in_a_queue];
+    list![|_| true; a_try, a_release, a_renewal]
+}
+
+pub(super) fn waiting() -> impl IntoIterator<Item = Case> {
+    let fifo = list![|can: &Capability| can.fifo; a_place_in_a_queue];
     let notifies = list![|can: &Capability| can.notifies; a_wait];
-    all.into_iter().chain(fifo).chain(notifies)
+    fifo.into_iter().chain(notifies)
 }
 
 /// Polls `future` for `polls` times and drops it; whether it completed.
@@ -39,7 +42,7 @@ async fn polled<T>(mut future: BoxFuture<'_, T>, polls: usize) -> bool {
 async fn a_try(subject: Subject) {
     for polls in 0..POLLS {
         let key = subject.key(&polls.to_string());
-        let (dropped, next) = (subject.exclusive(&key), subject.exclusive(&key));
+        let (dropped, next) = (subject.mutex(&key), subject.mutex(&key));
         let complete = polled(subject.backend().try_acquire_dyn(&dropped), polls).await;
         subject.release(&dropped).await;
         subject.granted_within(&next, Duration::ZERO).await;
@@ -54,7 +57,7 @@ async fn a_try(subject: Subject) {
 async fn a_release(subject: Subject) {
     for polls in 0..POLLS {
         let key = subject.key(&polls.to_string());
-        let (claim, next) = (subject.exclusive(&key), subject.exclusive(&key));
+        let (claim, next) = (subject.mutex(&key), subject.mutex(&key));
         subject.acquire(&claim).await;
         let complete = polled(subject.backend().release_dyn(&claim, None), polls).await;
         subject.release(&claim).await;
@@ -69,7 +72,7 @@ async fn a_release(subject: Subject) {
 /// A renewal that is dropped at any of its polls leaves the grant to its owner.
 async fn a_renewal(subject: Subject) {
     for polls in 0..POLLS {
-        let claim = subject.exclusive(&subject.key(&polls.to_string()));
+        let claim = subject.mutex(&subject.key(&polls.to_string()));
         subject.acquire(&claim).await;
         let batch = [crate::backend::Renew { claim: &claim, ttl: subject.long() }];
         let complete = polled(subject.backend().renew_dyn(&batch), polls).await;
@@ -81,16 +84,19 @@ async fn a_renewal(subject: Subject) {
     }
 }
 
-/// A try that was to take a place in a queue leaves none once its owner is released.
-async fn a_try_in_a_queue(subject: Subject) {
+/// A call that was to take a place in a queue leaves none once its owner is released.
+async fn a_place_in_a_queue(subject: Subject) {
     for polls in 0..POLLS {
         let key = subject.key(&polls.to_string());
         let [holder, dropped, next] = [(); 3].map(|()| subject.claim(&key, Mode::Exclusive, Queue::Fifo));
         subject.acquire(&holder).await;
-        let complete = polled(subject.backend().try_acquire_dyn(&dropped), polls).await;
+        let complete = polled(subject.backend().enqueue_dyn(&dropped, None), polls).await;
         subject.release(&dropped).await;
         subject.release(&holder).await;
+        let before = subject.now();
         subject.granted_within(&next, Duration::ZERO).await;
+        let waited = subject.now().since(before);
+        assert!(waited < PLACE_LEASE.mul_f64(0.8), "free after {waited:?}, as if somebody had died");
         subject.release(&next).await;
         if complete {
             return;
@@ -101,7 +107,7 @@ async fn a_try_in_a_queue(subject: Subject) {
 /// A wait that is dropped takes nothing, and the next waiter is told all the same.
 async fn a_wait(subject: Subject) {
     let key = subject.key("k");
-    let [holder, dropped, waiting] = [(); 3].map(|()| subject.exclusive(&key));
+    let [holder, dropped, waiting] = [(); 3].map(|()| subject.mutex(&key));
     subject.acquire(&holder).await;
     subject.refused(&dropped).await;
     subject.refused(&waiting).await;
@@ -110,14 +116,16 @@ async fn a_wait(subject: Subject) {
     let told = async {
         while !subject.gets(&waiting).await {
             subject.backend().changed_dyn(&waiting).await;
+            // Hints that come without end would leave no time to pass.
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    let ((), in_time) = tokio::join!(
-        async {
-            subject.release(&holder).await;
-        },
-        subject.in_time(told)
-    );
+    let release = async {
+        // After the other began to wait.
+        tokio::time::sleep(subject.short() / 4).await;
+        subject.release(&holder).await;
+    };
+    let ((), in_time) = tokio::join!(release, subject.in_time(told));
     assert!(in_time, "nobody told the waiter");
     subject.release(&waiting).await;
 }

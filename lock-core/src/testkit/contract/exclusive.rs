@@ -12,10 +12,10 @@ pub(super) fn cases() -> impl IntoIterator<Item = Case> {
 /// A key that is held is refused to every other owner.
 async fn excludes(subject: Subject) {
     let key = subject.key("k");
-    let holder = subject.exclusive(&key);
+    let holder = subject.mutex(&key);
     subject.acquire(&holder).await;
     for _ in 0..5 {
-        subject.refused(&subject.exclusive(&key)).await;
+        subject.refused(&subject.mutex(&key)).await;
     }
     subject.release(&holder).await;
 }
@@ -24,7 +24,7 @@ async fn excludes(subject: Subject) {
 async fn the_next_gets_it(subject: Subject) {
     let key = subject.key("k");
     for _ in 0..5 {
-        let (holder, next) = (subject.exclusive(&key), subject.exclusive(&key));
+        let (holder, next) = (subject.mutex(&key), subject.mutex(&key));
         subject.acquire(&holder).await;
         subject.refused(&next).await;
         subject.release(&holder).await;
@@ -35,7 +35,7 @@ async fn the_next_gets_it(subject: Subject) {
 
 /// A lease counts from a moment between the call and its answer, and is at least as long as was asked for.
 async fn grants_are_dated(subject: Subject) {
-    let claim = subject.exclusive(&subject.key("k"));
+    let claim = subject.mutex(&subject.key("k"));
     let before = subject.now();
     let grant = subject.acquire(&claim).await;
     let after = subject.now();
@@ -48,38 +48,38 @@ async fn grants_are_dated(subject: Subject) {
 /// An owner that asks again after a grant is granted again, with the same fencing token.
 async fn asks_again(subject: Subject) {
     let key = subject.key("k");
-    let claim = Claim { fencing: subject.capability().fencing, ..subject.exclusive(&key) };
+    let claim = Claim { fencing: subject.capability().fencing, ..subject.mutex(&key) };
     let first = subject.acquire(&claim).await;
     for _ in 0..3 {
         let again = subject.acquire(&claim).await;
         assert_eq!(again.fence, first.fence, "the same grant has the same token");
     }
     subject.release(&claim).await;
-    subject.acquire(&subject.exclusive(&key)).await;
+    subject.acquire(&subject.mutex(&key)).await;
 }
 
 /// An owner that asks again for less keeps the lease that it has.
 async fn asks_again_with_less(subject: Subject) {
     let key = subject.key("k");
-    let claim = subject.exclusive(&key);
+    let claim = subject.mutex(&key);
     subject.acquire(&claim).await;
     subject.acquire(&subject.brief(claim.clone())).await;
     subject.short_lease_runs_out().await;
-    subject.refused(&subject.exclusive(&key)).await;
+    subject.refused(&subject.mutex(&key)).await;
     subject.release(&claim).await;
 }
 
 /// Two keys do not disturb each other, not even when the text of one is part of the other's.
 async fn two_keys(subject: Subject) {
-    let holders = ["a", "a:a", "a:q", "A", "{a}", "a*", "a:fence", "a "]
-        .map(|name| subject.exclusive(&subject.key(name)));
+    let holders =
+        ["a", "a:a", "a:q", "A", "{a}", "a*", "a:fence", "a "].map(|name| subject.mutex(&subject.key(name)));
     for holder in &holders {
         subject.acquire(holder).await;
     }
     for (number, holder) in holders.iter().enumerate() {
         subject.release(holder).await;
         for (later, other) in holders.iter().enumerate() {
-            let other = subject.exclusive(&other.key);
+            let other = subject.mutex(&other.key);
             assert_eq!(subject.gets(&other).await, later <= number, "{:?} after {:?}", other.key, holder.key);
             subject.release(&other).await;
         }
@@ -95,12 +95,12 @@ async fn any_text_is_a_key(subject: Subject) {
     texts.push(format!("{}x", "y".repeat(64)));
     let long = subject.key("long");
     texts.push("z".repeat(Key::MAX_LEN - long.as_str().len() + "long".len()));
-    let claims: Vec<_> = texts.iter().map(|text| subject.exclusive(&subject.key(text))).collect();
+    let claims: Vec<_> = texts.iter().map(|text| subject.mutex(&subject.key(text))).collect();
     for claim in &claims {
         subject.acquire(claim).await;
     }
     for claim in &claims {
-        let other = subject.exclusive(&claim.key);
+        let other = subject.mutex(&claim.key);
         subject.refused(&other).await;
         subject.release(claim).await;
         subject.acquire(&other).await;
@@ -111,9 +111,9 @@ async fn any_text_is_a_key(subject: Subject) {
 /// A refusal tells no more than is left of the holder's lease, if it tells.
 async fn the_hint_is_a_lease(subject: Subject) {
     let key = subject.key("k");
-    let holder = subject.exclusive(&key);
+    let holder = subject.mutex(&key);
     let grant = subject.acquire(&holder).await;
-    let Attempt::Held(held) = subject.attempt(&subject.exclusive(&key)).await.expect("an answer") else {
+    let Attempt::Held(held) = subject.attempt(&subject.mutex(&key)).await.expect("an answer") else {
         panic!("granted beside a holder");
     };
     if let Some(remaining) = held.remaining {

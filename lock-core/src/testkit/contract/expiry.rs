@@ -11,11 +11,11 @@ pub(super) fn cases() -> impl IntoIterator<Item = Case> {
 /// The lease of a holder that went away runs out and frees the key.
 async fn frees(subject: Subject) {
     let key = subject.key("k");
-    let (gone, next) = (subject.brief(subject.exclusive(&key)), subject.exclusive(&key));
+    let (gone, next) = (subject.brief(subject.mutex(&key)), subject.mutex(&key));
     subject.acquire(&gone).await;
     subject.refused(&next).await;
     subject.granted_within(&next, gone.ttl).await;
-    subject.refused(&subject.exclusive(&key)).await;
+    subject.refused(&subject.mutex(&key)).await;
     subject.release(&next).await;
 }
 
@@ -23,7 +23,7 @@ async fn frees(subject: Subject) {
 async fn not_early(subject: Subject) {
     let key = subject.key("k");
     for _ in 0..2 {
-        let (holder, next) = (subject.brief(subject.exclusive(&key)), subject.exclusive(&key));
+        let (holder, next) = (subject.brief(subject.mutex(&key)), subject.mutex(&key));
         let grant = subject.acquire(&holder).await;
         subject.granted_within(&next, holder.ttl).await;
         let held = subject.now().since(grant.sent);
@@ -40,7 +40,7 @@ async fn shortest(subject: Subject) {
     let key = subject.key("k");
     let ttl = subject.capability().min_ttl;
     for _ in 0..TRIES {
-        let (mut brief, next) = (subject.exclusive(&key), subject.exclusive(&key));
+        let (mut brief, next) = (subject.mutex(&key), subject.mutex(&key));
         brief.ttl = ttl;
         match subject.attempt(&brief).await {
             Err(error) if error.is_temporary() => {
@@ -61,7 +61,7 @@ async fn shortest(subject: Subject) {
 /// The longest lease that the capability names is granted, and does not wrap around.
 async fn longest(subject: Subject) {
     let key = subject.key("k");
-    let (mut claim, other) = (subject.exclusive(&key), subject.exclusive(&key));
+    let (mut claim, other) = (subject.mutex(&key), subject.mutex(&key));
     claim.ttl = subject.capability().max_ttl;
     let grant = subject.acquire(&claim).await;
     let end: Moment = grant.sent.plus(grant.lease);

@@ -1,13 +1,45 @@
 //! Fencing tokens.
 
 use super::{Case, Subject, list};
-use crate::backend::{Capability, Claim, Mode, Queue};
+use crate::backend::{Capability, Claim, FencingToken, Mode, Queue};
 use crate::error::LockErrorKind;
 
 pub(super) fn cases() -> impl IntoIterator<Item = Case> {
-    let all = list![|can: &Capability| can.fencing; grows_with_every_owner, grows_over_expiry, on_demand, only_for_the_holder];
-    let shared = list![|can: &Capability| can.fencing && can.shared; grows_over_readers];
-    all.into_iter().chain(shared)
+    list![|can: &Capability| can.fencing; grows_with_every_owner, grows_over_expiry, on_demand, only_for_the_holder,
+        one_a_turn]
+}
+
+pub(super) fn over_readers() -> impl IntoIterator<Item = Case> {
+    list![|can: &Capability| can.fencing && can.shared; grows_over_readers]
+}
+
+/// Every turn of a grant has one token, larger than that of the turn before, and larger than what the holder numbered
+/// itself meanwhile. The next owner's is larger than all.
+async fn one_a_turn(subject: Subject) {
+    let key = subject.key("k");
+    let mut claim = Claim { fencing: true, ..subject.mutex(&key) };
+    let grant = subject.acquire(&claim).await;
+    let mut last = subject.token(&claim, &grant).await;
+    for turn in 1..4 {
+        claim.turn = turn;
+        let own = (turn == 2).then(|| FencingToken::new(last.get() + 1_000));
+        if let Some(own) = own {
+            claim.number_fence(own);
+        }
+        let token = subject.backend().fence_dyn(&claim).await.expect("the holder gets a token");
+        assert!(token > last && Some(token) > own, "turn {turn}: {token} after {last}, own {own:?}");
+        let again = subject.backend().fence_dyn(&claim).await.expect("the holder gets a token");
+        assert_eq!(again, token, "turn {turn} asked twice");
+        last = token;
+    }
+    let own = FencingToken::new(last.get() + 1_000);
+    claim.number_fence(own);
+    subject.release(&claim).await;
+    let next = Claim { fencing: true, ..subject.mutex(&key) };
+    let grant = subject.acquire(&next).await;
+    let token = subject.token(&next, &grant).await;
+    assert!(token > own, "{token} after {own}, which was told with the release");
+    subject.release(&next).await;
 }
 
 /// Every owner of a key has a larger fencing token than all before, however it came by it.
@@ -15,7 +47,7 @@ async fn grows_with_every_owner(subject: Subject) {
     let key = subject.key("k");
     let mut last = None;
     for round in 0..30 {
-        let claim = Claim { fencing: round % 2 == 0, ..subject.exclusive(&key) };
+        let claim = Claim { fencing: round % 2 == 0, ..subject.mutex(&key) };
         let grant = subject.acquire(&claim).await;
         assert!(!claim.fencing || grant.fence.is_some(), "asked for with the grant");
         let token = Some(subject.token(&claim, &grant).await);
@@ -28,7 +60,7 @@ async fn grows_with_every_owner(subject: Subject) {
 /// The owner after one whose lease ran out has a larger token.
 async fn grows_over_expiry(subject: Subject) {
     let key = subject.key("k");
-    let (gone, next) = (subject.brief(subject.exclusive(&key)), subject.exclusive(&key));
+    let (gone, next) = (subject.brief(subject.mutex(&key)), subject.mutex(&key));
     let first = subject.acquire(&gone).await;
     let first = subject.token(&gone, &first).await;
     let second = subject.granted_within(&next, gone.ttl).await;
@@ -39,12 +71,12 @@ async fn grows_over_expiry(subject: Subject) {
 /// A token can be had during the hold.
 async fn on_demand(subject: Subject) {
     let key = subject.key("k");
-    let claim = subject.exclusive(&key);
+    let claim = subject.mutex(&key);
     let grant = subject.acquire(&claim).await;
     let token = subject.backend().fence_dyn(&claim).await.expect("the holder gets a token");
     assert!(grant.fence.is_none_or(|fence| fence <= token));
     subject.release(&claim).await;
-    let next = Claim { fencing: true, ..subject.exclusive(&key) };
+    let next = Claim { fencing: true, ..subject.mutex(&key) };
     let grant = subject.acquire(&next).await;
     assert!(grant.fence.expect("asked for with the grant") > token);
     subject.release(&next).await;
@@ -53,9 +85,8 @@ async fn on_demand(subject: Subject) {
 /// Nobody but the holder gets a token: not one who was refused, not one who released, not one who ran out.
 async fn only_for_the_holder(subject: Subject) {
     let key = subject.key("k");
-    let (holder, refused, released) =
-        (subject.exclusive(&key), subject.exclusive(&key), subject.exclusive(&key));
-    let ran_out = subject.brief(subject.exclusive(&key));
+    let (holder, refused, released) = (subject.mutex(&key), subject.mutex(&key), subject.mutex(&key));
+    let ran_out = subject.brief(subject.mutex(&key));
     subject.acquire(&released).await;
     subject.release(&released).await;
     subject.acquire(&ran_out).await;
@@ -84,7 +115,7 @@ async fn grows_over_readers(subject: Subject) {
     for reader in &readers {
         subject.release(reader).await;
     }
-    let writer = Claim { fencing: true, ..subject.exclusive(&key) };
+    let writer = Claim { fencing: true, ..subject.mutex(&key) };
     let grant = subject.acquire(&writer).await;
     tokens.push(subject.token(&writer, &grant).await);
     assert!(tokens.is_sorted_by(|first, second| first < second), "{tokens:?}");

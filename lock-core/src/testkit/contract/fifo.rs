@@ -3,46 +3,61 @@
 use std::time::Duration;
 
 use super::{Case, Subject, list};
-use crate::backend::{Capability, Claim, Mode, Queue};
+use crate::backend::{Beat, Capability, Claim, Mode, PLACE_LEASE, Queue, Released};
 use crate::key::Key;
 
-/// What a waiter that stopped asking may cost those behind it.
-const DEAD: Duration = Duration::from_secs(2);
-
 pub(super) fn cases() -> impl IntoIterator<Item = Case> {
-    let all = list![|can: &Capability| can.fifo; order_of_arrival, one_who_leaves, one_who_dies, keeps_its_place,
-        a_holder_that_dies];
-    let shared = list![|can: &Capability| can.fifo && can.shared; a_writer_is_not_overtaken];
+    let all = list![|can: &Capability| can.fifo; a_try_takes_no_place, order_of_arrival, one_who_leaves,
+        one_who_leaves_when_served, one_who_dies, one_who_dies_with_a_short_ttl, keeps_its_place, a_holder_that_dies];
+    let shared = list![|can: &Capability| can.fifo && can.shared; a_writer_is_not_overtaken, readers_at_the_head_together];
     let permits = list![|can: &Capability| can.fifo && can.permits; permits_in_order];
-    all.into_iter().chain(shared).chain(permits)
+    let beats = list![|can: &Capability| can.beats; without_a_place_there_is_nothing_to_keep];
+    all.into_iter().chain(shared).chain(permits).chain(beats)
 }
 
 fn fifo(subject: &Subject, key: &Key, mode: Mode) -> Claim {
     subject.claim(key, mode, Queue::Fifo)
 }
 
-/// A key that is held, and claims that were refused it one after another.
+/// A key that is held, and claims that wait for it, one behind another.
 async fn line<const N: usize>(subject: &Subject, key: &Key) -> (Claim, [Claim; N]) {
     let holder = fifo(subject, key, Mode::Exclusive);
     subject.acquire(&holder).await;
     let claims = std::array::from_fn(|_| fifo(subject, key, Mode::Exclusive));
     for claim in &claims {
-        subject.refused(claim).await;
+        subject.enqueued(claim).await;
     }
     (holder, claims)
 }
 
-/// Claims are granted in the order of their first refusal, whoever asks first when the key is free.
+/// One who only tries has no place, and overtakes nobody who has one.
+async fn a_try_takes_no_place(subject: Subject) {
+    let key = subject.key("k");
+    let [holder, tries, waits] = [(); 3].map(|()| fifo(&subject, &key, Mode::Exclusive));
+    subject.acquire(&holder).await;
+    let held = subject.refused(&tries).await;
+    assert_eq!((held.place, held.position), (None, None), "a place for one who tried");
+    let held = subject.enqueued(&waits).await;
+    assert_eq!(held.position, Some(0), "behind one who tried");
+    subject.release(&holder).await;
+    subject.refused(&tries).await;
+    subject.served(&waits, Duration::ZERO).await;
+    subject.release(&waits).await;
+    subject.acquire(&tries).await;
+    subject.release(&tries).await;
+}
+
+/// Claims are granted in the order in which they took their places, whoever asks first when the key is free.
 async fn order_of_arrival(subject: Subject) {
     let key = subject.key("k");
     let (mut holder, claims) = line::<4>(&subject, &key).await;
     for (number, claim) in claims.iter().enumerate() {
         subject.release(&holder).await;
         for later in claims[number + 1..].iter().rev() {
-            subject.refused(later).await;
+            subject.still_waits(later).await;
         }
         subject.refused(&fifo(&subject, &key, Mode::Exclusive)).await;
-        subject.granted_within(claim, Duration::ZERO).await;
+        subject.served(claim, Duration::ZERO).await;
         holder = claim.clone();
     }
     subject.release(&holder).await;
@@ -52,70 +67,133 @@ async fn order_of_arrival(subject: Subject) {
 async fn one_who_leaves(subject: Subject) {
     let key = subject.key("k");
     let (holder, [leaves, stays]) = line(&subject, &key).await;
-    subject.release(&leaves).await;
+    assert_ne!(subject.release(&leaves).await, Released::Released, "it had nothing but a place");
     subject.release(&holder).await;
-    let before = subject.now();
-    subject.granted_within(&stays, Duration::ZERO).await;
-    let waited = subject.now().since(before);
-    assert!(waited < DEAD.mul_f64(0.8), "served after {waited:?}");
+    at_once(&subject, &stays).await;
     subject.release(&stays).await;
 }
 
-/// One who stops asking holds up the queue for no longer than two seconds.
+/// One who gives up when it was served a moment ago, and does not know, leaves the key to the next.
+async fn one_who_leaves_when_served(subject: Subject) {
+    let key = subject.key("k");
+    let (holder, [leaves, stays]) = line(&subject, &key).await;
+    subject.release(&holder).await;
+    subject.release(&leaves).await;
+    at_once(&subject, &stays).await;
+    subject.release(&stays).await;
+    assert_ne!(subject.release(&leaves).await, Released::Released);
+    subject.acquire(&fifo(&subject, &key, Mode::Exclusive)).await;
+}
+
+async fn at_once(subject: &Subject, claim: &Claim) {
+    let before = subject.now();
+    subject.served(claim, Duration::ZERO).await;
+    let waited = subject.now().since(before);
+    assert!(waited < PLACE_LEASE.mul_f64(0.8), "served after {waited:?}");
+}
+
+/// One who gives no sign any more holds up the queue for no longer than two seconds.
 async fn one_who_dies(subject: Subject) {
     let key = subject.key("k");
     let (holder, [_dead, stays]) = line(&subject, &key).await;
     subject.release(&holder).await;
-    subject.granted_within(&stays, DEAD).await;
+    let before = subject.now();
+    subject.served(&stays, PLACE_LEASE).await;
+    let waited = subject.now().since(before);
+    assert!(waited < PLACE_LEASE.mul_f64(1.5), "served after {waited:?}");
     subject.release(&stays).await;
 }
 
-/// One who goes on asking keeps its place for longer than a dead one would.
+/// One with a ttl of less holds it up for no longer than that.
+async fn one_who_dies_with_a_short_ttl(subject: Subject) {
+    let key = subject.key("k");
+    let (holder, []) = line(&subject, &key).await;
+    let dead = subject.brief(fifo(&subject, &key, Mode::Exclusive));
+    let stays = fifo(&subject, &key, Mode::Exclusive);
+    subject.enqueued(&dead).await;
+    subject.enqueued(&stays).await;
+    subject.release(&holder).await;
+    let before = subject.now();
+    subject.served(&stays, dead.ttl).await;
+    let waited = subject.now().since(before);
+    assert!(waited < dead.place_lease() + PLACE_LEASE / 4, "served after {waited:?}");
+    subject.release(&stays).await;
+}
+
+/// One who goes on giving signs keeps its place for longer than a dead one would.
 async fn keeps_its_place(subject: Subject) {
     let key = subject.key("k");
     let (holder, [first, second]) = line(&subject, &key).await;
-    let end = subject.now().plus(DEAD + DEAD / 4);
+    let end = subject.now().plus(PLACE_LEASE + PLACE_LEASE / 4);
     while !end.is_past(subject.now()) {
-        subject.refused(&first).await;
-        subject.refused(&second).await;
-        tokio::time::sleep(DEAD / 16).await;
+        subject.still_waits(&first).await;
+        subject.still_waits(&second).await;
+        tokio::time::sleep(PLACE_LEASE / 16).await;
     }
     subject.release(&holder).await;
-    subject.refused(&second).await;
-    subject.granted_within(&first, Duration::ZERO).await;
+    subject.still_waits(&second).await;
+    subject.served(&first, Duration::ZERO).await;
     subject.release(&first).await;
-    subject.granted_within(&second, Duration::ZERO).await;
+    subject.served(&second, Duration::ZERO).await;
     subject.release(&second).await;
 }
 
-/// The lease of a holder that went away runs out in a queue as well, and the first in line is served.
+/// The lease of a holder that went away runs out in a queue as well, and the first in line is served, for its full
+/// lease.
 async fn a_holder_that_dies(subject: Subject) {
     let key = subject.key("k");
     let gone = subject.brief(fifo(&subject, &key, Mode::Exclusive));
-    let (first, second) = (fifo(&subject, &key, Mode::Exclusive), fifo(&subject, &key, Mode::Exclusive));
+    let [first, second] = [(); 2].map(|()| fifo(&subject, &key, Mode::Exclusive));
     subject.acquire(&gone).await;
-    subject.refused(&first).await;
-    subject.refused(&second).await;
-    subject.granted_within(&first, gone.ttl).await;
-    subject.refused(&second).await;
+    subject.enqueued(&first).await;
+    subject.enqueued(&second).await;
+    let grant = subject.served(&first, gone.ttl).await;
+    assert!(grant.lease >= first.ttl, "a lease of {:?} for a ttl of {:?}", grant.lease, first.ttl);
+    subject.still_waits(&second).await;
+    subject.not_renewed(&gone).await;
     subject.release(&first).await;
-    subject.granted_within(&second, Duration::ZERO).await;
+    subject.served(&second, Duration::ZERO).await;
     subject.release(&second).await;
 }
 
 /// A reader that comes after a waiting writer waits for it, though other readers hold.
 async fn a_writer_is_not_overtaken(subject: Subject) {
     let key = subject.key("k");
-    let [reader, late] = [(); 2].map(|()| fifo(&subject, &key, Mode::Shared));
+    let [reader, late, tries] = [(); 3].map(|()| fifo(&subject, &key, Mode::Shared));
     let writer = fifo(&subject, &key, Mode::Exclusive);
     subject.acquire(&reader).await;
-    subject.refused(&writer).await;
-    subject.refused(&late).await;
+    subject.enqueued(&writer).await;
+    subject.refused(&tries).await;
+    subject.enqueued(&late).await;
     subject.release(&reader).await;
-    subject.refused(&late).await;
-    subject.granted_within(&writer, Duration::ZERO).await;
+    subject.still_waits(&late).await;
+    subject.served(&writer, Duration::ZERO).await;
+    subject.still_waits(&late).await;
     subject.release(&writer).await;
-    subject.granted_within(&late, Duration::ZERO).await;
+    subject.served(&late, Duration::ZERO).await;
+    subject.release(&late).await;
+}
+
+/// Readers at the head of the queue are served together, up to the next writer.
+async fn readers_at_the_head_together(subject: Subject) {
+    let key = subject.key("k");
+    let (holder, writer) = (fifo(&subject, &key, Mode::Exclusive), fifo(&subject, &key, Mode::Exclusive));
+    let [first, second, late] = [(); 3].map(|()| fifo(&subject, &key, Mode::Shared));
+    subject.acquire(&holder).await;
+    for claim in [&first, &second, &writer, &late] {
+        subject.enqueued(claim).await;
+    }
+    subject.release(&holder).await;
+    subject.served(&second, Duration::ZERO).await;
+    subject.served(&first, Duration::ZERO).await;
+    subject.still_waits(&late).await;
+    subject.release(&first).await;
+    subject.still_waits(&writer).await;
+    subject.release(&second).await;
+    subject.served(&writer, Duration::ZERO).await;
+    subject.still_waits(&late).await;
+    subject.release(&writer).await;
+    subject.served(&late, Duration::ZERO).await;
     subject.release(&late).await;
 }
 
@@ -125,13 +203,28 @@ async fn permits_in_order(subject: Subject) {
     let [a, b, c, d] = [(); 4].map(|()| fifo(&subject, &key, Mode::Permit { of: 2 }));
     subject.acquire(&a).await;
     subject.acquire(&b).await;
-    subject.refused(&c).await;
-    subject.refused(&d).await;
+    subject.enqueued(&c).await;
+    subject.enqueued(&d).await;
     subject.release(&a).await;
-    subject.refused(&d).await;
-    subject.granted_within(&c, Duration::ZERO).await;
+    subject.still_waits(&d).await;
+    subject.refused(&fifo(&subject, &key, Mode::Permit { of: 2 })).await;
+    subject.served(&c, Duration::ZERO).await;
     subject.release(&b).await;
-    subject.granted_within(&d, Duration::ZERO).await;
+    subject.served(&d, Duration::ZERO).await;
     subject.release(&c).await;
     subject.release(&d).await;
+}
+
+/// A sign of life of one who has no place gives it none.
+async fn without_a_place_there_is_nothing_to_keep(subject: Subject) {
+    let key = subject.key("k");
+    let (holder, [leaves]) = line(&subject, &key).await;
+    let never = fifo(&subject, &key, Mode::Exclusive);
+    subject.release(&leaves).await;
+    for claim in [&leaves, &never] {
+        let beat = subject.backend().beat_dyn(claim).await.expect("an answer to beat");
+        assert!(matches!(beat, Beat::Gone), "{beat:?}");
+    }
+    subject.release(&holder).await;
+    subject.acquire(&fifo(&subject, &key, Mode::Exclusive)).await;
 }

@@ -2,24 +2,33 @@
 //!
 //! [`run_all`] runs those that the backend's capability calls for, one after another, each on keys of its own, and
 //! panics with the list of those that failed. Nothing is asked of the store but to answer; a store that is shared may
-//! hold other keys. Real time passes for a store elsewhere: a few short leases run out, about ten seconds in all. For
-//! the memory store run it under tokio's paused clock.
+//! hold other keys. Real time passes for a store elsewhere: short leases run out, about twenty seconds in all for a
+//! store that can do everything. For the memory store run it under tokio's paused clock.
+//!
+//! What a mutex must do is asked of everything that is one: each of those cases runs in every [`Variant`] that the
+//! backend can do, and its name says which: `exclusive::excludes`, `exclusive::excludes@write`.
 //!
 //! A case that waits for expiry asks until it is granted and does not sleep a fixed time, and a case that shows that
 //! something did *not* run out measures that with another key whose lease did.
 
 mod cancel;
+mod downgrade;
+mod ear;
 mod exclusive;
 mod expiry;
 mod fencing;
 mod fifo;
+mod latch;
+mod line;
 mod permit;
 mod refusal;
 mod release;
 mod renewal;
 mod report;
+mod several;
 mod shared;
 mod subject;
+mod variant;
 
 use std::fmt;
 use std::future::Future;
@@ -27,6 +36,9 @@ use std::time::Duration;
 
 pub use report::{Failure, Report};
 pub use subject::Subject;
+pub use variant::Variant;
+
+use once_cell::sync::Lazy;
 
 use crate::backend::{BoxFuture, Capability};
 
@@ -37,8 +49,10 @@ const LIMIT: Duration = Duration::from_secs(60);
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct Case {
-    /// The file and the function: `exclusive::excludes`.
+    /// The file and the function, and the variant where it is not the plain one: `exclusive::excludes@write`.
     pub name: &'static str,
+    /// What it runs on.
+    pub variant: Variant,
     /// Whether the contract asks this of a backend that can do so much.
     pub needs: fn(&Capability) -> bool,
     /// Runs it; panics when the backend breaks the contract.
@@ -56,6 +70,7 @@ macro_rules! list {
     ($needs:expr; $($name:ident),+ $(,)?) => {
         [$($crate::testkit::contract::Case {
             name: concat!(module_path!(), "::", stringify!($name)),
+            variant: $crate::testkit::contract::Variant::Plain,
             needs: $needs,
             run: |subject| Box::pin($name(subject)),
         }),+]
@@ -66,21 +81,52 @@ use list;
 /// Every case, whatever it needs.
 #[must_use]
 pub fn cases() -> Vec<Case> {
+    // The names of the variants are made once for the process.
+    static ALL: Lazy<Vec<Case>> = Lazy::new(|| {
+        let mut all = Vec::new();
+        for variant in Variant::ALL {
+            all.extend(mutex_cases().into_iter().map(|case| variant.of(case)));
+        }
+        all.extend(other_cases());
+        all
+    });
+    ALL.clone()
+}
+
+/// Of everything that has one holder at a time.
+fn mutex_cases() -> Vec<Case> {
     let mut all = Vec::new();
     all.extend(exclusive::cases());
     all.extend(release::cases());
     all.extend(expiry::cases());
     all.extend(renewal::cases());
     all.extend(fencing::cases());
-    all.extend(shared::cases());
-    all.extend(permit::cases());
-    all.extend(fifo::cases());
-    all.extend(refusal::cases());
     all.extend(cancel::cases());
-    for case in &mut all {
+    named(all)
+}
+
+fn other_cases() -> Vec<Case> {
+    let mut all = Vec::new();
+    all.extend(release::telling());
+    all.extend(cancel::waiting());
+    all.extend(fencing::over_readers());
+    all.extend(fifo::cases());
+    all.extend(line::cases());
+    all.extend(shared::cases());
+    all.extend(downgrade::cases());
+    all.extend(permit::cases());
+    all.extend(several::cases());
+    all.extend(latch::cases());
+    all.extend(ear::cases());
+    all.extend(refusal::cases());
+    named(all)
+}
+
+fn named(mut cases: Vec<Case>) -> Vec<Case> {
+    for case in &mut cases {
         case.name = case.name.rsplit_once("contract::").map_or(case.name, |(_, name)| name);
     }
-    all
+    cases
 }
 
 /// Runs the cases that apply, each on a subject that `make` makes for it, and reports.
@@ -97,8 +143,9 @@ where
 {
     let mut report = Report::default();
     for case in cases() {
-        let subject = make().await.for_case(case.name);
-        if !(case.needs)(&subject.capability()) {
+        let subject = make().await.for_case(case.name, case.variant);
+        let can = subject.capability();
+        if !((case.needs)(&can) && case.variant.is_possible(&can)) {
             report.not_applicable.push(case.name);
             continue;
         }

@@ -71,16 +71,38 @@ async fn one_owner_takes_one(subject: Subject) {
     subject.release(&second).await;
 }
 
-/// While permits are held, another number of permits and another kind are invalid requests.
+/// While permits are held, another number of permits and another kind are invalid requests, and the error names both;
+/// so are permits while the key is locked.
 async fn other_kinds_are_refused(subject: Subject) {
-    let key = subject.key("k");
-    let holder = permit(&subject, &key, 2);
+    let (key, can) = (subject.key("k"), subject.capability());
+    let holder = permit(&subject, &key, 7);
     subject.acquire(&holder).await;
-    for other in [permit(&subject, &key, 3), subject.exclusive(&key)] {
-        let error = subject.attempt(&other).await.expect_err("another kind on a key that is held");
-        assert_eq!(error.kind(), LockErrorKind::InvalidRequest, "{error}");
-        subject.release(&other).await;
+    let mut others =
+        vec![(permit(&subject, &key, 9), ["7", "9"]), (subject.exclusive(&key), ["7", "exclusive"])];
+    if can.shared {
+        others.push((subject.claim(&key, Mode::Shared, Queue::Barging), ["7", "shared"]));
     }
-    subject.acquire(&permit(&subject, &key, 2)).await;
-    subject.refused(&permit(&subject, &key, 2)).await;
+    for (other, names) in &others {
+        clashes(&subject, other, names).await;
+    }
+    subject.acquire(&permit(&subject, &key, 7)).await;
+    let key = subject.key("locked");
+    subject.acquire(&subject.exclusive(&key)).await;
+    clashes(&subject, &permit(&subject, &key, 7), &["exclusive", "7"]).await;
+    if can.shared {
+        let key = subject.key("read");
+        subject.acquire(&subject.claim(&key, Mode::Shared, Queue::Barging)).await;
+        clashes(&subject, &permit(&subject, &key, 7), &["shared", "7"]).await;
+    }
+}
+
+async fn clashes(subject: &Subject, claim: &Claim, names: &[&str]) {
+    for answer in [subject.attempt(claim).await, subject.backend().enqueue_dyn(claim, None).await] {
+        let error = answer.expect_err("another kind on a key that is held");
+        assert_eq!(error.kind(), LockErrorKind::InvalidRequest, "{error}");
+        // The key itself has letters and digits too.
+        let text = error.to_string().replace(claim.key.as_str(), "");
+        assert!(names.iter().all(|name| text.contains(name)), "{text}: not named: {names:?}");
+    }
+    subject.release(claim).await;
 }

@@ -1,14 +1,18 @@
 //! What a backend cannot do it refuses.
 
 use super::{Case, Subject, list};
-use crate::backend::{Capability, Claim, Mode, Queue};
+use crate::backend::{Capability, Claim, LatchStep, Mode, Queue, Renewal};
 use crate::error::LockErrorKind;
 
 pub(super) fn cases() -> impl IntoIterator<Item = Case> {
     let all = list![|_| true; the_capability_is_sound];
-    let less = list![|can: &Capability| !(can.shared && can.permits && can.fifo); more_than_it_can];
+    let less = |can: &Capability| !(can.shared && can.permits && can.fifo && can.several);
+    let less = list![less; more_than_it_can];
     let fencing = list![|can: &Capability| !can.fencing; a_token_that_it_cannot_give];
-    all.into_iter().chain(less).chain(fencing)
+    let beats = list![|can: &Capability| !can.beats; a_sign_of_life_that_it_does_not_need];
+    let shared = list![|can: &Capability| !can.shared; a_downgrade_that_it_cannot_do];
+    let latches = list![|can: &Capability| !can.latches; a_latch_that_it_does_not_have];
+    all.into_iter().chain(less).chain(fencing).chain(beats).chain(shared).chain(latches)
 }
 
 /// The capability does not change, and its bounds are in order.
@@ -21,22 +25,52 @@ async fn the_capability_is_sound(subject: Subject) {
     assert!(subject.short() * 4 <= subject.long(), "{first:?}");
 }
 
-/// A mode or a queue beyond the capability is refused as unsupported, and nothing is taken.
+/// What is beyond the capability is refused as unsupported, and nothing is taken.
 async fn more_than_it_can(subject: Subject) {
-    let can = subject.capability();
+    let (can, key) = (subject.capability(), subject.key("k"));
     let beyond = [
-        (can.shared, Mode::Shared, Queue::Barging),
-        (can.permits, Mode::Permit { of: 2 }, Queue::Barging),
-        (can.fifo, Mode::Exclusive, Queue::Fifo),
+        (can.shared, subject.claim(&key, Mode::Shared, Queue::Barging)),
+        (can.permits, subject.claim(&key, Mode::Permit { of: 2 }, Queue::Barging)),
+        (can.fifo, subject.claim(&key, Mode::Exclusive, Queue::Fifo)),
+        (can.several, subject.all(&[key.clone(), subject.key("l")])),
     ];
-    for (_, mode, queue) in beyond.into_iter().filter(|(can, ..)| !can) {
-        let key = subject.key("k");
-        let (claim, other) = (subject.claim(&key, mode, queue), subject.exclusive(&key));
-        let error = subject.attempt(&claim).await.expect_err("it cannot do that");
-        assert_eq!(error.kind(), LockErrorKind::Unsupported, "{mode:?} {queue:?}: {error}");
-        subject.acquire(&other).await;
-        subject.release(&other).await;
+    for (_, claim) in beyond.iter().filter(|(can, _)| !can) {
+        for answer in [subject.attempt(claim).await, subject.backend().enqueue_dyn(claim, None).await] {
+            let error = answer.expect_err("it cannot do that");
+            assert_eq!(error.kind(), LockErrorKind::Unsupported, "{claim:?}: {error}");
+        }
+        for key in claim.keys() {
+            let other = subject.exclusive(key);
+            subject.acquire(&other).await;
+            subject.release(&other).await;
+        }
     }
+}
+
+/// A backend whose places need no sign of life says so when one is given.
+async fn a_sign_of_life_that_it_does_not_need(subject: Subject) {
+    let claim = subject.exclusive(&subject.key("k"));
+    let error = subject.backend().beat_dyn(&claim).await.expect_err("it needs none");
+    assert_eq!(error.kind(), LockErrorKind::Unsupported, "{error}");
+}
+
+/// A backend without shared locks does not turn an exclusive one into one.
+async fn a_downgrade_that_it_cannot_do(subject: Subject) {
+    let claim = subject.exclusive(&subject.key("k"));
+    subject.acquire(&claim).await;
+    match subject.backend().downgrade_dyn(&claim).await {
+        Renewal::Unknown(error) => assert_eq!(error.kind(), LockErrorKind::Unsupported, "{error}"),
+        answer => panic!("it has no shared locks: {answer:?}"),
+    }
+    subject.refused(&subject.exclusive(&claim.key)).await;
+    subject.release(&claim).await;
+}
+
+/// A backend without latches says so.
+async fn a_latch_that_it_does_not_have(subject: Subject) {
+    let error =
+        subject.backend().latch_dyn(&subject.key("k"), &LatchStep::Look).await.expect_err("it has none");
+    assert_eq!(error.kind(), LockErrorKind::Unsupported, "{error}");
 }
 
 /// A backend without fencing tokens says so when one is asked for.

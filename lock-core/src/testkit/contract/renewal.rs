@@ -11,11 +11,11 @@ pub(super) fn cases() -> impl IntoIterator<Item = Case> {
 /// A grant that is renewed outlives its first lease.
 async fn outlives_its_first_lease(subject: Subject) {
     let key = subject.key("k");
-    let claim = subject.brief(subject.exclusive(&key));
+    let claim = subject.brief(subject.mutex(&key));
     subject.acquire(&claim).await;
     subject.renewed(&claim, subject.long()).await;
     subject.short_lease_runs_out().await;
-    subject.refused(&subject.exclusive(&key)).await;
+    subject.refused(&subject.mutex(&key)).await;
     subject.renewed(&claim, subject.long()).await;
     subject.release(&claim).await;
 }
@@ -23,18 +23,18 @@ async fn outlives_its_first_lease(subject: Subject) {
 /// A renewal for less than is left takes nothing away.
 async fn never_shortens(subject: Subject) {
     let key = subject.key("k");
-    let claim = subject.exclusive(&key);
+    let claim = subject.mutex(&key);
     subject.acquire(&claim).await;
     subject.renewed(&claim, subject.short()).await;
     subject.short_lease_runs_out().await;
-    subject.refused(&subject.exclusive(&key)).await;
+    subject.refused(&subject.mutex(&key)).await;
     subject.release(&claim).await;
 }
 
 /// A renewal after the release is refused and makes no grant.
 async fn not_after_release(subject: Subject) {
     let key = subject.key("k");
-    let (claim, next) = (subject.exclusive(&key), subject.exclusive(&key));
+    let (claim, next) = (subject.mutex(&key), subject.mutex(&key));
     subject.acquire(&claim).await;
     subject.release(&claim).await;
     subject.not_renewed(&claim).await;
@@ -45,7 +45,7 @@ async fn not_after_release(subject: Subject) {
 /// A renewal after expiry is refused and makes no grant, whether somebody else came or not.
 async fn not_after_expiry(subject: Subject) {
     let key = subject.key("k");
-    let (stale, next) = (subject.brief(subject.exclusive(&key)), subject.exclusive(&key));
+    let (stale, next) = (subject.brief(subject.mutex(&key)), subject.mutex(&key));
     subject.acquire(&stale).await;
     subject.short_lease_runs_out().await;
     subject.not_renewed(&stale).await;
@@ -58,24 +58,24 @@ async fn not_after_expiry(subject: Subject) {
 /// Nobody renews what another holds.
 async fn not_of_another(subject: Subject) {
     let key = subject.key("k");
-    let (holder, other) = (subject.brief(subject.exclusive(&key)), subject.exclusive(&key));
+    let (holder, other) = (subject.brief(subject.mutex(&key)), subject.mutex(&key));
     subject.acquire(&holder).await;
     subject.not_renewed(&other).await;
     // Had it extended the holder's lease, this would take as long.
-    subject.granted_within(&subject.exclusive(&key), holder.ttl).await;
+    subject.granted_within(&subject.mutex(&key), holder.ttl).await;
 }
 
 /// A large batch of grants that are ours and others that are not is answered in its order, one each.
 async fn a_batch_is_answered_in_order(subject: Subject) {
     let claims: Vec<Claim> =
-        (0..150).map(|number| subject.exclusive(&subject.key(&number.to_string()))).collect();
+        (0..150).map(|number| subject.mutex(&subject.key(&number.to_string()))).collect();
     // Not the same when read from the end.
     let is_mine = |number: usize| number % 5 < 2;
     for (number, claim) in claims.iter().enumerate() {
         if is_mine(number) {
             subject.acquire(claim).await;
         } else if number % 5 == 2 {
-            subject.acquire(&subject.exclusive(&claim.key)).await;
+            subject.acquire(&subject.mutex(&claim.key)).await;
         }
     }
     let batch: Vec<_> = claims.iter().map(|claim| Renew { claim, ttl: subject.long() }).collect();
@@ -101,7 +101,7 @@ async fn an_empty_batch(subject: Subject) {
 
 /// A renewed lease counts from a moment between the call and its answer.
 async fn is_dated(subject: Subject) {
-    let claim = subject.exclusive(&subject.key("k"));
+    let claim = subject.mutex(&subject.key("k"));
     subject.acquire(&claim).await;
     let before = subject.now();
     let Renewal::Renewed { sent, .. } = subject.renew(&claim, subject.long()).await else {

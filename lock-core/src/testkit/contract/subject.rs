@@ -4,13 +4,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Variant;
 use crate::backend::{
-    Attempt, Backend, Capability, Claim, DynBackend, FencingToken, Grant, Held, Mode, Queue, Released, Renew,
-    Renewal,
+    Attempt, Backend, Beat, Capability, Claim, DynBackend, FencingToken, Grant, Held, LatchState, LatchStep,
+    Mode, Queue, Released, Renew, Renewal,
 };
 use crate::clock::Moment;
 use crate::error::Result;
 use crate::key::Key;
+use crate::owner::Owner;
 use crate::testkit::Claims;
 
 /// How often a case asks again while it waits for expiry.
@@ -23,7 +25,10 @@ const LATE: Duration = Duration::from_secs(5);
 pub struct Subject {
     backend: Arc<dyn DynBackend>,
     claims: Arc<Claims>,
+    /// Claims of another manager.
+    strangers: Arc<Claims>,
     prefix: String,
+    variant: Variant,
 }
 
 impl fmt::Debug for Subject {
@@ -48,13 +53,14 @@ impl Subject {
     /// When the operating system gives no random bytes.
     #[must_use]
     pub fn from_dyn(backend: Arc<dyn DynBackend>) -> Self {
-        let claims = Claims::new().expect("random bytes");
+        let [claims, strangers] = [(); 2].map(|()| Arc::new(Claims::new().expect("random bytes")));
         let prefix = format!("testkit:{}", &claims.owner().token().as_str()[..16]);
-        Self { backend, claims: Arc::new(claims), prefix }
+        Self { backend, claims, strangers, prefix, variant: Variant::Plain }
     }
 
-    pub(super) fn for_case(mut self, case: &str) -> Self {
+    pub(super) fn for_case(mut self, case: &str, variant: Variant) -> Self {
         self.prefix = format!("{}:{case}", self.prefix);
+        self.variant = variant;
         self
     }
 
@@ -88,6 +94,27 @@ impl Subject {
 
     pub(super) fn exclusive(&self, key: &Key) -> Claim {
         self.claim(key, Mode::Exclusive, Queue::Barging)
+    }
+
+    /// A claim of what has one holder at a time, in the variant of the case.
+    pub(super) fn mutex(&self, key: &Key) -> Claim {
+        let (mode, queue) = self.variant.claims();
+        self.claim(key, mode, queue)
+    }
+
+    /// A claim of an owner of another manager.
+    pub(super) fn stranger(&self, key: &Key, mode: Mode, queue: Queue) -> Claim {
+        self.strangers.claim(key, mode, queue, self.long())
+    }
+
+    /// A barging claim on all keys.
+    pub(super) fn all(&self, keys: &[Key]) -> Claim {
+        self.claims.all(keys.iter().cloned(), Queue::Barging, self.long())
+    }
+
+    /// A fresh owner.
+    pub(super) fn owner(&self) -> Owner {
+        self.claims.owner()
     }
 
     /// The same with a short lease.
@@ -154,6 +181,85 @@ impl Subject {
         }
     }
 
+    /// Asks for a place in the queue.
+    #[track_caller]
+    pub(super) fn enqueue(&self, claim: &Claim) -> impl Future<Output = Held> + Send {
+        self.enqueue_with_room(claim, None)
+    }
+
+    #[track_caller]
+    pub(super) fn enqueue_with_room(
+        &self,
+        claim: &Claim,
+        room: Option<usize>,
+    ) -> impl Future<Output = Held> + Send {
+        let caller = std::panic::Location::caller();
+        async move {
+            match self.backend.enqueue_dyn(claim, room).await.expect("an answer to enqueue") {
+                Attempt::Held(held) => held,
+                Attempt::Granted(_) => panic!("line {}: granted beside a holder", caller.line()),
+            }
+        }
+    }
+
+    /// Takes a place in the queue.
+    #[track_caller]
+    pub(super) fn enqueued(&self, claim: &Claim) -> impl Future<Output = Held> + Send {
+        let caller = std::panic::Location::caller();
+        let enqueue = self.enqueue(claim);
+        async move {
+            let held = enqueue.await;
+            assert!(held.place.is_some(), "line {}: no place: {held:?}", caller.line());
+            held
+        }
+    }
+
+    /// What a claim with a place is told, asking in the way that the store asks for.
+    async fn asks_after(&self, claim: &Claim) -> std::result::Result<Grant, Held> {
+        if self.capability().beats {
+            match self.backend.beat_dyn(claim).await.expect("an answer to beat") {
+                Beat::Granted(grant) => Ok(grant),
+                Beat::Waiting(held) => Err(held),
+                Beat::Gone => panic!("the place is gone"),
+            }
+        } else {
+            match self.backend.enqueue_dyn(claim, None).await.expect("an answer to enqueue") {
+                Attempt::Granted(grant) => Ok(grant),
+                Attempt::Held(held) => Err(held),
+            }
+        }
+    }
+
+    /// A claim with a place is not served yet, and keeps its place.
+    #[track_caller]
+    pub(super) fn still_waits(&self, claim: &Claim) -> impl Future<Output = Held> + Send {
+        let caller = std::panic::Location::caller();
+        async move {
+            match self.asks_after(claim).await {
+                Err(held) if held.place.is_some() => held,
+                answer => panic!("line {}: it is not its turn: {answer:?}", caller.line()),
+            }
+        }
+    }
+
+    /// Waits until a claim with a place is served, for `at_most` and some time for a store that is late. It gives signs
+    /// of life meanwhile.
+    #[track_caller]
+    pub(super) fn served(&self, claim: &Claim, at_most: Duration) -> impl Future<Output = Grant> + Send {
+        let caller = std::panic::Location::caller();
+        async move {
+            let end = self.now().plus(at_most + LATE);
+            while !end.is_past(self.now()) {
+                match self.asks_after(claim).await {
+                    Ok(grant) => return grant,
+                    Err(held) => assert!(held.place.is_some(), "line {}: no place: {held:?}", caller.line()),
+                }
+                tokio::time::sleep(AGAIN).await;
+            }
+            panic!("line {}: still waits after {at_most:?} and {LATE:?}", caller.line())
+        }
+    }
+
     /// Waits until a short lease that starts now has run out in the store.
     pub(super) async fn short_lease_runs_out(&self) {
         let key = self.key("measure");
@@ -202,5 +308,46 @@ impl Subject {
     /// Awaits `future` for as long as a store may be late; whether it completed.
     pub(super) async fn in_time(&self, future: impl Future<Output = ()>) -> bool {
         tokio::time::timeout(LATE, future).await.is_ok()
+    }
+
+    pub(super) async fn latch(&self, key: &Key, step: &LatchStep) -> LatchState {
+        self.backend.latch_dyn(key, step).await.expect("an answer to latch")
+    }
+
+    /// Sets a latch by a fresh owner.
+    pub(super) async fn set_latch(&self, key: &Key, count: u32) -> LatchState {
+        self.latch(key, &LatchStep::Set { count, owner: self.owner(), ttl: self.long() }).await
+    }
+
+    pub(super) async fn count_down(&self, key: &Key, owner: Owner) -> LatchState {
+        self.latch(key, &LatchStep::CountDown { owner, ttl: self.long() }).await
+    }
+
+    pub(super) async fn wait_for_latch(&self, key: &Key, process: u128) -> LatchState {
+        self.latch(key, &LatchStep::Wait { process, ttl: self.long() }).await
+    }
+
+    pub(super) async fn look(&self, key: &Key) -> LatchState {
+        self.latch(key, &LatchStep::Look).await
+    }
+
+    /// Looks at a latch until its lease has run out, for `at_most` and some time for a store that is late.
+    #[track_caller]
+    pub(super) fn latch_is_unset_within(
+        &self,
+        key: &Key,
+        at_most: Duration,
+    ) -> impl Future<Output = ()> + Send {
+        let caller = std::panic::Location::caller();
+        async move {
+            let end = self.now().plus(at_most + LATE);
+            while !end.is_past(self.now()) {
+                if self.look(key).await == LatchState::Unset {
+                    return;
+                }
+                tokio::time::sleep(AGAIN).await;
+            }
+            panic!("line {}: still set after {at_most:?} and {LATE:?}", caller.line())
+        }
     }
 }

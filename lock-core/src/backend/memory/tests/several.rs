@@ -112,6 +112,34 @@ async fn a_wait_for_several_keys_ends_when_all_are_free_and_leaves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn awaiting_several_keys_takes_a_place_in_every_queue() {
+    let (memory, claims) = (Memory::new(), Claims::new());
+    let (held, both) = (claims.exclusive("a"), all(&claims, Queue::Barging, &["a", "b"]));
+    assert!(granted(&memory, &held).await);
+    assert!(matches!(memory.try_acquire(&both).await, Ok(Attempt::Held(_))));
+    assert!(tokio::time::timeout(Duration::from_millis(1), memory.changed(&both)).await.is_err());
+    let Ok(Attempt::Held(behind)) = memory.enqueue(&claims.fifo("b", Mode::Exclusive), None).await else {
+        panic!("the other was first")
+    };
+    assert_eq!(behind.position, Some(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn single_grants_that_become_one_have_one_token_above_all() {
+    let (memory, claims) = (Memory::new(), Claims::new());
+    let both = all(&claims, Queue::Barging, &["a", "b"]);
+    let mut last = None;
+    for key in both.keys() {
+        let single = Claim { key: key.clone(), more: [].into(), ..both.clone() };
+        let Ok(Attempt::Granted(grant)) = memory.try_acquire(&single).await else { panic!("it is free") };
+        last = last.max(grant.fence);
+    }
+    let Ok(Attempt::Granted(grant)) = memory.try_acquire(&both).await else { panic!("they are its own") };
+    assert!(grant.fence > last);
+    assert_eq!(memory.fence(&both).await.ok(), grant.fence, "asked again");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_holder_is_told_of_the_first_who_waits_and_of_no_waiter_of_its_own() {
     let (memory, ours, theirs) = (Memory::new(), Claims::new(), Claims::new());
     let told = Arc::new(Told::default());

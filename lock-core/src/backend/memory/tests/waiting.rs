@@ -144,6 +144,21 @@ async fn readers_at_the_head_are_woken_together_and_stop_at_a_writer() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_downgrade_wakes_readers_up_to_a_writer() {
+    let (memory, claims) = (Memory::new(), Claims::new());
+    let writer = claims.fifo("k", Mode::Exclusive);
+    assert!(granted(&memory, &writer).await);
+    let line = [Mode::Shared, Mode::Exclusive, Mode::Shared].map(|mode| claims.fifo("k", mode));
+    for claim in &line {
+        assert!(!granted(&memory, claim).await);
+    }
+    let mut waiters = line.each_ref().map(|claim| Waiter::of(&memory, claim));
+    assert_eq!(waiters.each_mut().map(Waiter::run), [false; 3]);
+    assert!(matches!(memory.downgrade(&writer).await, Renewal::Renewed { waiters: Some(3), .. }));
+    assert_eq!(waiters.each_mut().map(Waiter::run), [true, false, false]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn expiry_wakes_the_first_waiter_and_the_rest_follow() {
     for fifo in [false, true] {
         let memory = Memory::new();

@@ -1,0 +1,147 @@
+//! What a store tells by itself.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::{Case, Subject, list};
+use crate::backend::{Capability, Claim, Ear, Mode, Queue};
+use crate::owner::Owner;
+
+/// How often a case tries to be told: what is told is a hint, and one may be lost.
+const TRIES: usize = 5;
+
+pub(super) fn cases() -> impl IntoIterator<Item = Case> {
+    let contended = list![|can: &Capability| can.tells_waiters && can.fifo; the_holder_is_told];
+    let granted = list![|can: &Capability| can.beats; one_who_is_served_is_told];
+    let opened = list![|can: &Capability| can.latches; the_opening_of_a_latch_is_told];
+    contended.into_iter().chain(granted).chain(opened)
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Event {
+    Granted(Owner),
+    Contended(String),
+    Opened(String),
+}
+
+/// An ear that remembers.
+#[derive(Debug, Default)]
+pub(super) struct Heard {
+    events: Mutex<Vec<Event>>,
+    more: Notify,
+}
+
+impl Heard {
+    /// The ear of `process`; deaf once it is dropped.
+    pub(super) fn of(subject: &Subject, process: u128) -> Arc<Self> {
+        let heard = Arc::new(Self::default());
+        let ear: Arc<dyn Ear> = Arc::<Self>::clone(&heard);
+        subject.backend().listen_dyn(process, Arc::downgrade(&ear));
+        heard
+    }
+
+    fn hear(&self, event: Event) {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner).push(event);
+        self.more.notify_one();
+    }
+
+    pub(super) fn count(&self, event: &Event) -> usize {
+        let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        events.iter().filter(|heard| *heard == event).count()
+    }
+
+    /// Whether `event` is heard before a store may be late.
+    pub(super) async fn hears(&self, event: &Event) -> bool {
+        let heard = async {
+            while self.count(event) == 0 {
+                self.more.notified().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(1), heard).await.is_ok()
+    }
+}
+
+impl Ear for Heard {
+    fn granted(&self, owner: Owner, _waiters: usize) {
+        self.hear(Event::Granted(owner));
+    }
+
+    fn contended(&self, key: &str) {
+        self.hear(Event::Contended(key.to_owned()));
+    }
+
+    fn opened(&self, key: &str) {
+        self.hear(Event::Opened(key.to_owned()));
+    }
+
+    fn reconnected(&self) {}
+}
+
+/// The holder is told when the first stranger begins to wait: not before, not of its own manager's waiters, and not of
+/// those behind the first.
+async fn the_holder_is_told(subject: Subject) {
+    for number in 0..TRIES {
+        let key = subject.key(&number.to_string());
+        let (holder, own) = (subject.exclusive(&key), subject.exclusive(&key));
+        let heard = Heard::of(&subject, holder.owner.process());
+        let contended = Event::Contended(key.as_str().to_owned());
+        subject.acquire(&holder).await;
+        subject.enqueue(&own).await;
+        subject.renewed(&holder, subject.long()).await;
+        assert_eq!(heard.count(&contended), 0, "told, and nobody waits");
+        subject.enqueued(&subject.stranger(&key, Mode::Exclusive, Queue::Barging)).await;
+        let told = heard.hears(&contended).await;
+        let last = subject.stranger(&key, Mode::Exclusive, Queue::Barging);
+        subject.enqueued(&last).await;
+        subject.still_waits(&last).await;
+        assert!(heard.count(&contended) < 2, "told of one who waits behind another");
+        if told {
+            return;
+        }
+    }
+    panic!("nobody told the holder, {TRIES} times");
+}
+
+/// Whoever is served while it waits is told.
+async fn one_who_is_served_is_told(subject: Subject) {
+    for number in 0..TRIES {
+        let key = subject.key(&number.to_string());
+        let holder: Claim = subject.exclusive(&key);
+        let waits = subject.claim(&key, Mode::Exclusive, Queue::Fifo);
+        let heard = Heard::of(&subject, waits.owner.process());
+        subject.acquire(&holder).await;
+        subject.enqueued(&waits).await;
+        subject.still_waits(&waits).await;
+        assert_eq!(heard.count(&Event::Granted(waits.owner)), 0, "told, and not served");
+        subject.release(&holder).await;
+        let told = heard.hears(&Event::Granted(waits.owner)).await;
+        subject.served(&waits, Duration::ZERO).await;
+        subject.release(&waits).await;
+        if told {
+            return;
+        }
+    }
+    panic!("nobody told the one who was served, {TRIES} times");
+}
+
+/// Whoever waits for a latch is told when it opens, and not before.
+async fn the_opening_of_a_latch_is_told(subject: Subject) {
+    for number in 0..TRIES {
+        let key = subject.key(&number.to_string());
+        let process = subject.owner().process();
+        let heard = Heard::of(&subject, process);
+        let opened = Event::Opened(key.as_str().to_owned());
+        subject.set_latch(&key, 2).await;
+        subject.wait_for_latch(&key, process).await;
+        subject.count_down(&key, subject.owner()).await;
+        subject.look(&key).await;
+        assert_eq!(heard.count(&opened), 0, "told, and not open");
+        subject.count_down(&key, subject.owner()).await;
+        if heard.hears(&opened).await {
+            return;
+        }
+    }
+    panic!("nobody told the one who waits for a latch, {TRIES} times");
+}

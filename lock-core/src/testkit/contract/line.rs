@@ -1,0 +1,140 @@
+//! What is told of a queue, and who has no place in it.
+
+use std::time::Duration;
+
+use super::{Case, Subject, list};
+use crate::backend::{Capability, Claim, Mode, Queue, Renewal};
+use crate::key::Key;
+
+pub(super) fn cases() -> impl IntoIterator<Item = Case> {
+    list![|can: &Capability| can.fifo; tells_positions, tells_how_many_wait, has_room_for_so_many, places_are_dated,
+        managers_pass_it_on_themselves, one_who_barges_waits_for_another_manager]
+}
+
+fn fifo(subject: &Subject, key: &Key) -> Claim {
+    subject.claim(key, Mode::Exclusive, Queue::Fifo)
+}
+
+async fn held(subject: &Subject, key: &Key) -> Claim {
+    let holder = fifo(subject, key);
+    subject.acquire(&holder).await;
+    holder
+}
+
+/// Whoever waits is told how many are before it, and how many others wait.
+async fn tells_positions(subject: Subject) {
+    let key = subject.key("k");
+    let holder = held(&subject, &key).await;
+    let line = [(); 3].map(|()| fifo(&subject, &key));
+    for (number, claim) in line.iter().enumerate() {
+        let told = subject.enqueued(claim).await;
+        assert_eq!((told.position, told.waiters), (Some(number), Some(number)));
+    }
+    let told = subject.still_waits(&line[0]).await;
+    assert_eq!((told.position, told.waiters), (Some(0), Some(2)));
+    let told = subject.refused(&fifo(&subject, &key)).await;
+    assert_eq!((told.position, told.waiters), (None, Some(3)), "of one who tries");
+    subject.release(&line[0]).await;
+    let told = subject.still_waits(&line[2]).await;
+    assert_eq!((told.position, told.waiters), (Some(1), Some(1)));
+    for claim in line.iter().chain([&holder]) {
+        subject.release(claim).await;
+    }
+}
+
+/// The holder is told how many wait, with its grant and with every renewal.
+async fn tells_how_many_wait(subject: Subject) {
+    let key = subject.key("k");
+    let holder = held(&subject, &key).await;
+    let line = [(); 2].map(|()| fifo(&subject, &key));
+    for (number, claim) in line.iter().enumerate() {
+        assert_eq!(waiters(&subject, &holder).await, Some(number));
+        subject.enqueued(claim).await;
+    }
+    assert_eq!(waiters(&subject, &holder).await, Some(2));
+    subject.release(&holder).await;
+    assert_eq!(subject.served(&line[0], Duration::ZERO).await.waiters, Some(1));
+    assert_eq!(waiters(&subject, &line[0]).await, Some(1));
+    subject.release(&line[1]).await;
+    assert_eq!(waiters(&subject, &line[0]).await, Some(0));
+    subject.release(&line[0]).await;
+}
+
+async fn waiters(subject: &Subject, holder: &Claim) -> Option<usize> {
+    match subject.renew(holder, subject.long()).await {
+        Renewal::Renewed { waiters, .. } => waiters,
+        answer => panic!("the holder may renew: {answer:?}"),
+    }
+}
+
+/// Where as many wait as there is room for, nobody takes a further place; whoever has one keeps it.
+async fn has_room_for_so_many(subject: Subject) {
+    let key = subject.key("k");
+    let holder = held(&subject, &key).await;
+    let [first, second] = [(); 2].map(|()| fifo(&subject, &key));
+    for (claim, room, place) in
+        [(&first, 0, false), (&first, 1, true), (&second, 1, false), (&second, 2, true)]
+    {
+        let told = subject.enqueue_with_room(claim, Some(room)).await;
+        assert_eq!(told.place.is_some(), place, "room for {room}: {told:?}");
+        if place {
+            subject.still_waits(claim).await;
+        }
+    }
+    if !subject.capability().beats {
+        assert!(subject.enqueue_with_room(&first, Some(0)).await.place.is_some(), "it has its place already");
+    }
+    subject.release(&holder).await;
+    subject.served(&first, Duration::ZERO).await;
+    subject.release(&first).await;
+    subject.served(&second, Duration::ZERO).await;
+    subject.release(&second).await;
+}
+
+/// A place counts from a moment between the call that took or kept it and its answer.
+async fn places_are_dated(subject: Subject) {
+    let key = subject.key("k");
+    let (holder, claim) = (held(&subject, &key).await, fifo(&subject, &key));
+    let mut before = subject.now();
+    let mut told = subject.enqueued(&claim).await;
+    for _ in 0..2 {
+        let place = told.place.expect("a place");
+        assert!(before.is_past(place) && place.is_past(subject.now()), "dated outside the call");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        before = subject.now();
+        told = subject.still_waits(&claim).await;
+    }
+    subject.release(&claim).await;
+    subject.release(&holder).await;
+}
+
+/// A barging claim takes no place while its own manager has the key, which passes it on itself; one in order of arrival
+/// does.
+async fn managers_pass_it_on_themselves(subject: Subject) {
+    let key = subject.key("k");
+    let (holder, barges) = (subject.exclusive(&key), subject.exclusive(&key));
+    subject.acquire(&holder).await;
+    for _ in 0..2 {
+        let told = subject.enqueue(&barges).await;
+        assert_eq!((told.own, told.place, told.position), (true, None, None));
+    }
+    let told = subject.enqueued(&fifo(&subject, &key)).await;
+    assert_eq!((told.own, told.position), (true, Some(0)));
+    subject.release(&barges).await;
+    subject.release(&holder).await;
+}
+
+/// A barging claim takes a place while another manager has the key, and is served by it.
+async fn one_who_barges_waits_for_another_manager(subject: Subject) {
+    let key = subject.key("k");
+    let (holder, barges) = (subject.exclusive(&key), subject.stranger(&key, Mode::Exclusive, Queue::Barging));
+    subject.acquire(&holder).await;
+    let told = subject.enqueued(&barges).await;
+    assert_eq!((told.own, told.position), (false, Some(0)));
+    let own = subject.enqueue(&subject.exclusive(&key)).await;
+    assert_eq!((own.own, own.place), (true, None));
+    subject.release(&holder).await;
+    subject.served(&barges, Duration::ZERO).await;
+    assert!(!subject.refused(&subject.exclusive(&key)).await.own, "another manager has it now");
+    subject.release(&barges).await;
+}

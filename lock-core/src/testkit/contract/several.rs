@@ -1,0 +1,187 @@
+//! Several keys, all or none.
+
+use std::time::Duration;
+
+use super::{Case, Subject, list};
+use crate::backend::{Capability, Claim, Mode, Queue, Released};
+use crate::key::Key;
+
+pub(super) fn cases() -> impl IntoIterator<Item = Case> {
+    let all = list![|can: &Capability| can.several; all_or_none, excludes_on_every_key, has_one_owner,
+        is_renewed_whole_or_not, runs_out_whole, sets_that_overlap_are_all_served, turns_single_grants_into_one];
+    let fifo = list![|can: &Capability| can.several && can.fifo; overtakes_nobody];
+    let fencing = list![|can: &Capability| can.several && can.fencing; has_one_token_above_all];
+    all.into_iter().chain(fifo).chain(fencing)
+}
+
+fn keys<const N: usize>(subject: &Subject) -> [Key; N] {
+    std::array::from_fn(|number| subject.key(&number.to_string()))
+}
+
+/// One of three keys is held, so none of them is taken.
+async fn all_or_none(subject: Subject) {
+    let keys = keys::<3>(&subject);
+    for held in &keys {
+        let holder = subject.exclusive(held);
+        subject.acquire(&holder).await;
+        let all = subject.all(&keys);
+        for _ in 0..3 {
+            subject.refused(&all).await;
+        }
+        for free in keys.iter().filter(|key| *key != held) {
+            let other = subject.exclusive(free);
+            subject.acquire(&other).await;
+            subject.release(&other).await;
+        }
+        subject.release(&holder).await;
+        subject.acquire(&all).await;
+        assert_eq!(subject.release(&all).await, Released::Released);
+    }
+}
+
+/// Every key is held, for claims of one key as for those of several, and one release frees them all.
+async fn excludes_on_every_key(subject: Subject) {
+    let keys = keys::<3>(&subject);
+    let all = subject.all(&keys);
+    subject.acquire(&all).await;
+    for key in &keys {
+        subject.refused(&subject.exclusive(key)).await;
+    }
+    let other = subject.key("other");
+    subject.refused(&subject.all(&[keys[2].clone(), other.clone()])).await;
+    subject.acquire(&subject.exclusive(&other)).await;
+    assert_eq!(subject.release(&all).await, Released::Released);
+    for key in &keys {
+        subject.acquire(&subject.exclusive(key)).await;
+    }
+}
+
+/// The owner that asks again has all keys already, and is gone with one release.
+async fn has_one_owner(subject: Subject) {
+    let keys = keys::<2>(&subject);
+    let all = Claim { fencing: subject.capability().fencing, ..subject.all(&keys) };
+    let first = subject.acquire(&all).await;
+    for _ in 0..3 {
+        assert_eq!(subject.acquire(&all).await.fence, first.fence, "the same grant has the same token");
+    }
+    subject.release(&all).await;
+    assert_ne!(subject.release(&all).await, Released::Released);
+    subject.acquire(&subject.all(&keys)).await;
+}
+
+/// A grant of several keys is renewed whole; with one key lost, it is not renewed.
+async fn is_renewed_whole_or_not(subject: Subject) {
+    let keys = keys::<3>(&subject);
+    for lost in &keys {
+        let all = subject.brief(subject.all(&keys));
+        subject.acquire(&all).await;
+        subject.renewed(&all, subject.long()).await;
+        subject.short_lease_runs_out().await;
+        for key in &keys {
+            subject.refused(&subject.exclusive(key)).await;
+        }
+        let part = Claim { key: lost.clone(), more: [].into(), ..all.clone() };
+        subject.release(&part).await;
+        subject.not_renewed(&all).await;
+        let next = subject.exclusive(lost);
+        subject.acquire(&next).await;
+        subject.not_renewed(&all).await;
+        subject.release(&all).await;
+        subject.refused(&subject.exclusive(lost)).await;
+        subject.release(&next).await;
+    }
+}
+
+/// The lease of a holder that went away runs out for all keys.
+async fn runs_out_whole(subject: Subject) {
+    let keys = keys::<3>(&subject);
+    let gone = subject.brief(subject.all(&keys));
+    subject.acquire(&gone).await;
+    let next = subject.all(&keys);
+    subject.granted_within(&next, gone.ttl).await;
+    subject.not_renewed(&gone).await;
+    assert_eq!(subject.release(&gone).await, Released::Taken);
+    subject.release(&next).await;
+}
+
+/// Claims of sets that overlap in every order are all served: none waits for one that waits for it.
+async fn sets_that_overlap_are_all_served(subject: Subject) {
+    let keys = keys::<3>(&subject);
+    let sets = [[0, 1], [1, 2], [2, 0], [1, 0], [0, 2], [2, 1]];
+    let tasks = sets.map(|set| {
+        let (subject, set) = (subject.clone(), set.map(|number: usize| keys[number].clone()));
+        tokio::spawn(async move {
+            for _ in 0..3 {
+                let claim = subject.all(&set);
+                subject.granted_within(&claim, Duration::ZERO).await;
+                tokio::task::yield_now().await;
+                assert_eq!(subject.release(&claim).await, Released::Released);
+            }
+        })
+    });
+    for task in tasks {
+        task.await.expect("served");
+    }
+}
+
+/// The owner that took every key singly has them all; one release frees them.
+async fn turns_single_grants_into_one(subject: Subject) {
+    let keys = keys::<2>(&subject);
+    let all = subject.all(&keys);
+    for key in &keys {
+        let single = Claim { key: key.clone(), more: [].into(), ..all.clone() };
+        subject.acquire(&subject.brief(single)).await;
+    }
+    subject.acquire(&all).await;
+    subject.short_lease_runs_out().await;
+    for key in &keys {
+        subject.refused(&subject.exclusive(key)).await;
+    }
+    subject.renewed(&all, subject.long()).await;
+    assert_eq!(subject.release(&all).await, Released::Released);
+    subject.acquire(&subject.all(&keys)).await;
+}
+
+/// Whoever waits for one of the keys is served before a claim of all of them that came later.
+async fn overtakes_nobody(subject: Subject) {
+    let keys = keys::<2>(&subject);
+    let (holder, waits) =
+        (subject.exclusive(&keys[1]), subject.claim(&keys[1], Mode::Exclusive, Queue::Fifo));
+    subject.acquire(&holder).await;
+    subject.enqueued(&waits).await;
+    let all = subject.all(&keys);
+    subject.refused(&all).await;
+    subject.release(&holder).await;
+    subject.refused(&all).await;
+    subject.served(&waits, Duration::ZERO).await;
+    subject.refused(&all).await;
+    subject.release(&waits).await;
+    subject.granted_within(&all, Duration::ZERO).await;
+    subject.release(&all).await;
+}
+
+/// One token for all keys: larger than every one before it of each key, smaller than every one after.
+async fn has_one_token_above_all(subject: Subject) {
+    let keys = keys::<2>(&subject);
+    let single = async |key: &Key| {
+        let claim = Claim { fencing: true, ..subject.exclusive(key) };
+        let grant = subject.acquire(&claim).await;
+        let token = subject.token(&claim, &grant).await;
+        subject.release(&claim).await;
+        token
+    };
+    for with_grant in [true, false] {
+        let mut before = vec![single(&keys[0]).await];
+        for _ in 0..5 {
+            before.push(single(&keys[1]).await);
+        }
+        let all = Claim { fencing: with_grant, ..subject.all(&keys) };
+        let grant = subject.acquire(&all).await;
+        let token = subject.token(&all, &grant).await;
+        assert!(before.iter().all(|before| *before < token), "{token:?} after {before:?}");
+        subject.release(&all).await;
+        for key in &keys {
+            assert!(single(key).await > token);
+        }
+    }
+}

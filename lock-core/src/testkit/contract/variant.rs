@@ -1,0 +1,47 @@
+//! What else is a mutex.
+
+use super::Case;
+use crate::backend::{Capability, Mode, Queue};
+
+/// What the cases of a mutex run on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Variant {
+    /// An exclusive, barging claim, which every backend can do.
+    Plain,
+    /// An exclusive claim in order of arrival: the writer of a read-write lock, and the fair lock.
+    Write,
+    /// A semaphore of one permit, in order of arrival.
+    Semaphore,
+}
+
+impl Variant {
+    pub(super) const ALL: [Self; 3] = [Self::Plain, Self::Write, Self::Semaphore];
+
+    /// The mode and the queue of its claims.
+    pub(super) fn claims(self) -> (Mode, Queue) {
+        match self {
+            Self::Plain => (Mode::Exclusive, Queue::Barging),
+            Self::Write => (Mode::Exclusive, Queue::Fifo),
+            Self::Semaphore => (Mode::Permit { of: 1 }, Queue::Fifo),
+        }
+    }
+
+    pub(super) fn is_possible(self, can: &Capability) -> bool {
+        match self {
+            Self::Plain => true,
+            Self::Write => can.fifo,
+            Self::Semaphore => can.fifo && can.permits,
+        }
+    }
+
+    /// The case in this variant, which its name says.
+    pub(super) fn of(self, case: Case) -> Case {
+        let name = match self {
+            Self::Plain => return case,
+            Self::Write => format!("{}@write", case.name),
+            Self::Semaphore => format!("{}@semaphore", case.name),
+        };
+        Case { name: Box::leak(name.into_boxed_str()), variant: self, ..case }
+    }
+}

@@ -1,0 +1,110 @@
+//! Looks for what a history must not show.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::time::Duration;
+
+use super::{Hold, Violation};
+use crate::backend::Mode;
+
+/// Looks for holds at once that exclude each other and for fencing tokens out of order, key by key, in O(n log n).
+///
+/// Holds may be together when all are shared, or all have a permit of the same number and they are no more than that.
+/// The token of a hold that is alone (exclusive, or the only permit) is larger than all that were granted before it was
+/// asked for, and those of others are larger than those of holds that were alone before; nobody has another's.
+///
+/// # Errors
+/// The first violation.
+pub fn check(holds: &[Hold]) -> Result<(), Violation> {
+    let mut keys: BTreeMap<&str, Vec<&Hold>> = BTreeMap::new();
+    for hold in holds {
+        keys.entry(&hold.key).or_default().push(hold);
+    }
+    for mut holds in keys.into_values() {
+        holds.sort_by_key(|hold| hold.acquired);
+        overlap(&holds)?;
+        token_order(&holds)?;
+        same_token(&holds)?;
+    }
+    Ok(())
+}
+
+/// `by_answer` is ordered by when the grants were answered.
+fn overlap(by_answer: &[&Hold]) -> Result<(), Violation> {
+    // Those that are there, the first to end on top. They are of one mode, or there would be a verdict already.
+    let mut there: BinaryHeap<Reverse<(Duration, usize)>> = BinaryHeap::new();
+    for (number, hold) in by_answer.iter().enumerate() {
+        // A hold that ended before its grant was answered was never definite.
+        if hold.ended <= hold.acquired {
+            continue;
+        }
+        while there.peek().is_some_and(|Reverse((ended, _))| *ended <= hold.acquired) {
+            there.pop();
+        }
+        if let Some(Reverse((_, first))) = there.peek() {
+            beside(by_answer[*first], hold)?;
+        }
+        there.push(Reverse((hold.ended, number)));
+        if let Mode::Permit { of } = hold.mode
+            && there.len() > usize::try_from(of).unwrap_or(usize::MAX)
+        {
+            let mut all: Vec<_> = there.into_iter().map(|Reverse((_, number))| number).collect();
+            all.sort_unstable();
+            return Err(Violation::TooMany {
+                holds: all.into_iter().map(|at| by_answer[at].clone()).collect(),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn beside(first: &Hold, second: &Hold) -> Result<(), Violation> {
+    if first.mode == second.mode && first.mode != Mode::Exclusive {
+        return Ok(());
+    }
+    Err(Violation::Overlap { first: Box::new(first.clone()), second: Box::new(second.clone()) })
+}
+
+/// Nobody else has the key beside it.
+fn is_alone(hold: &Hold) -> bool {
+    matches!(hold.mode, Mode::Exclusive | Mode::Permit { of: 1 })
+}
+
+/// `by_answer` is ordered by when the grants were answered.
+fn token_order(by_answer: &[&Hold]) -> Result<(), Violation> {
+    let mut by_call = by_answer.to_vec();
+    by_call.sort_by_key(|hold| hold.asked);
+    let mut answered = by_answer.iter().filter(|hold| hold.fence.is_some()).peekable();
+    let (mut largest, mut largest_alone): (Option<&Hold>, Option<&Hold>) = (None, None);
+    for second in by_call.into_iter().filter(|hold| hold.fence.is_some()) {
+        while let Some(first) = answered.next_if(|first| first.acquired < second.asked) {
+            largest = Some(larger(largest, first));
+            if is_alone(first) {
+                largest_alone = Some(larger(largest_alone, first));
+            }
+        }
+        let before = if is_alone(second) { largest } else { largest_alone };
+        if let Some(first) = before.filter(|first| first.fence >= second.fence) {
+            return Err(out_of_order(first, second));
+        }
+    }
+    Ok(())
+}
+
+fn larger<'a>(largest: Option<&'a Hold>, hold: &'a Hold) -> &'a Hold {
+    largest.filter(|largest| largest.fence >= hold.fence).unwrap_or(hold)
+}
+
+/// Two holds never have one token, also when their order in time is not certain.
+fn same_token(holds: &[&Hold]) -> Result<(), Violation> {
+    let mut fenced: Vec<_> = holds.iter().filter(|hold| hold.fence.is_some()).collect();
+    fenced.sort_by_key(|hold| hold.fence);
+    match fenced.windows(2).find(|pair| pair[0].fence == pair[1].fence) {
+        Some(pair) => Err(out_of_order(pair[0], pair[1])),
+        None => Ok(()),
+    }
+}
+
+fn out_of_order(first: &Hold, second: &Hold) -> Violation {
+    Violation::TokenOrder { first: Box::new(first.clone()), second: Box::new(second.clone()) }
+}

@@ -1,0 +1,145 @@
+//! What a broken store makes of a claim that asks.
+
+use std::time::Duration;
+
+use lock_core::Result;
+use lock_core::backend::{Attempt, Backend, Claim, FencingToken, Held, Mode, Queue};
+
+use super::{Broken, Fault, first_of, now};
+
+impl Broken {
+    pub(super) fn waiting(&self) -> Vec<Claim> {
+        self.state.lock().expect("no panic").waiting.clone()
+    }
+
+    pub(super) async fn ask(&self, claim: &Claim, queues: bool, room: Option<usize>) -> Result<Attempt> {
+        self.supports(claim)?;
+        let claim = self.read(claim);
+        let mine = self.holder(&claim).is_some_and(|holder| holder.owner == claim.owner);
+        match self.fault {
+            Fault::NotIdempotent if mine => return Ok(Attempt::Held(Held::default())),
+            Fault::AcquireShortens if mine => {
+                let _ = self.reset(&claim, claim.ttl);
+            }
+            Fault::DroppedTryTakes => {
+                // A request that names its owner only once it is answered.
+                let mut early = claim.clone();
+                early.owner = lock_core::testkit::Claims::new()?.owner();
+                let taken = self.inner.try_acquire(&early).await?;
+                tokio::task::yield_now().await;
+                if let Attempt::Granted(_) = taken {
+                    self.inner.release_now(&early, None);
+                }
+            }
+            Fault::TwoHolders if self.count().is_multiple_of(5) => {
+                if let Some(holder) = self.holder(&claim) {
+                    self.inner.release_now(&holder, None);
+                }
+            }
+            Fault::Upgrades if claim.mode == Mode::Exclusive => {
+                let mut reader = claim.clone();
+                reader.mode = Mode::Shared;
+                if mine && self.holder(&claim).is_some_and(|holder| holder.mode == Mode::Shared) {
+                    return self.inner.try_acquire(&reader).await;
+                }
+            }
+            Fault::SeveralOvertake if !claim.more.is_empty() => {
+                for waiting in self.waiting() {
+                    self.inner.release_now(&waiting, None);
+                }
+            }
+            Fault::NobodyDies => {
+                for waiting in self.waiting().iter().filter(|waiting| waiting.key == claim.key) {
+                    let _ = self.inner.enqueue(waiting, None).await?;
+                }
+            }
+            _ => {}
+        }
+        let mut attempt = self.ask_inner(&claim, queues, room).await?;
+        if let Attempt::Held(held) = &mut attempt {
+            self.misreport(&claim, held);
+        }
+        if let Attempt::Granted(grant) = &mut attempt {
+            if self.fault == Fault::SentLate {
+                grant.sent = grant.sent.plus(grant.lease);
+            }
+            let falls = FencingToken::new(u64::MAX / 2 - self.count());
+            if self.fault == Fault::TokensFall || self.fault == Fault::AnotherToken && mine {
+                grant.fence = Some(falls);
+            }
+            if matches!(self.fault, Fault::NeverRunsOut | Fault::RunsOutEarly) {
+                grant.lease = if self.fault == Fault::NeverRunsOut {
+                    claim.ttl / 1_000
+                } else {
+                    claim.ttl.div_f64(0.9)
+                };
+            }
+            self.state.lock().expect("no panic").holders.insert(claim.key.as_str().to_owned(), claim);
+        }
+        Ok(attempt)
+    }
+
+    async fn ask_inner(&self, claim: &Claim, queues: bool, room: Option<usize>) -> Result<Attempt> {
+        let barges = claim.queue == Queue::Barging;
+        let behind_readers = || self.holder(claim).is_some_and(|holder| holder.mode == Mode::Shared);
+        match self.fault {
+            _ if !queues => self.inner.try_acquire(claim).await,
+            Fault::NobodyHasPlace => self.inner.try_acquire(claim).await,
+            Fault::NoPlaceForBarging if barges => self.inner.try_acquire(claim).await,
+            Fault::NoPlaceForWriters if claim.mode == Mode::Exclusive && behind_readers() => {
+                let mut attempt = self.inner.try_acquire(claim).await?;
+                if let Attempt::Held(held) = &mut attempt {
+                    (held.position, held.place) = (Some(0), Some(self.capability().placement.clock().now()));
+                }
+                Ok(attempt)
+            }
+            Fault::PlaceBesideOwn => {
+                let mut fifo = claim.clone();
+                fifo.queue = Queue::Fifo;
+                self.inner.enqueue(&fifo, room).await
+            }
+            Fault::AnyRoom => self.inner.enqueue(claim, None).await,
+            Fault::DroppedPlaceStays => {
+                let mut early = claim.clone();
+                early.owner = lock_core::testkit::Claims::new()?.owner();
+                let _ = self.inner.enqueue(&early, room).await?;
+                tokio::task::yield_now().await;
+                self.inner.release_now(&early, None);
+                self.inner.enqueue(claim, room).await
+            }
+            Fault::DiesTooSoon => {
+                let attempt = self.inner.enqueue(claim, room).await?;
+                if let Attempt::Held(_) = attempt {
+                    self.inner.release_now(claim, None);
+                }
+                Ok(attempt)
+            }
+            _ => self.inner.enqueue(claim, room).await,
+        }
+    }
+
+    fn misreport(&self, claim: &Claim, held: &mut Held) {
+        let mut state = self.state.lock().expect("no panic");
+        if held.place.is_some() && !state.waiting.iter().any(|waiting| waiting.owner == claim.owner) {
+            state.waiting.push(claim.clone());
+        }
+        match self.fault {
+            Fault::WrongPositions => held.position = held.position.map(|position| position + 1),
+            Fault::PlacesUndated => {
+                held.place = held.place.map(|_| lock_core::clock::Clock::Suspend.now().plus(Duration::MAX));
+            }
+            Fault::TellsOfEverybody => {
+                let holder = state.holders.get(claim.key.as_str()).map(|holder| holder.owner.process());
+                let ear = holder.and_then(|process| state.ears.get(&process)?.upgrade());
+                drop(state);
+                if let Some(ear) = ear {
+                    ear.contended(claim.key.as_str());
+                }
+            }
+            Fault::LeavesPart if !claim.more.is_empty() => {
+                let _ = now(self.inner.try_acquire(&first_of(claim)));
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! The memory store as one whose places live on beats: it serves those who wait by itself, and tells them.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use lock_core::Result;
+use lock_core::backend::memory::Memory;
+use lock_core::backend::{
+    Attempt, Backend, Beat, Capability, Claim, Ear, FencingToken, LatchState, LatchStep, Released, Renew,
+    Renewal,
+};
+use lock_core::clock::{Clock, Moment};
+use lock_core::key::Key;
+use lock_core::owner::Owner;
+
+/// How much of the contract it keeps.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Kept {
+    All,
+    /// A beat of one who has no place gives it one.
+    AllButGone,
+    /// Nobody is told that it was served.
+    AllButWord,
+    /// A beat does not extend the short lease of a grant by place.
+    AllButLease,
+    /// One who was served and gives up keeps the key.
+    AllButLeaving,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Beating {
+    inner: Memory,
+    kept: Kept,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Who waits, in order of arrival, and until when it is alive.
+    waiting: Vec<(Claim, Moment)>,
+    /// Who was served by its place, and does not know.
+    served: HashSet<Owner>,
+    ears: HashMap<u128, Weak<dyn Ear>>,
+}
+
+impl State {
+    fn alive(&mut self, claim: &Claim) {
+        let now = Clock::Tokio.now();
+        let till = now.plus(claim.place_lease());
+        match self.waiting.iter_mut().find(|(waiting, _)| waiting.owner == claim.owner) {
+            Some((_, alive)) => *alive = till,
+            None => self.waiting.push((claim.clone(), till)),
+        }
+    }
+
+    fn leave(&mut self, claim: &Claim) -> bool {
+        let before = self.waiting.len();
+        self.waiting.retain(|(waiting, _)| waiting.owner != claim.owner);
+        self.waiting.len() < before
+    }
+}
+
+impl Beating {
+    pub(crate) fn new(kept: Kept) -> Self {
+        Self { inner: Memory::new(), kept, state: Arc::default() }
+    }
+
+    fn waits(&self, claim: &Claim) -> bool {
+        let state = self.state.lock().expect("no panic");
+        state.waiting.iter().any(|(waiting, _)| waiting.owner == claim.owner)
+    }
+
+    /// Serves those who wait for `key`, as far as they can be.
+    async fn serve(&self, key: &Key) {
+        let now = Clock::Tokio.now();
+        let waiting: Vec<Claim> = {
+            let mut state = self.state.lock().expect("no panic");
+            state.waiting.retain(|(_, till)| !till.is_past(now));
+            let of_key = state.waiting.iter().filter(|(claim, _)| claim.keys().any(|other| other == key));
+            of_key.map(|(claim, _)| claim.clone()).collect()
+        };
+        for claim in waiting {
+            let mut by_place = claim.clone();
+            by_place.ttl = claim.place_lease();
+            if let Ok(Attempt::Granted(grant)) = self.inner.try_acquire(&by_place).await {
+                let mut state = self.state.lock().expect("no panic");
+                state.leave(&claim);
+                state.served.insert(claim.owner);
+                let ear = state.ears.get(&claim.owner.process()).and_then(Weak::upgrade);
+                drop(state);
+                if let Some(ear) = ear.filter(|_| self.kept != Kept::AllButWord) {
+                    ear.granted(claim.owner, grant.waiters.unwrap_or(0));
+                }
+            }
+        }
+    }
+}
+
+impl Backend for Beating {
+    fn capability(&self) -> Capability {
+        let mut can = self.inner.capability();
+        (can.beats, can.notifies) = (true, false);
+        can
+    }
+
+    async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
+        self.inner.try_acquire(claim).await
+    }
+
+    async fn enqueue(&self, claim: &Claim, room: Option<usize>) -> Result<Attempt> {
+        let attempt = self.inner.enqueue(claim, room).await?;
+        match &attempt {
+            Attempt::Held(held) if held.place.is_some() => {
+                self.state.lock().expect("no panic").alive(claim);
+            }
+            _ => {}
+        }
+        Ok(attempt)
+    }
+
+    async fn beat(&self, claim: &Claim) -> Result<Beat> {
+        self.serve(&claim.key).await;
+        self.state.lock().expect("no panic").served.remove(&claim.owner);
+        if !self.waits(claim) {
+            let ttl = if self.kept == Kept::AllButLease { claim.place_lease() } else { claim.ttl };
+            return Ok(match self.inner.renew(&[Renew { claim, ttl }]).await.pop() {
+                Some(Renewal::Renewed { sent, waiters }) => {
+                    Beat::Granted(lock_core::backend::Grant::new(sent, ttl).with_waiters(waiters))
+                }
+                _ if self.kept == Kept::AllButGone => match self.enqueue(claim, None).await? {
+                    Attempt::Granted(grant) => Beat::Granted(grant),
+                    Attempt::Held(held) => Beat::Waiting(held),
+                },
+                _ => Beat::Gone,
+            });
+        }
+        match self.inner.try_acquire(claim).await? {
+            Attempt::Granted(grant) => {
+                self.state.lock().expect("no panic").leave(claim);
+                Ok(Beat::Granted(grant))
+            }
+            Attempt::Held(held) => {
+                self.state.lock().expect("no panic").alive(claim);
+                Ok(Beat::Waiting(held))
+            }
+        }
+    }
+
+    async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
+        self.inner.renew(batch).await
+    }
+
+    async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
+        let served = {
+            let mut state = self.state.lock().expect("no panic");
+            state.leave(claim);
+            state.served.remove(&claim.owner)
+        };
+        if served && self.kept == Kept::AllButLeaving {
+            return Ok(Released::Taken);
+        }
+        let released = self.inner.release(claim, keep_for).await?;
+        for key in claim.keys() {
+            self.serve(key).await;
+        }
+        Ok(released)
+    }
+
+    async fn fence(&self, claim: &Claim) -> Result<FencingToken> {
+        self.inner.fence(claim).await
+    }
+
+    async fn downgrade(&self, claim: &Claim) -> Renewal {
+        let renewal = self.inner.downgrade(claim).await;
+        self.serve(&claim.key).await;
+        renewal
+    }
+
+    async fn latch(&self, key: &Key, step: &LatchStep) -> Result<LatchState> {
+        self.inner.latch(key, step).await
+    }
+
+    fn listen(&self, process: u128, ear: Weak<dyn Ear>) {
+        self.state.lock().expect("no panic").ears.insert(process, Weak::clone(&ear));
+        self.inner.listen(process, ear);
+    }
+}
