@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use lock_core::backend::Backend;
 use lock_core::backend::redis::Redis;
+use lock_core::backend::{Backend, FencingToken, LatchStep, Mode, Queue, Renewal};
+use lock_core::key::Key;
 use lock_core::{LockError, LockErrorKind, LockManager, ManagerBuilder};
 use lock_tests::{Bound, PATIENCE, RedisServer, Replica, wait_until};
 
+use crate::store::{Process, Told};
 use crate::support::{connect, cycle, manager, ms, try_once, within, works_again};
 
 const SECRET: &str = "s3cret-of-the-test";
@@ -139,8 +141,36 @@ async fn the_documented_permissions_are_enough_and_fewer_are_an_error() {
     let server = RedisServer::start();
     let allow = |extra: &[&str]| {
         let user = ["ACL", "SETUSER", "app", "reset", "on", &format!(">{SECRET}"), "~shop:*", "~{shop:*"];
-        let needed =
-            ["+hello", "+select", "+info", "+script|load", "+time", "+get", "+pttl", "+pexpire", "+del"];
+        let needed = [
+            "&lock:wake:*",
+            "+hello",
+            "+select",
+            "+info",
+            "+script|load",
+            "+time",
+            "+get",
+            "+exists",
+            "+pttl",
+            "+pexpire",
+            "+del",
+            "+hget",
+            "+hset",
+            "+hsetnx",
+            "+hdel",
+            "+hexists",
+            "+hlen",
+            "+hgetall",
+            "+zadd",
+            "+zrem",
+            "+zremrangebyscore",
+            "+zscore",
+            "+zcard",
+            "+zrank",
+            "+zrange",
+            "+zrevrange",
+            "+subscribe",
+            "+publish",
+        ];
         server.command(&[&user, &needed[..], extra].concat());
     };
     let url = server.url_for("app", SECRET);
@@ -153,6 +183,19 @@ async fn the_documented_permissions_are_enough_and_fewer_are_an_error() {
     guard.check().expect("it is renewed");
     guard.release().await.expect("an answer");
     cycle(&locks, "k").await;
+    every_step(&Process::at(&url).await).await;
+    allow(&["+evalsha", "+set", "-publish"]);
+    let process = Process::at(&url).await;
+    let (holder, waiter) = (process.fifo("shop:k"), process.fifo("shop:k"));
+    process.take(&holder).await;
+    process.wait(&waiter).await;
+    process.release(&holder).await;
+    process.served(&waiter).await;
+    process.release(&waiter).await;
+    allow(&["+evalsha", "+set", "resetchannels"]);
+    let process = Process::at(&url).await;
+    denied(&process.redis.enqueue(&process.fifo("shop:k"), None).await.expect_err("no permission to listen"));
+    allow(&["+evalsha", "+set"]);
 
     // A key outside of the user's pattern, and then a permission that is taken away while connected.
     let error = try_once(&connect(&url).await, "other").await.expect_err("no permission for the key");
@@ -164,6 +207,49 @@ async fn the_documented_permissions_are_enough_and_fewer_are_an_error() {
     denied(&fenced.expect_err("no permission for EVALSHA"));
     server.command(&["ACL", "SETUSER", "app", "-script"]);
     assert!(!refused(&url, ms(900)).await.is_temporary());
+}
+
+/// Every script, on every path that needs another command.
+async fn every_step(process: &Process) {
+    for mode in [Mode::Exclusive, Mode::Shared, Mode::Permit { of: 2 }] {
+        let claims: Vec<_> = (0..4).map(|_| process.claim("shop:q", mode, Queue::Fifo)).collect();
+        for claim in &claims {
+            let _ = process.redis.enqueue(claim, None).await.expect("permitted");
+        }
+        for claim in &claims {
+            let _ = process.beat(claim).await;
+            let _ = process.renew(claim, ms(500)).await;
+        }
+        process.redis.fence(&claims[0]).await.expect("permitted");
+        for claim in &claims {
+            process.release(claim).await;
+        }
+        let (mut dead, next) =
+            (process.claim("shop:d", mode, Queue::Fifo), process.claim("shop:d", mode, Queue::Fifo));
+        dead.ttl = ms(20);
+        process.take(&dead).await;
+        tokio::time::sleep(ms(40)).await;
+        process.take(&next).await;
+        process.release(&next).await;
+    }
+    let (writer, mut waiter) = (process.fifo("shop:w"), process.claim("shop:w", Mode::Shared, Queue::Fifo));
+    process.take(&writer).await;
+    process.wait(&waiter).await;
+    assert!(matches!(process.redis.downgrade(&writer).await, Renewal::Renewed { .. }));
+    process.is_told(&Told::Granted(waiter.owner, 0)).await;
+    waiter.number_fence(FencingToken::new(7));
+    process.redis.release(&waiter, Some(ms(20))).await.expect("permitted");
+    waiter.key = Key::new("shop:l").expect("a key");
+    let ttl = ms(500);
+    for step in [
+        LatchStep::Set { count: 1, owner: waiter.owner, ttl },
+        LatchStep::Wait { process: process.number(), ttl },
+        LatchStep::CountDown { owner: waiter.owner, ttl },
+        LatchStep::Look,
+    ] {
+        process.redis.latch(&waiter.key, &step).await.expect("permitted");
+    }
+    process.is_told(&Told::Opened("shop:l".to_owned())).await;
 }
 
 fn denied(error: &LockError) {

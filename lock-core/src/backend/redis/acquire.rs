@@ -11,7 +11,7 @@ use super::connection::Live;
 use super::error::Failure;
 use super::scripts::Script;
 use crate::backend::{Attempt, Beat, Claim, Grant, Held, Mode, Queue};
-use crate::clock::{Clock, Moment};
+use crate::clock::Clock;
 use crate::owner::OwnerToken;
 
 /// How much longer than the lease the last fencing token is remembered: ten leases, and not less than an hour. While
@@ -33,7 +33,12 @@ pub(super) enum Aim {
 impl Redis {
     /// One attempt. Where a plain SET will do it comes first: a free key costs nothing else. The script runs where
     /// the key is taken, perhaps by this very owner, and where more is wanted than a SET can do.
-    pub(super) async fn acquire(&self, claim: &Claim, aim: Aim, deadline: Duration) -> Result<Attempt, Failure> {
+    pub(super) async fn acquire(
+        &self,
+        claim: &Claim,
+        aim: Aim,
+        deadline: Duration,
+    ) -> Result<Attempt, Failure> {
         let start = Clock::Suspend.now();
         let (live, ready) = match self.links.now() {
             // The usual case, with no await since `start`: the clock need not be read again.
@@ -99,10 +104,7 @@ impl Redis {
 
 /// Whether a plain SET does all that the claim asks for.
 fn is_plain(claim: &Claim) -> bool {
-    claim.mode == Mode::Exclusive
-        && claim.queue == Queue::Barging
-        && !claim.fencing
-        && claim.more.is_empty()
+    claim.mode == Mode::Exclusive && claim.queue == Queue::Barging && !claim.fencing && claim.more.is_empty()
 }
 
 /// `SET key value NX PX ttl`.
@@ -121,7 +123,9 @@ fn one(live: &Live, claim: &Claim, aim: Aim, (token, value): (&OwnerToken, &str)
     command.arg(&*code(claim.mode));
     match aim {
         Aim::Grab | Aim::Try => command.arg(""),
-        Aim::Queue { room } => command.arg(room.and_then(|room| u32::try_from(room).ok()).unwrap_or(u32::MAX)),
+        Aim::Queue { room } => {
+            command.arg(room.and_then(|room| u32::try_from(room).ok()).unwrap_or(u32::MAX))
+        }
     };
     command.arg(u8::from(claim.queue == Queue::Barging));
     command

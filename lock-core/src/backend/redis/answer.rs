@@ -131,8 +131,12 @@ mod tests {
 
     #[test]
     fn answers_are_read() {
-        let answer =
-            Value::Array(vec![Value::Int(1), Value::Int(99), Value::Int(3), Value::Int(1_763_672_000_123_456)]);
+        let answer = Value::Array(vec![
+            Value::Int(1),
+            Value::Int(99),
+            Value::Int(3),
+            Value::Int(1_763_672_000_123_456),
+        ]);
         let (verdict_, now, rest) = verdict(&answer).expect("numbers");
         assert_eq!((verdict_, now), (1, 99));
         let (claim, sent) = (claim(), Clock::Suspend.now());

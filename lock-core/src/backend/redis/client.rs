@@ -2,15 +2,18 @@
 
 use std::fmt;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use super::acquire::Aim;
 use super::config::Config;
 use super::connection::{self, Server};
 use super::error::Failure;
+use super::latch;
 use super::links::Links;
 use crate::backend::{
-    Attempt, Backend, Capability, Claim, FencingToken, Mode, Queue, Released, Renew, Renewal,
+    Attempt, Backend, Beat, Capability, Claim, Ear, FencingToken, LatchState, LatchStep, Released, Renew,
+    Renewal,
 };
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
@@ -109,21 +112,54 @@ impl Redis {
     }
 }
 
-impl Backend for Redis {
-    fn capability(&self) -> Capability {
-        Capability { fencing: true, marks_sent: true, ..Capability::exclusive("redis") }
-    }
-
-    async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
-        supported(claim)?;
+impl Redis {
+    async fn attempt(&self, claim: &Claim, aim: Aim) -> Result<Attempt> {
+        supported(claim.keys())?;
         let deadline = self.timeout().min(claim.ttl / 2);
         // A call that never got a connection leaves nothing to clean up: an outage must not pile up releases.
-        match tokio::time::timeout(deadline, self.acquire(claim, deadline)).await {
+        match tokio::time::timeout(deadline, self.acquire(claim, aim, deadline)).await {
             Ok(Ok(attempt)) => Ok(attempt),
             Ok(Err(failure)) => Err(self.error(&failure).with_key(&claim.key)),
             Err(_) if claim.is_sent() => Err(self.error(&self.elapsed(deadline)).with_key(&claim.key)),
             Err(_) => Err(self.error(&self.not_sent(deadline)).with_key(&claim.key)),
         }
+    }
+}
+
+impl Backend for Redis {
+    fn capability(&self) -> Capability {
+        Capability {
+            shared: true,
+            permits: true,
+            fifo: true,
+            beats: true,
+            tells_waiters: true,
+            several: true,
+            latches: true,
+            fencing: true,
+            fence_is_time: true,
+            marks_sent: true,
+            ..Capability::exclusive("redis")
+        }
+    }
+
+    async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
+        self.attempt(claim, Aim::Try).await
+    }
+
+    async fn grab(&self, claim: &Claim) -> Result<Attempt> {
+        self.attempt(claim, Aim::Grab).await
+    }
+
+    async fn enqueue(&self, claim: &Claim, room: Option<usize>) -> Result<Attempt> {
+        // Those of several keys have no place of their own: they would wait for one key while they hold another.
+        let aim = if claim.more.is_empty() { Aim::Queue { room } } else { Aim::Try };
+        self.attempt(claim, aim).await
+    }
+
+    async fn beat(&self, claim: &Claim) -> Result<Beat> {
+        let deadline = self.timeout().min(claim.place_lease() / 2);
+        self.within(deadline, &claim.key, self.sign(claim)).await
     }
 
     async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
@@ -148,26 +184,40 @@ impl Backend for Redis {
         }
     }
 
+    async fn downgrade(&self, claim: &Claim) -> Renewal {
+        if !claim.more.is_empty() {
+            let detail = "a lock of several keys has no shared mode";
+            return Renewal::Unknown(LockError::new(LockErrorKind::Unsupported, detail).with_key(&claim.key));
+        }
+        let deadline = self.timeout().min(claim.ttl / 2);
+        self.within(deadline, &claim.key, self.share(claim)).await.unwrap_or_else(Renewal::Unknown)
+    }
+
+    async fn latch(&self, key: &Key, step: &LatchStep) -> Result<LatchState> {
+        supported(std::iter::once(key))?;
+        let deadline = latch::lease(step).map_or(self.timeout(), |lease| self.timeout().min(lease / 2));
+        self.within(deadline, key, self.step(key, step)).await
+    }
+
+    fn listen(&self, process: u128, ear: Weak<dyn Ear>) {
+        self.links.server().ears().add(process, ear);
+    }
+
     async fn close(&self) {
         self.links.close();
     }
 }
 
 /// Refuses what this backend does not do, before any I/O.
-fn supported(claim: &Claim) -> Result<()> {
-    if is_helper(claim.key.as_str()) {
-        let detail = "keys like `{..}:f` are where this backend keeps what belongs to another lock: choose another name";
-        return Err(LockError::new(LockErrorKind::InvalidKey, detail).with_key(&claim.key));
+fn supported<'a>(mut keys: impl Iterator<Item = &'a Key>) -> Result<()> {
+    match keys.find(|key| is_helper(key.as_str())) {
+        None => Ok(()),
+        Some(key) => {
+            let detail = "keys like `{..}:f` are where this backend keeps what belongs to another lock: choose \
+                          another name";
+            Err(LockError::new(LockErrorKind::InvalidKey, detail).with_key(key))
+        }
     }
-    let missing = match (claim.mode, claim.queue) {
-        (Mode::Exclusive, Queue::Barging) => return Ok(()),
-        (Mode::Exclusive, Queue::Fifo) => "waiting in order of arrival (kind `fair`)",
-        (Mode::Shared, _) => "shared locks (kind `read`)",
-        (Mode::Permit { .. }, _) => "semaphores (kind `semaphore`)",
-    };
-    let detail =
-        format!("the redis backend has no {missing}; it does exclusive locks without an order of waiters");
-    Err(LockError::new(LockErrorKind::Unsupported, detail).with_key(&claim.key))
 }
 
 /// Whether a key has the form of a helper key: `{key}:` and one letter.

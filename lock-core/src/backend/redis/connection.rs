@@ -6,12 +6,13 @@
 //! time twice a second, drop the connection after two missed answers, dial again.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
-use ::redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisError, Value};
+use ::redis::{AsyncConnectionConfig, Cmd, Pipeline, PushInfo, RedisError, Value};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::{Notify, watch};
@@ -19,6 +20,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use super::config::{Address, Config};
+use super::ears::Ears;
 use super::error::{Failure, Reaction};
 use super::probe;
 use super::scripts::{Script, Scripts};
@@ -39,15 +41,21 @@ const LAST_PAUSE: Duration = Duration::from_millis(250);
 pub(super) struct Server {
     pub(super) config: Config,
     warned: AtomicBool,
+    ears: Arc<Ears>,
 }
 
 impl Server {
     pub(super) fn new(config: Config) -> Self {
-        Self { config, warned: AtomicBool::new(false) }
+        Self { config, warned: AtomicBool::new(false), ears: Arc::default() }
     }
 
     pub(super) fn address(&self) -> &Address {
         &self.config.address
+    }
+
+    /// Who is told what the server tells by itself.
+    pub(super) fn ears(&self) -> &Ears {
+        &self.ears
     }
 }
 
@@ -58,9 +66,35 @@ pub(super) struct Live {
     pub(super) scripts: Scripts,
     pub(super) clock: ServerClock,
     spoiled: Notify,
+    /// Up to which [version](Ears::version) of the listeners it has subscribed; 0 for nobody.
+    hears: AtomicU64,
+    subscribing: tokio::sync::Mutex<()>,
 }
 
 impl Live {
+    /// Subscribes to the channels of all who listen, unless that was done. Before the first command over this
+    /// connection whose outcome the server may tell by itself, and not with the others: most connections never wait.
+    pub(super) async fn hear(&self, ears: &Ears) -> Result<(), Failure> {
+        if self.hears.load(Ordering::Acquire) >= ears.version() {
+            return Ok(());
+        }
+        // One at a time, so that none goes on before the answer of the first; whoever is dropped here has done no harm.
+        let _one = self.subscribing.lock().await;
+        let version = ears.version();
+        if self.hears.load(Ordering::Acquire) >= version {
+            return Ok(());
+        }
+        let answer = self.connection.clone().subscribe(ears.channels()).await;
+        answer.map_err(|error| self.noted(Failure::of(&error)).before_any_request())?;
+        self.hears.store(version, Ordering::Release);
+        Ok(())
+    }
+
+    /// Whether somebody was promised to be told over this connection.
+    fn is_heard(&self) -> bool {
+        self.hears.load(Ordering::Acquire) > 0
+    }
+
     /// Sends one command and gives its answer; an error reply is a failure.
     pub(super) async fn send(&self, command: &Cmd) -> Result<Value, Failure> {
         match self.connection.clone().send_packed_command(command).await {
@@ -183,11 +217,11 @@ async fn connect(server: &Server) -> Result<Session, Failure> {
                 TcpStream::connect((host.as_str(), *port)).await.map_err(|error| unreachable(&error))?;
             // Without this a small packet waits for the answer to the one before it.
             stream.set_nodelay(true).map_err(|error| unreachable(&error))?;
-            handshake(&server.config, stream).await
+            handshake(server, stream).await
         }
         Address::Unix(path) => {
             let stream = UnixStream::connect(path).await.map_err(|error| unreachable(&error))?;
-            handshake(&server.config, stream).await
+            handshake(server, stream).await
         }
     }
     .map_err(|error| Failure::of(&error))?;
@@ -202,14 +236,19 @@ fn unreachable(error: &std::io::Error) -> Failure {
 }
 
 /// HELLO 3 with the password, and the driver's task.
-async fn handshake<S>(config: &Config, stream: S) -> Result<(MultiplexedConnection, Driver), RedisError>
+async fn handshake<S>(server: &Server, stream: S) -> Result<(MultiplexedConnection, Driver), RedisError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     // Every call has one deadline of its own, so the driver needs none.
     let options = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
+    let ears = Arc::clone(&server.ears);
+    let options = options.set_push_sender(move |push: PushInfo| {
+        ears.hear(&push);
+        Ok::<_, Infallible>(())
+    });
     let (connection, driver) =
-        MultiplexedConnection::new_with_config(&config.handshake(), stream, options).await?;
+        MultiplexedConnection::new_with_config(&server.config.handshake(), stream, options).await?;
     Ok((connection, Driver(tokio::spawn(driver))))
 }
 
@@ -235,7 +274,14 @@ async fn greet(
     if !server.warned.swap(true, Ordering::Relaxed) {
         warn(server, &facts, connection.clone()).await;
     }
-    let live = Live { connection, scripts, clock: ServerClock::new(now, sent), spoiled: Notify::new() };
+    let live = Live {
+        connection,
+        scripts,
+        clock: ServerClock::new(now, sent),
+        spoiled: Notify::new(),
+        hears: AtomicU64::new(0),
+        subscribing: tokio::sync::Mutex::default(),
+    };
     Ok(Session { live: Arc::new(live), driver })
 }
 
@@ -295,6 +341,9 @@ pub(super) fn supervise(server: Arc<Server>, first: Option<Session>) -> watch::R
 
 async fn keep_connected(server: &Server, tell: &watch::Sender<State>, mut first: Option<Session>) {
     let mut pause = FIRST_PAUSE;
+    // Whether somebody is told over this link. Then a new connection is news: what was told meanwhile is lost, and
+    // whoever asks now subscribes anew.
+    let mut heard = false;
     loop {
         let dialled = match first.take() {
             Some(session) => Ok(session),
@@ -304,7 +353,12 @@ async fn keep_connected(server: &Server, tell: &watch::Sender<State>, mut first:
             Ok(mut session) => {
                 tell.send_replace(State { live: Some(Arc::clone(&session.live)), failure: None });
                 tracing::debug!(server = %server.address(), "connected to redis");
-                watch_over(&mut session, &mut pause).await
+                if heard {
+                    server.ears.reconnected();
+                }
+                let failure = watch_over(&mut session, &mut pause).await;
+                heard |= session.live.is_heard();
+                failure
             }
             // The server was a primary when the backend was made, so it may be one again.
             Err(failure) if failure.reaction == Reaction::Reconnect => failure.temporary(),

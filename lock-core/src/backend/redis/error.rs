@@ -152,6 +152,13 @@ const RULES: &[Rule] = {
         ),
         rule(
             "ERR",
+            "The user executing the script can't",
+            Unavailable,
+            Permanent,
+            "the user lacks a permission; the documentation of this backend lists the commands and keys it needs",
+        ),
+        rule(
+            "ERR",
             "max number of clients",
             Unavailable,
             Temporary,
@@ -393,6 +400,12 @@ mod tests {
                 Tell,
             ),
             ("ERR max number of clients reached", Unavailable, true, Tell),
+            (
+                "ERR The user executing the script can't run this command or subcommand",
+                Unavailable,
+                false,
+                Tell,
+            ),
             ("ERR DB index is out of range", InvalidRequest, false, Tell),
             ("ERR unknown command 'EVALSHA'", Unsupported, false, Tell),
             ("ERR value is not an integer or out of range", Unavailable, true, Tell),

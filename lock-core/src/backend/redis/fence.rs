@@ -11,7 +11,10 @@ use crate::error::LossReason;
 
 impl Redis {
     /// Makes the fencing token of a grant, or tells why the grant is not this owner's.
-    pub(super) async fn make_fence(&self, claim: &Claim) -> Result<Result<FencingToken, LossReason>, Failure> {
+    pub(super) async fn make_fence(
+        &self,
+        claim: &Claim,
+    ) -> Result<Result<FencingToken, LossReason>, Failure> {
         let live = self.links.live().await?;
         let token = claim.owner.token();
         let keys = claim.keys().count();

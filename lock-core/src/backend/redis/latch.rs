@@ -16,7 +16,9 @@ use crate::key::Key;
 /// The lease that a step asks for.
 pub(super) fn lease(step: &LatchStep) -> Option<Duration> {
     match step {
-        LatchStep::Set { ttl, .. } | LatchStep::CountDown { ttl, .. } | LatchStep::Wait { ttl, .. } => Some(*ttl),
+        LatchStep::Set { ttl, .. } | LatchStep::CountDown { ttl, .. } | LatchStep::Wait { ttl, .. } => {
+            Some(*ttl)
+        }
         LatchStep::Look => None,
     }
 }

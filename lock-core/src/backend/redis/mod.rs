@@ -1,14 +1,19 @@
 #![doc = include_str!("docs.md")]
 
 mod acquire;
+mod answer;
 mod client;
 mod config;
 mod connection;
+mod ears;
 mod error;
+mod fence;
+mod latch;
 mod links;
 mod probe;
 mod release;
 mod renew;
 mod scripts;
+mod shared;
 
 pub use client::Redis;

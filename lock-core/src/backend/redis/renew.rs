@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use ::redis::{Cmd, Pipeline, Value};
 
+use super::acquire::fence_ttl;
 use super::client::{Redis, millis};
 use super::connection::Live;
 use super::error::{Failure, Reaction};
 use super::scripts::Script;
-use crate::backend::{Renew, Renewal};
+use crate::backend::{Claim, Mode, Renew, Renewal};
 use crate::clock::{Clock, Moment};
+use crate::key::Key;
 use crate::owner::Owner;
 
 /// Locks in one script: it keeps the server for some 100 us, and nobody else is served meanwhile.
@@ -30,28 +32,33 @@ impl Redis {
             Ok(answers) => answers,
             Err(_) => Err(self.elapsed(deadline)),
         };
-        match answers {
-            Ok(answers) => answers
-                .into_iter()
-                .zip(batch)
-                .map(|(answer, renew)| match answer {
-                    Verdict::Renewed(sent) => Renewal::Renewed { sent, waiters: None },
-                    Verdict::NotMine => Renewal::NotMine,
-                    Verdict::Unknown(failure) => self.unknown(&failure, renew),
-                })
-                .collect(),
-            Err(failure) => batch.iter().map(|renew| self.unknown(&failure, renew)).collect(),
-        }
+        let mut answers = match answers {
+            Ok(answers) => answers.into_iter(),
+            Err(failure) => return batch.iter().map(|renew| self.unknown(&failure, renew.claim)).collect(),
+        };
+        // A grant of several keys has an answer for each of them.
+        let of_claim = |renew: &Renew<'_>| {
+            let keys = answers.by_ref().take(renew.claim.keys().count());
+            match keys.reduce(Verdict::and) {
+                Some(Verdict::Renewed(sent, waiters)) => Renewal::Renewed { sent, waiters: Some(waiters) },
+                Some(Verdict::NotMine) => Renewal::NotMine,
+                Some(Verdict::Unknown(failure)) => self.unknown(&failure, renew.claim),
+                None => self.unknown(&Failure::unexpected(&Value::Nil), renew.claim),
+            }
+        };
+        batch.iter().map(of_claim).collect()
     }
 
-    fn unknown(&self, failure: &Failure, renew: &Renew<'_>) -> Renewal {
-        Renewal::Unknown(self.error(failure).with_key(&renew.claim.key))
+    fn unknown(&self, failure: &Failure, claim: &Claim) -> Renewal {
+        Renewal::Unknown(self.error(failure).with_key(&claim.key))
     }
 
-    /// All scripts in one pipeline, and those that the server has forgotten in a second one.
+    /// All scripts in one pipeline, and those that the server has forgotten in a second one. The answers are in the
+    /// order of the claims and their keys.
     async fn send_renewals(&self, batch: &[Renew<'_>]) -> Result<Vec<Verdict>, Failure> {
         let live = self.links.live().await?;
-        let chunks: Vec<&[Renew<'_>]> = batch.chunks(PER_SCRIPT).collect();
+        let locks: Vec<Lock<'_>> = batch.iter().flat_map(Lock::of).collect();
+        let chunks: Vec<&[Lock<'_>]> = locks.chunks(PER_SCRIPT).collect();
         let all: Vec<usize> = (0..chunks.len()).collect();
         let mut answers = vec![None; chunks.len()];
         let mut sent = run(&live, &chunks, &all, &mut answers).await?;
@@ -73,18 +80,44 @@ impl Redis {
     }
 }
 
+/// One key of one grant.
+#[derive(Clone, Copy, Debug)]
+struct Lock<'a> {
+    key: &'a Key,
+    claim: &'a Claim,
+    ttl: Duration,
+}
+
+impl<'a> Lock<'a> {
+    fn of(renew: &Renew<'a>) -> impl Iterator<Item = Self> + use<'a> {
+        let Renew { claim, ttl } = *renew;
+        claim.keys().map(move |key| Self { key, claim, ttl })
+    }
+}
+
 /// The answer for one lock.
 #[derive(Clone, Debug)]
 enum Verdict {
-    Renewed(Moment),
+    Renewed(Moment, usize),
     NotMine,
     Unknown(Failure),
+}
+
+impl Verdict {
+    /// Of two keys of one grant: lost if one is, renewed if both are.
+    fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::NotMine, _) | (_, Self::NotMine) => Self::NotMine,
+            (Self::Unknown(failure), _) | (_, Self::Unknown(failure)) => Self::Unknown(failure),
+            (Self::Renewed(sent, one), Self::Renewed(_, other)) => Self::Renewed(sent, one + other),
+        }
+    }
 }
 
 /// Sends the scripts of the chunks numbered `which` and puts their answers into `answers`.
 async fn run(
     live: &Live,
-    chunks: &[&[Renew<'_>]],
+    chunks: &[&[Lock<'_>]],
     which: &[usize],
     answers: &mut [Option<Value>],
 ) -> Result<Moment, Failure> {
@@ -100,19 +133,29 @@ async fn run(
     Ok(sent)
 }
 
-fn script(live: &Live, chunk: &[Renew<'_>]) -> Cmd {
-    let keys: usize = chunk.iter().map(|renew| renew.claim.key.as_str().len()).sum();
+fn script(live: &Live, chunk: &[Lock<'_>]) -> Cmd {
+    let keys: usize = chunk.iter().map(|lock| lock.key.as_str().len()).sum();
     let mut command = live.scripts.call(
         Script::Renew,
         chunk.len(),
         3 * chunk.len(),
         keys + (Owner::TOKEN_LEN + 10) * chunk.len(),
     );
-    for renew in chunk {
-        command.arg(renew.claim.key.as_str());
+    for lock in chunk {
+        command.arg(lock.key.as_str());
     }
-    for renew in chunk {
-        command.arg(renew.claim.owner.token().as_str()).arg(millis(renew.ttl));
+    for lock in chunk {
+        let token = lock.claim.owner.token();
+        match lock.claim.mode {
+            Mode::Exclusive => command.arg(token.as_str()),
+            _ => command.arg(lock.claim.record.to_value(&token)),
+        };
+        command.arg(millis(lock.ttl));
+    }
+    for (number, lock) in chunk.iter().enumerate() {
+        if let Some(fence) = lock.claim.own_fence() {
+            command.arg(number + 1).arg(fence.get()).arg(millis(fence_ttl(lock.ttl)));
+        }
     }
     command
 }
@@ -137,9 +180,29 @@ fn read(live: &Live, locks: usize, answer: &Value, sent: Moment) -> Vec<Verdict>
 
 fn verdict(answer: &Value, sent: Moment) -> Verdict {
     match answer {
-        Value::Int(1) => Verdict::Renewed(sent),
         Value::Int(0) => Verdict::NotMine,
+        Value::Int(number) if *number > 0 => {
+            Verdict::Renewed(sent, usize::try_from(number - 1).unwrap_or(usize::MAX))
+        }
         Value::BulkString(text) => Verdict::Unknown(Failure::of_text(&String::from_utf8_lossy(text))),
         other => Verdict::Unknown(Failure::unexpected(other)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grant_of_several_keys_is_renewed_when_all_are() {
+        let sent = Clock::Suspend.now();
+        let verdict = |number| verdict(&Value::Int(number), sent);
+        let unknown = || Verdict::Unknown(Failure::late());
+        assert!(matches!(verdict(1).and(verdict(3)), Verdict::Renewed(_, 2)));
+        assert!(matches!(verdict(1).and(verdict(0)), Verdict::NotMine));
+        assert!(matches!(unknown().and(verdict(0)), Verdict::NotMine));
+        assert!(matches!(verdict(0).and(unknown()), Verdict::NotMine));
+        assert!(matches!(unknown().and(verdict(1)), Verdict::Unknown(_)));
+        assert!(matches!(verdict(-1), Verdict::Unknown(_)));
     }
 }

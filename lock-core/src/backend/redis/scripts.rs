@@ -104,7 +104,8 @@ mod tests {
     fn every_script_says_what_it_takes_and_why_it_is_atomic() {
         for script in Script::ALL {
             let text = script.text().replacen(include_str!("scripts/lib.lua"), "", 1);
-            let header: String = text.trim_start().lines().take_while(|line| line.starts_with("--")).collect();
+            let header: String =
+                text.trim_start().lines().take_while(|line| line.starts_with("--")).collect();
             for word in ["KEYS", "ARGV", "Returns", "Atomic because"] {
                 assert!(header.contains(word), "{script:?} lacks {word}");
             }

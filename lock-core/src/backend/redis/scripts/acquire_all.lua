@@ -43,7 +43,7 @@ for i, key in ipairs(KEYS) do
   locks[i] = lock
 end
 for i, lock in ipairs(locks) do
-  if not lock.mine(token, value) then
+  if not lock.granted(token, value, 'x') then
     local won, blocked, more = false, false, false
     if lock.mode ~= 'x' and lock.queued() then
       won, blocked, more = lock.serve(token, lease)
@@ -59,7 +59,7 @@ end
 
 local waiters = 0
 for _, lock in ipairs(locks) do
-  local again = lock.mine(token, value)
+  local again = lock.granted(token, value, 'x')
   if again then
     lock.extend(again, lease)
   else

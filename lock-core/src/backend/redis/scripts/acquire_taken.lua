@@ -7,7 +7,7 @@ if bad then
   return bad
 end
 
-local again = lock.mine(token, value)
+local again = lock.granted(token, value, mode)
 local won, blocked, more = again ~= nil, false, false
 if again then
   lock.extend(again, lease)
@@ -42,9 +42,10 @@ if ARGV[7] ~= '' then
     lock.stay(token, value, mode, lease)
   else
     local own = lock.mode == 'x' and string.sub(lock.value, 1, 32) == string.sub(token, 1, 32)
-    kept = not (own and ARGV[8] == '1') and lock.waiters() < tonumber(ARGV[7])
+    local others = lock.waiters()
+    kept = not (own and ARGV[8] == '1') and others < tonumber(ARGV[7])
     if kept then
-      lock.join(token, value, mode, lease)
+      lock.join(token, value, mode, lease, others)
     end
   end
 end

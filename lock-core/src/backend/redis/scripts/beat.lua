@@ -21,7 +21,7 @@ local bad = lock.look()
 if bad then
   return bad
 end
-local mine = lock.mine(token, value)
+local mine = lock.granted(token, value, ARGV[4])
 if mine then
   lock.extend(mine, lease)
   return {1, now, lock.waiters()}

@@ -39,6 +39,7 @@ local function keep_one(key)
       redis.call('ZREM', key, mine)
       lock.count = lock.count - 1
       lock.put(kept, lock.mode, keep)
+      lock.shrink()
     end
     if own > 0 then
       raise_fence(key, own, ARGV[6])
@@ -46,8 +47,9 @@ local function keep_one(key)
     return 1
   end
   if lock.leave(token) then
+    local taken = not lock.fits(ARGV[3])
     lock.serve()
-    return 1
+    return taken and -1 or 0
   end
   if lock.mode == 'x' and string.sub(lock.value, -#mark) == mark then
     return 1

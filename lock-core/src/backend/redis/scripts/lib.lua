@@ -91,7 +91,10 @@ local function open(key, now)
       end
       lock.mode = 'p' .. of
     end
-    redis.call('ZREMRANGEBYSCORE', key, '-inf', ms)
+    -- Only where there is one: behind a first write, a server that is out of memory refuses no other.
+    if tonumber(redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]) <= ms then
+      redis.call('ZREMRANGEBYSCORE', key, '-inf', ms)
+    end
     lock.count = redis.call('ZCARD', key) - 1
     lock.ended()
     return nil
@@ -127,18 +130,28 @@ local function open(key, now)
     return nil
   end
 
+  -- What of the holders is all that a claim of this mode asks for: a reader does not become a writer by asking again.
+  function lock.granted(token, value, mode)
+    if mode == 'x' and lock.mode ~= 'x' then
+      return nil
+    end
+    return lock.mine(token, value)
+  end
+
   -- Extends what is this owner's, never shortens it.
   function lock.extend(member, lease)
-    if lock.mode ~= 'x' then
-      local till = ms + 1 + lease
-      if tonumber(redis.call('ZSCORE', key, member)) < till then
-        redis.call('ZADD', key, 'XX', till, member)
+    local left = redis.call('PTTL', key)
+    if lock.mode == 'x' then
+      if left < lease then
+        redis.call('PEXPIRE', key, lease)
       end
-      -- A little longer than its longest holder, whose score was rounded up.
-      lease = lease + 2
+      return
     end
-    if redis.call('PTTL', key) < lease then
-      redis.call('PEXPIRE', key, lease)
+    local till = ms + 1 + lease
+    if tonumber(redis.call('ZSCORE', key, member)) < till then
+      -- In this order, and always: PEXPIRE needs no memory, and behind it ZADD is not refused for lack of it.
+      redis.call('PEXPIRE', key, math.max(left, lease + 2))
+      redis.call('ZADD', key, 'XX', till, member)
     end
   end
 
@@ -151,6 +164,16 @@ local function open(key, now)
       redis.call('ZREM', key, member)
       lock.count = lock.count - 1
       lock.ended()
+      lock.shrink()
+    end
+  end
+
+  -- The key lives as long as the longest of the shared holders and a little, because their scores were rounded up:
+  -- clients of other languages are kept out by the key.
+  function lock.shrink()
+    if lock.mode and lock.mode ~= 'x' then
+      local longest = tonumber(redis.call('ZRANGE', key, -2, -2, 'WITHSCORES')[2])
+      redis.call('PEXPIRE', key, longest - ms + 2)
     end
   end
 
@@ -218,15 +241,14 @@ local function open(key, now)
     redis.call('PEXPIRE', waiting, KEEP)
   end
 
-  -- Takes a place behind everybody who has one, also when the clock was set back.
-  function lock.join(token, value, mode, ttl)
+  -- Takes a place behind everybody who has one, also when the clock was set back. `others` is how many wait.
+  function lock.join(token, value, mode, ttl, others)
     local last = redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')[2]
     local ticket = last and math.max(tonumber(last) + 1, now) or now
-    local first = lock.waiters() == 0
     redis.call('ZADD', queue, 'NX', string.format('%.0f', ticket), token)
     lock.stay(token, value, mode, ttl)
     -- The holder goes on taking turns in its process as long as it knows of nobody else.
-    if first and lock.mode == 'x' and string.find(string.sub(lock.value, 1, 48), '^[0-9a-f]+$')
+    if others == 0 and lock.mode == 'x' and string.find(string.sub(lock.value, 1, 48), '^[0-9a-f]+$')
       and #lock.value >= 48 then
       tell(lock.value, 'contended ' .. key)
     end
@@ -276,7 +298,7 @@ local function open(key, now)
       -- One of the permits will do; an exclusive claim, or a reader behind one, needs the last reader gone.
       local at = #lock.mode > 1 and 0 or -2
       local member = redis.call('ZRANGE', key, at, at, 'WITHSCORES')
-      left, holder = math.max(tonumber(member[2]) - ms, 0), member[1]
+      left, holder = math.max(tonumber(member[2]) - ms - 1, 0), member[1]
     end
     local place = redis.call('ZRANK', queue, token)
     local others = lock.waiters()

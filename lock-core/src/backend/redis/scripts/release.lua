@@ -8,7 +8,8 @@
 --          3  the value that is stored, where the mode is not exclusive; else ""
 --          4  the last fencing token of this grant that was numbered in its process; "0": none
 --          5  how long to remember it, in ms
--- Returns  1 freed, or left the queue; 0 nobody had it, -1 somebody else has it. Of several locks the least of these
+-- Returns  1 freed, 0 nobody had it, -1 somebody else has it; the last two also for one who left the queue. Of several
+--          locks the least of these
 --
 -- Atomic because the lock may expire and be taken by another between the look and DEL, and because it must go to the
 -- next in the queue before anybody else can see it free.

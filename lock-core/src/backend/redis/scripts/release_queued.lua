@@ -24,8 +24,9 @@ local function free(key)
   end
   if lock.leave(token) then
     -- Those behind may fit beside the holders, readers behind a writer for one.
+    local taken = not lock.fits(mode)
     lock.serve()
-    return 1
+    return taken and -1 or 0
   end
   if lock.mode == 'x' and string.sub(lock.value, -#mark) == mark then
     return 1
