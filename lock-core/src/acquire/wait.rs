@@ -89,14 +89,11 @@ impl Acquire<'_> {
 
     /// Waits, at most for `pause`.
     pub(super) async fn pause(&mut self, pause: Duration) -> Result<Wake> {
-        let alone = self.waiter.as_ref().is_none_or(|waiter| waiter.others() == 0);
         let polls = !self.engine.capability.fifo;
-        let longest = if alone {
-            pause
-        } else if polls {
-            LONGEST_IN_COMPANY
-        } else {
-            LOOK_ROUND
+        let longest = match &self.waiter {
+            Some(_) if !polls => LOOK_ROUND,
+            Some(waiter) if waiter.others() > 0 => LONGEST_IN_COMPANY,
+            _ => pause,
         };
         let end = self.engine.clock.now().plus(pause.min(longest));
         loop {
@@ -105,6 +102,9 @@ impl Acquire<'_> {
             }
             let due = self.due(end);
             let now = self.engine.clock.now();
+            if let Some(waiter) = &self.waiter {
+                waiter.is_alive(now);
+            }
             let asks = due.is_some_and(|due| due.remaining(now) <= end.remaining(now));
             let sleep = due.filter(|_| asks).unwrap_or(end).remaining(now);
             let watches =

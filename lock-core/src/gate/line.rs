@@ -16,6 +16,10 @@ const SLICE: Duration = Duration::from_millis(10);
 /// A turn that was offered and not taken for so long goes to the next: its waiter is not polled.
 const UNTAKEN: Duration = Duration::from_millis(250);
 
+/// A head that was not seen at work for so long goes to the end of the line: it is not polled. One that is looks round
+/// every second.
+const UNSEEN: Duration = Duration::from_secs(3);
+
 /// What is left of a process's turns on one grant.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Slice {
@@ -158,8 +162,24 @@ impl Line {
         self.slice.is_contended()
     }
 
-    /// Takes a turn back that its waiter has not taken for long, and offers it to the next; the waiter lines up again.
+    /// Passes over those whose future is held and not polled: a turn that was not taken for long, a head that was not
+    /// seen for longer. They line up again.
     pub(super) fn nudge(&mut self, now: Moment) -> Option<Arc<Seat>> {
+        if self.held { self.nudge_turn(now) } else { self.nudge_head(now) }
+    }
+
+    fn nudge_head(&mut self, now: Moment) -> Option<Arc<Seat>> {
+        let unseen = |seat: &Arc<Seat>| seat.news().seen.is_some_and(|seen| now.since(seen) >= UNSEEN);
+        if self.seats.len() < 2 || !self.seats.front().is_some_and(unseen) {
+            return None;
+        }
+        self.seats.rotate_left(1);
+        let head = self.seats.front()?;
+        head.news().ask = true;
+        Some(Arc::clone(head))
+    }
+
+    fn nudge_turn(&mut self, now: Moment) -> Option<Arc<Seat>> {
         let (seat, _) = self.offered.as_ref().filter(|(_, since)| now.since(*since) >= UNTAKEN)?;
         if self.seats.is_empty() {
             return None;

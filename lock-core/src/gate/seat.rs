@@ -7,6 +7,7 @@ use tokio::sync::Notify;
 
 use super::turn::Turn;
 use crate::acquire::InFlight;
+use crate::clock::Moment;
 
 /// A place in the line.
 #[derive(Default)]
@@ -25,6 +26,8 @@ pub(super) struct News {
     pub(super) turn: Option<Turn>,
     /// The place in the store's queue that the head before it has left.
     pub(super) place: Option<InFlight>,
+    /// When its waiter was last seen at work.
+    pub(super) seen: Option<Moment>,
 }
 
 impl Seat {

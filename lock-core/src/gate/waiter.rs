@@ -6,6 +6,7 @@ use super::lines::Gate;
 use super::seat::Seat;
 use super::turn::Turn;
 use crate::acquire::InFlight;
+use crate::clock::Moment;
 use crate::key::Key;
 
 /// A place in the line; dropping it leaves, and passes on what it was given.
@@ -49,12 +50,17 @@ impl<'a> Waiter<'a> {
         self.seat.news().place.take()
     }
 
+    /// Notes that somebody polls this waiter.
+    pub(crate) fn is_alive(&self, now: Moment) {
+        self.seat.news().seen = Some(now);
+    }
+
     /// Completes when there is news. Cancel safe.
     pub(crate) async fn news(&self) {
         self.seat.rung().await;
     }
 
-    /// Sees to it that a turn is not lost on a waiter that nobody polls.
+    /// Sees to it that neither a turn nor the line is lost on a waiter that nobody polls.
     pub(crate) fn nudge(&self) {
         self.gate.nudge(&self.key);
     }

@@ -210,6 +210,25 @@ async fn a_turn_that_nobody_takes_goes_to_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_head_that_nobody_polls_holds_up_nobody_for_long() {
+    let store = QueueStore::default();
+    let (locks, other) = (store.manager(), store.manager());
+    let holder = other.lock("k").acquire().await.unwrap();
+    let mut stuck = Box::pin(wait(&locks, "k").acquire());
+    assert!(tokio::time::timeout(millis(5), &mut stuck).await.is_err());
+    let next = tokio::spawn(wait(&locks, "k").acquire());
+    tokio::time::sleep(millis(5)).await;
+    holder.release().await.unwrap();
+    let start = Instant::now();
+    let guard = next.await.unwrap().unwrap();
+    assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
+    guard.release().await.unwrap();
+    drop(stuck.await.unwrap());
+    tokio::time::sleep(millis(10)).await;
+    assert!(store.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_dropped_guard_hands_over_too_and_a_lost_one_does_not() {
     let store = QueueStore::default();
     let locks = store.manager();
