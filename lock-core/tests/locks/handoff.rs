@@ -219,9 +219,7 @@ async fn a_head_that_nobody_polls_holds_up_nobody_for_long() {
     let next = tokio::spawn(wait(&locks, "k").acquire());
     tokio::time::sleep(millis(5)).await;
     holder.release().await.unwrap();
-    let start = Instant::now();
-    let guard = next.await.unwrap().unwrap();
-    assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
+    let guard = tokio::time::timeout(Duration::from_secs(8), next).await.expect("in time").unwrap().unwrap();
     guard.release().await.unwrap();
     drop(stuck.await.unwrap());
     tokio::time::sleep(millis(10)).await;
