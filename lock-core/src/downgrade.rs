@@ -23,13 +23,14 @@ pub(crate) async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
     if hold.terms.kind != Kind::Write {
         return refused("only a write lock can be turned into a read lock");
     }
-    if !hold.is_sole() {
-        return refused("nested calls share this lock, and they need it for writing");
-    }
     let keeper = match hold.keeper() {
         Some(keeper) => keeper,
         None => hold.engine.keepers.here()?,
     };
+    // From here on no nested call enters: it would write beside readers.
+    if !hold.seal() {
+        return refused("nested calls share this lock, and they need it for writing");
+    }
     let mut shared =
         Shared { hold: &hold, claim: Claim { mode: Mode::Shared, ..hold.claim.clone() }, answered: false };
     let sent = ask(&hold).await?;
@@ -37,10 +38,11 @@ pub(crate) async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
     let claim = shared.claim.clone();
     let grant = Grant::new(sent, hold.ttl()).with_fence(hold.known_fence());
     let terms = Terms { kind: Kind::Read, ..hold.terms };
-    let reader = Hold::new(Arc::clone(&hold.engine), &keeper, claim, terms, &grant, hold.span.clone());
+    let (engine, span) = (Arc::clone(&hold.engine), hold.span.clone());
+    let reader = Hold::since(hold.since, engine, &keeper, claim, terms, &grant, span);
     reader.set_ttl(hold.ttl());
     hold.engine.hold_began();
-    keeper.watch(&reader, grant.lease);
+    keeper.watch_turn(&reader);
     guard.dissolve();
     hold.claim.keys().for_each(|key| hold.engine.gate.freed(key));
     Ok(LockGuard::new(reader))
@@ -83,6 +85,8 @@ struct Shared<'a> {
 impl Drop for Shared<'_> {
     fn drop(&mut self) {
         if !self.answered {
+            // The guard, which is dropped next, gives back what is its own.
+            self.hold.unseal();
             let until = self.hold.store_until();
             self.hold.engine.give_back(&self.claim, None, Certainty::Granted, until);
         }

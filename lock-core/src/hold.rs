@@ -1,6 +1,6 @@
 //! One grant in use: its local deadline, how many guards share it, and whether it is lost.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{self, AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -30,6 +30,15 @@ pub(crate) fn drift(placement: Placement, lease: Duration) -> Duration {
 pub(crate) fn forgotten(now: Moment, ttl: Duration) -> Moment {
     now.plus(ttl).plus(ttl / 100 + GRANULARITY)
 }
+
+/// Whether a lease that the store has until `store_until` is longer than `ttl`, asked for now.
+pub(crate) fn outlasts(store_until: Moment, ttl: Duration, now: Moment) -> bool {
+    let fits = forgotten(now, ttl).plus(SLACK);
+    store_until.remaining(now) > fits.remaining(now)
+}
+
+/// Two that ask for the same ttl are not to be told apart by the time that a request took.
+const SLACK: Duration = Duration::from_millis(20);
 
 /// How a hold is to be kept.
 #[derive(Clone, Copy, Debug)]
@@ -139,8 +148,21 @@ impl Hold {
         grant: &Grant,
         span: tracing::Span,
     ) -> Arc<Self> {
+        Self::since(grant.sent, engine, keeper, claim, terms, grant, span)
+    }
+
+    /// As [`new`](Self::new), with `max_hold` and `min_hold` counted from `since`.
+    pub(crate) fn since(
+        since: Moment,
+        engine: Arc<Engine>,
+        keeper: &Arc<Keeper>,
+        claim: Claim,
+        terms: Terms,
+        grant: &Grant,
+        span: tracing::Span,
+    ) -> Arc<Self> {
         let ttl = claim.ttl;
-        let hold = Self::unleased(engine, keeper, claim, terms, ttl, grant.sent, span, None);
+        let hold = Self::unleased(engine, keeper, claim, terms, ttl, since, span, None);
         if let Some(first) = grant.fence {
             let arrived = hold.now();
             let _ = hold.fence.set(Numbering { first, arrived, last: first });
@@ -204,24 +226,32 @@ impl Hold {
     /// The grant as the next turn gets it; `None` where it must go back to the store: it is lost, is to be kept for a
     /// while yet, is of a kind whose waiters stand in the store's queue, or the manager closes.
     ///
+    /// `ttl` is what the next one asks for. What is left of the lease must not be longer, or a crash of the next one would
+    /// keep others out for longer than it said.
+    ///
     /// For the last guard, once it has left.
-    pub(crate) fn as_turn(&self) -> Option<Turn> {
+    pub(crate) fn as_turn(&self, ttl: Duration) -> Option<Turn> {
         let passes = self.claim.queue == Queue::Barging
             && self.claim.mode == Mode::Exclusive
             && self.claim.more.is_empty()
             && self.engine.check_open().is_ok()
             && self.keep_for().is_none();
         let now = self.now();
-        if !passes || self.deadline().is_past(now) || self.is_revoked() {
+        if !passes
+            || self.deadline().is_past(now)
+            || self.is_revoked()
+            || outlasts(self.store_until(), ttl, now)
+        {
             return None;
         }
+        atomic::fence(Ordering::SeqCst);
         let numbering = match self.fence.get() {
             Some(_) if self.claim.is_fence_ahead() => None,
             Some(made) => Some(*made),
             None => self.earlier,
         };
         let mut claim = self.claim.clone();
-        claim.turn = claim.turn.wrapping_add(1);
+        claim.turn += 1;
         let lease = Lease {
             claim,
             deadline: self.deadline(),
@@ -242,9 +272,14 @@ impl Hold {
         self.state.store(state::ENDED, Ordering::Release);
     }
 
-    /// Whether nobody but one guard shares the grant.
-    pub(crate) fn is_sole(&self) -> bool {
-        self.entries.load(Ordering::Acquire) == 1
+    /// Lets nobody enter any more; `false` where others have.
+    pub(crate) fn seal(&self) -> bool {
+        self.entries.compare_exchange(1, 0, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// Takes [`seal`](Self::seal) back.
+    pub(crate) fn unseal(&self) {
+        self.entries.store(1, Ordering::Release);
     }
 
     /// Whether a loss was told; the clock is not asked.
@@ -431,7 +466,13 @@ impl Hold {
             Ok(Numbering { first: token, arrived: self.now(), last: token })
         });
         match made.await {
-            Ok(numbering) => Ok(numbering.last),
+            Ok(numbering) => {
+                // Should the turn have ended meanwhile, the next one did not know of this number and may have a smaller
+                // one. Pairs with the fence in `as_turn`: one of the two sees what the other wrote.
+                atomic::fence(Ordering::SeqCst);
+                self.check()?;
+                Ok(numbering.last)
+            }
             Err(error) => {
                 let error: LockError = error;
                 if error.is_lost() {

@@ -18,6 +18,10 @@ pub struct Owner {
     counter: u64,
 }
 
+/// The bit of the counter that marks owners whose grants are never handed over inside their process; the 33rd
+/// character of their token is 8 or more.
+const STRICT: u64 = 1 << 63;
+
 impl Owner {
     /// Length of [`Owner::token`] in bytes.
     pub const TOKEN_LEN: usize = 48;
@@ -38,6 +42,13 @@ impl Owner {
     #[must_use]
     pub const fn process(&self) -> u128 {
         self.process
+    }
+
+    /// Whether a grant of one of the two may be handed over to the other inside their process: both are of one manager,
+    /// and ask for a kind whose waiters take turns there.
+    #[must_use]
+    pub const fn takes_turns_with(&self, other: &Self) -> bool {
+        self.process == other.process && (self.counter | other.counter) & STRICT == 0
     }
 
     /// The owner whose [token](Self::token) this is; `None` for any other text.
@@ -111,6 +122,17 @@ impl OwnerSource {
     /// See [`Owner::process`].
     pub(crate) fn process(&self) -> u128 {
         self.process
+    }
+
+    /// An owner whose grants go back to the store.
+    pub(crate) fn mint_strict(&self) -> Owner {
+        let Owner { process, counter } = self.mint();
+        Owner { process, counter: counter | STRICT }
+    }
+
+    /// Another owner like `owner`.
+    pub(crate) fn mint_like(&self, owner: Owner) -> Owner {
+        if owner.counter & STRICT == 0 { self.mint() } else { self.mint_strict() }
     }
 
     pub(crate) fn mint(&self) -> Owner {

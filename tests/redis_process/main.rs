@@ -1,9 +1,13 @@
 //! The library in several processes on a real Redis server.
 
+mod contenders;
+mod deaths;
 mod ends;
 mod exclusion;
+mod faults;
 mod locked;
 mod pauses;
+mod progress;
 
 /// The program under the tests' control; see its documentation.
 const WORKER: &str = env!("CARGO_BIN_EXE_worker");

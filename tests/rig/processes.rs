@@ -3,7 +3,7 @@
 use std::net::TcpStream;
 use std::time::Duration;
 
-use lock_tests::{Counter, Directory, PATIENCE, Worker, wait_until};
+use lock_tests::{Counter, Directory, Fenced, PATIENCE, RedisServer, Worker, wait_until};
 
 const WORKER: &str = env!("CARGO_BIN_EXE_worker");
 
@@ -48,4 +48,24 @@ async fn a_counter_without_a_lock_loses_updates_between_tasks() {
         task.await.expect("no panic");
     }
     assert_eq!(counter.value(), 1, "every task read before one wrote");
+}
+
+#[tokio::test]
+async fn a_fenced_resource_refuses_what_is_smaller() {
+    let server = RedisServer::start();
+    let resource = Fenced::connect(&server.url()).await;
+    // More digits than Lua's own conversion keeps.
+    let token = 1_763_672_000_123_456;
+    assert!(resource.write("a", token).await && resource.write("a", token).await);
+    assert!(!resource.write("a", token - 1).await);
+    assert!(resource.write("a", token + 1).await && !resource.write("a", token).await);
+    assert!(resource.write("b", 1).await, "each for itself");
+}
+
+#[tokio::test]
+async fn what_a_killed_worker_said_is_kept() {
+    let mut worker = Worker::start(WORKER, &["serve"]);
+    wait_until("it says its port", PATIENCE, async || worker.unread() == 1).await;
+    worker.process().stop();
+    assert!(matches!(&worker.kill9().await[..], [line] if line.starts_with("PORT ")));
 }

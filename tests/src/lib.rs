@@ -6,6 +6,7 @@
 
 mod counter;
 mod directory;
+mod fenced;
 mod port;
 mod process;
 mod proxy;
@@ -17,10 +18,11 @@ mod worker;
 
 pub use counter::Counter;
 pub use directory::Directory;
+pub use fenced::Fenced;
 pub use process::Process;
 pub use proxy::{Bytes, Flow, Proxy, Traffic};
 pub use recorder::{Recorder, SentCommand};
 pub use redis_server::{RedisBuilder, RedisServer};
 pub use replica::Replica;
-pub use wait::{Bound, PATIENCE, wait_until};
+pub use wait::{Bound, PATIENCE, monotonic, wait_until};
 pub use worker::Worker;

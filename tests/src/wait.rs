@@ -22,6 +22,16 @@ pub async fn wait_until(what: &str, bound: Duration, mut condition: impl AsyncFn
     }
 }
 
+/// Now, by `CLOCK_MONOTONIC`: the same clock in every process of this machine.
+#[must_use]
+pub fn monotonic() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    Duration::new(
+        u64::try_from(now.tv_sec).expect("BUG: it counts from the start of the machine"),
+        u32::try_from(now.tv_nsec).expect("BUG: nanoseconds are below a thousand million"),
+    )
+}
+
 /// A span of real time that must not run out.
 #[derive(Debug)]
 pub struct Bound {

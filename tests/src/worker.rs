@@ -101,6 +101,26 @@ impl Worker {
         rest
     }
 
+    /// Kills it with SIGKILL, also when it is stopped, and returns what it printed since the last line that was read.
+    /// The last line may be cut.
+    ///
+    /// # Panics
+    /// When its output goes on for longer than [`PATIENCE`].
+    pub async fn kill9(mut self) -> Vec<String> {
+        self.process.kill9();
+        let mut rest = Vec::new();
+        while let Some(line) = self.line().await {
+            rest.push(line);
+        }
+        rest
+    }
+
+    /// How many lines it has printed that were not read yet.
+    #[must_use]
+    pub fn unread(&self) -> usize {
+        self.lines.len()
+    }
+
     /// Its process, to stop, continue and kill it.
     pub fn process(&mut self) -> &mut Process {
         &mut self.process

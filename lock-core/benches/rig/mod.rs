@@ -63,12 +63,16 @@ impl Server {
         connection
     }
 
+    /// What `INFO commandstats` says.
+    pub(crate) async fn command_stats(&self) -> String {
+        let mut connection = self.connection().await;
+        redis::cmd("INFO").arg("commandstats").query_async(&mut connection).await.expect("INFO")
+    }
+
     /// Commands that crossed the network so far, of those that a lock sends; what a script calls inside counts only
     /// where it is `SET`.
     pub(crate) async fn commands(&self) -> u64 {
-        let mut connection = self.connection().await;
-        let info: String =
-            redis::cmd("INFO").arg("commandstats").query_async(&mut connection).await.expect("INFO");
+        let info = self.command_stats().await;
         ["set", "evalsha", "script|load", "time"]
             .iter()
             .filter_map(|name| {

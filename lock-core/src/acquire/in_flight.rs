@@ -54,7 +54,8 @@ pub(crate) struct InFlight {
 struct Place {
     /// When the last request was sent that was answered with "keep waiting".
     kept: Moment,
-    /// The lease of a grant that it brings.
+    /// The shortest lease that a grant by this place may bring: those who had it may have asked for different ones, and
+    /// what was not answered may have arrived.
     lease: Duration,
     /// When the next sign of life is due, where the store wants any.
     beat: Option<Moment>,
@@ -144,9 +145,12 @@ impl InFlight {
             return;
         };
         self.state = Sent::Queued;
-        let expected = expected.or_else(|| self.place.take().and_then(|place| place.expected));
+        let before = self.place.take();
+        let asked = self.claim.place_lease();
+        let lease = before.as_ref().map_or(asked, |place| place.lease.min(asked));
+        let expected = expected.or_else(|| before.and_then(|place| place.expected));
         let beat = self.engine.capability.beats.then(|| self.next_beat(kept, held));
-        self.place = Some(Place { kept, lease: self.claim.place_lease(), beat, expected });
+        self.place = Some(Place { kept, lease, beat, expected });
     }
 
     /// A third of the time for which the place is kept, or when the holder's lease is over.
@@ -161,6 +165,10 @@ impl InFlight {
 
     /// Tells the store that the claim waits yet; `None` where it has forgotten the claim.
     async fn beat(&mut self) -> Result<Option<Attempt>> {
+        let asked = self.claim.place_lease();
+        if let Some(place) = &mut self.place {
+            place.lease = place.lease.min(asked);
+        }
         let engine = Arc::clone(&self.engine);
         match engine.backend.beat_dyn(&self.claim).await {
             Ok(Beat::Granted(grant)) => self.in_time(grant).map(|grant| Some(Attempt::Granted(grant))),
@@ -206,7 +214,7 @@ impl InFlight {
     /// Nobody knows what became of the request: its owner is given back in the background, and never used again.
     fn start_over(&mut self) {
         self.give_back();
-        self.claim.owner = self.engine.owners.mint();
+        self.claim.owner = self.engine.owners.mint_like(self.claim.owner);
     }
 
     fn give_back(&mut self) {
@@ -228,10 +236,13 @@ impl InFlight {
         self.engine.give_back(&self.claim, None, certainty, until);
     }
 
-    /// The claim is granted, and somebody else's to give back.
+    /// The claim is granted, and somebody else's to give back: should this one go on, it is with another owner.
     pub(super) fn taken(&mut self) -> Claim {
         (self.state, self.place) = (Sent::Nothing, None);
-        self.claim.clone()
+        let next = self.engine.owners.mint_like(self.claim.owner);
+        let taken = self.claim.clone();
+        self.claim.owner = next;
+        taken
     }
 }
 

@@ -8,7 +8,7 @@ use crate::backend::{Grant, Renew, Renewal};
 use crate::error::Result;
 use crate::gate::Turn;
 use crate::guard::LockGuard;
-use crate::hold::Hold;
+use crate::hold::{Hold, outlasts};
 use crate::observe;
 use crate::renewal::Keeper;
 
@@ -46,8 +46,8 @@ impl Acquire<'_> {
         let hold = match offer {
             Offer::Store(grant) | Offer::Place(grant) => self.granted(&grant, keeper),
             Offer::Turn(turn) => {
-                // Its seat is given up; should the turn be worth nothing, it lines up again.
-                self.waiter = None;
+                // Its seat is given up; should the turn be worth nothing, it lines up again, and is not turned down.
+                (self.waiter, self.lined_up) = (None, true);
                 match self.extended(turn).await {
                     Some(turn) => self.turn(turn, keeper),
                     None => return Ok(None),
@@ -59,14 +59,16 @@ impl Acquire<'_> {
             && let Err(error) = guard.hold().fence().await
         {
             drop(guard);
-            self.store_failed(error).await?;
+            if !error.is_lost() {
+                self.store_failed(error).await?;
+            }
             return Ok(None);
         }
         Ok(Some(guard))
     }
 
     fn granted(&mut self, grant: &Grant, keeper: &Arc<Keeper>) -> Arc<Hold> {
-        if let Some(waiter) = &mut self.waiter {
+        if let Some(mut waiter) = self.waiter.take() {
             waiter.granted(grant.waiters.is_some_and(|waiters| waiters > 0));
             if self.fresh && grant.waiters == Some(0) {
                 self.engine.gate.found(&self.plan.key, false);
@@ -87,6 +89,10 @@ impl Acquire<'_> {
     async fn extended(&self, mut turn: Turn) -> Option<Turn> {
         let (now, ttl) = (self.engine.clock.now(), self.plan.ttl);
         let lease = turn.lease();
+        if outlasts(lease.store_until, ttl, now) {
+            // It was meant for another.
+            return None;
+        }
         // The word of a store on which places live on beats may get lost.
         let known = !self.engine.capability.beats || now.since(lease.confirmed) < CONFIRM;
         if self.plan.terms.renew && known && lease.deadline.remaining(now) >= ttl * 2 / 3 {

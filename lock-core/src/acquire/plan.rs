@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::backend::Claim;
+use crate::backend::{Claim, Queue};
 use crate::engine::Engine;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::guard::LockGuard;
@@ -77,13 +77,16 @@ impl Plan {
     }
 
     pub(super) fn claim(&self) -> Claim {
+        let turns = self.terms.kind.queue() == Queue::Barging && self.more.is_empty();
+        let owners = &self.engine.owners;
+        let owner = if turns { owners.mint() } else { owners.mint_strict() };
         let record = OwnerRecord::new(Arc::clone(&self.engine.identity), self.label.clone());
         Claim {
             more: Arc::clone(&self.more),
             mode: self.terms.kind.mode(),
             queue: self.terms.kind.queue(),
             fencing: self.fencing,
-            ..Claim::new(self.key.clone(), self.engine.owners.mint(), self.ttl, record)
+            ..Claim::new(self.key.clone(), owner, self.ttl, record)
         }
     }
 

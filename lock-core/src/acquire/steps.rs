@@ -23,6 +23,9 @@ const STORE_WARNING: Duration = Duration::from_secs(30);
 /// The shortest pause after a failure of the store: a strategy's first pauses are meant for holders.
 const STORE_PAUSE: Duration = Duration::from_millis(25);
 
+/// The longest pause of one with a place, which is to keep it.
+const LONGEST_STORE_PAUSE: Duration = Duration::from_secs(1);
+
 /// What an error adds when the holder is this process: perhaps the very task that asks.
 const OWN_GUARD: &str = "by this process; a task enters its own lock again only inside `run`";
 
@@ -43,6 +46,10 @@ pub(super) struct Acquire<'a> {
     pub(super) attempts: u32,
     /// Whether the store was not asked yet.
     unasked: bool,
+    /// Whether it had a seat in the line before.
+    pub(super) lined_up: bool,
+    /// The store failed: it is asked again then, not before.
+    pub(super) ask_again: Option<Moment>,
     /// Whether nothing was waited for since the last try.
     pub(super) fresh: bool,
     /// When the holder's lease is over, as the store last said.
@@ -68,6 +75,8 @@ impl<'a> Acquire<'a> {
             started: engine.clock.now(),
             attempts: 0,
             unasked: true,
+            lined_up: false,
+            ask_again: None,
             fresh: false,
             free_at: None,
             own: false,
@@ -132,6 +141,8 @@ impl<'a> Acquire<'a> {
             Queue::Fifo if waits() => Wake::Ask(Ask::Enqueue(self.plan.max_waiters)),
             Queue::Fifo => Wake::Ask(Ask::Try),
             Queue::Barging if !waits() => Wake::Ask(Ask::Try),
+            // It will not wait for another, so nothing is known without a question.
+            Queue::Barging if self.plan.max_waiters == Some(0) => Wake::Ask(Ask::Grab),
             Queue::Barging if self.engine.gate.is_busy(&self.plan.key) => Wake::Again,
             Queue::Barging if queues && self.engine.gate.is_hot(&self.plan.key) => Wake::Again,
             Queue::Barging => Wake::Ask(Ask::Grab),
@@ -143,6 +154,7 @@ impl<'a> Acquire<'a> {
         self.attempts = self.attempts.saturating_add(1);
         (self.fresh, self.unasked) = (true, false);
         let answer = self.claim.ask(ask).await?;
+        self.ask_again = None;
         if let Attempt::Held(held) = &answer {
             if ask == Ask::Grab {
                 self.engine.gate.found(&self.plan.key, true);
@@ -224,7 +236,13 @@ impl<'a> Acquire<'a> {
                     self.warned = Some(now);
                     tracing::warn!(lock.key = %self.plan.key, %error, "the store fails, the wait for the lock goes on");
                 }
-                self.engine.sleep(pause.max(STORE_PAUSE)).await
+                let pause = pause.max(STORE_PAUSE);
+                if self.waiter.is_some() || self.claim.has_place() {
+                    // It goes on listening meanwhile.
+                    self.ask_again = Some(now.plus(pause.min(LONGEST_STORE_PAUSE)));
+                    return Ok(());
+                }
+                self.engine.sleep(pause).await
             }
             _ => Err(error.with_waited(self.waited())),
         }

@@ -40,7 +40,8 @@ impl Acquire<'_> {
         if self.waiter.is_some() || self.claim.claim.queue == Queue::Fifo || self.is_of_several() {
             return Ok(false);
         }
-        match self.engine.gate.join(&self.plan.key, self.plan.max_waiters.unwrap_or(usize::MAX)) {
+        let max = self.plan.max_waiters.filter(|_| !self.lined_up).unwrap_or(usize::MAX);
+        match self.engine.gate.join(&self.plan.key, max, self.plan.ttl) {
             Ok(waiter) => {
                 let asks = self.engine.capability.fifo && waiter.take_ask();
                 self.waiter = Some(waiter);
@@ -81,6 +82,7 @@ impl Acquire<'_> {
         let store = &self.engine.capability;
         match () {
             () if !asks => None,
+            () if self.ask_again.is_some() => self.ask_again,
             () if self.claim.has_place() && (store.beats || store.notifies) => self.claim.beat_due(),
             () if self.own && store.fifo => self.free_at.map(|free| free.plus(AFTER_LEASE)),
             () => Some(end),

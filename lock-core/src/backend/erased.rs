@@ -7,7 +7,8 @@ use std::sync::Weak;
 use std::time::Duration;
 
 use super::{
-    Attempt, Backend, Beat, Capability, Claim, Ear, FencingToken, LatchState, LatchStep, Released, Renew, Renewal,
+    Attempt, Backend, Beat, Capability, Claim, Ear, FencingToken, LatchState, LatchStep, Released, Renew,
+    Renewal,
 };
 use crate::error::Result;
 use crate::key::Key;

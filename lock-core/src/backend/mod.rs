@@ -78,7 +78,7 @@ pub struct Claim {
     pub record: OwnerRecord,
     /// Which holder of this process has the grant: 0 for the one that the store gave it to, counted up with every
     /// hand-off inside the process. Each of them has a fencing token of its own.
-    pub turn: u32,
+    pub turn: u64,
     pub(crate) marks: Marks,
 }
 
@@ -247,7 +247,7 @@ pub struct Held {
     pub waiters: Option<usize>,
     /// How many of them are before the asking claim, where it has a place.
     pub position: Option<usize>,
-    /// Whether the holder's owner token comes from the same [manager](crate::LockManager) as the asking claim's.
+    /// Whether the holder [takes turns](Owner::takes_turns_with) with the asking claim.
     pub own: bool,
     /// When the request was sent that took or kept the claim's place in the queue; `None` without a place.
     pub place: Option<Moment>,

@@ -49,6 +49,9 @@ impl Slice {
     }
 }
 
+/// A place that nobody has any more, and the head that has news.
+type Left = (Option<InFlight>, Option<Arc<Seat>>);
+
 /// The waiters of one key. There is a line while somebody waits, and while a holder that came through it holds: so
 /// that newcomers join without asking a store that would say no.
 #[derive(Debug, Default)]
@@ -78,8 +81,8 @@ impl Line {
 
     /// Takes a seat at the end. The first in line is to ask the store, unless the key is held through the line: then it
     /// is told when that changes.
-    pub(super) fn join(&mut self) -> Arc<Seat> {
-        let seat = Arc::new(Seat::default());
+    pub(super) fn join(&mut self, ttl: Duration, now: Moment) -> Arc<Seat> {
+        let seat = Arc::new(Seat::new(ttl, now));
         self.seats.push_back(Arc::clone(&seat));
         if self.seats.len() == 1 && !self.held {
             seat.news().ask = true;
@@ -87,15 +90,17 @@ impl Line {
         seat
     }
 
-    /// Gives up a seat, and what comes with it to the one behind. Returns what has to be dropped outside of the lock.
-    pub(super) fn leave(&mut self, seat: &Arc<Seat>, place: Option<InFlight>) -> Option<InFlight> {
+    /// Gives up a seat, and what comes with it to the one behind. Returns what has to be dropped, and who has to be woken,
+    /// outside of the lock: both may run code of the application.
+    pub(super) fn leave(&mut self, seat: &Arc<Seat>, place: Option<InFlight>) -> Left {
         let was_head = self.is_head(seat);
         let place = place.or_else(|| seat.news().place.take());
         self.seats.retain(|other| !Arc::ptr_eq(other, seat));
+        seat.news().gone = true;
         if !was_head {
-            return place;
+            return (place, None);
         }
-        let Some(next) = self.seats.front() else { return place };
+        let Some(next) = self.seats.front() else { return (place, None) };
         let mut news = next.news();
         let unused = match place {
             Some(place) => news.place.replace(place),
@@ -104,8 +109,7 @@ impl Line {
         // The one who leaves may have taken the news with it.
         news.ask |= !self.held;
         drop(news);
-        next.ring();
-        unused
+        (unused, Some(Arc::clone(next)))
     }
 
     /// The head has a grant from the store. Others may wait there: `contended`.
@@ -117,6 +121,8 @@ impl Line {
 
     fn begin(&mut self, contended: bool, now: Moment) {
         self.held = true;
+        // The word that others wait may be older than the look at the grant.
+        let contended = contended || self.slice.contended.is_some();
         self.slice = Slice::default();
         self.offered = None;
         if contended {
@@ -127,15 +133,16 @@ impl Line {
     /// Gives the grant to the next in line, if there is one and the slice is not over.
     pub(super) fn hand_over(
         &mut self,
-        turn: impl FnOnce() -> Option<Turn>,
+        turn: impl FnOnce(Duration) -> Option<Turn>,
         now: Moment,
     ) -> Option<Arc<Seat>> {
         self.offered = None;
         self.held = false;
-        if self.seats.is_empty() || self.slice.is_over(now) {
+        let asked = self.seats.front()?.ttl();
+        if self.slice.is_over(now) {
             return None;
         }
-        let turn = turn()?;
+        let turn = turn(asked)?;
         let next = self.seats.pop_front()?;
         self.slice.turn();
         self.held = true;
@@ -187,7 +194,14 @@ impl Line {
         let seat = seat.upgrade();
         self.offered = None;
         let seat = seat?;
-        let turn = seat.news().turn.take()?;
+        let turn = {
+            let mut news = seat.news();
+            // Its waiter is leaving, and passes the turn on itself.
+            if news.gone {
+                return None;
+            }
+            news.turn.take()?
+        };
         self.seats.push_back(seat);
         let next = self.seats.pop_front()?;
         next.news().turn = Some(turn);

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use super::hints::Hints;
 use super::line::Line;
@@ -70,7 +71,7 @@ impl Gate {
     }
 
     /// Joins the line for `key`, behind those who wait already; `Err` says how many they are, if they are `max` or more.
-    pub(crate) fn join<'a>(&'a self, key: &Key, max: usize) -> Result<Waiter<'a>, usize> {
+    pub(crate) fn join<'a>(&'a self, key: &Key, max: usize, ttl: Duration) -> Result<Waiter<'a>, usize> {
         let mut shard = self.shard(key.as_str());
         let waiting = shard.get(key.as_str()).map_or(0, Line::waiting);
         if waiting >= max {
@@ -80,7 +81,7 @@ impl Gate {
             self.lines.fetch_add(1, Ordering::AcqRel);
             Line::default()
         });
-        let seat = line.join();
+        let seat = line.join(ttl, self.clock.now());
         drop(shard);
         Ok(Waiter::new(self, key.clone(), seat))
     }
@@ -88,8 +89,8 @@ impl Gate {
     /// Gives the grant of a holder that releases `key` to the next in line. `false` where nobody waits, where others have
     /// waited elsewhere for long enough, or where there is no `turn` to give: then the grant belongs to the store.
     ///
-    /// `turn` must not use the gate.
-    pub(crate) fn hand_over(&self, key: &Key, turn: impl FnOnce() -> Option<Turn>) -> bool {
+    /// `turn` makes it for one who asks for such a lease, and must not use the gate.
+    pub(crate) fn hand_over(&self, key: &Key, turn: impl FnOnce(Duration) -> Option<Turn>) -> bool {
         if self.lines.load(Ordering::Acquire) == 0 {
             return false;
         }
@@ -145,8 +146,14 @@ impl Gate {
 
     pub(super) fn leave(&self, key: &Key, seat: &Arc<Seat>, place: Option<InFlight>) {
         let mut place = Some(place);
-        let unused = self.with(key.as_str(), |line| line.leave(seat, place.take().flatten()));
-        drop((unused, place));
+        let left = self.with(key.as_str(), |line| line.leave(seat, place.take().flatten()));
+        if let Some((unused, head)) = left {
+            if let Some(head) = head {
+                head.ring();
+            }
+            drop(unused);
+        }
+        drop(place);
     }
 
     pub(super) fn is_head(&self, key: &Key, seat: &Arc<Seat>) -> bool {

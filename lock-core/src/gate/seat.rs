@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
@@ -10,8 +11,9 @@ use crate::acquire::InFlight;
 use crate::clock::Moment;
 
 /// A place in the line.
-#[derive(Default)]
 pub(super) struct Seat {
+    /// The lease that its waiter asks for.
+    ttl: Duration,
     news: Mutex<News>,
     /// Keeps one permit, so that nothing is missed between two waits.
     bell: Notify,
@@ -28,9 +30,20 @@ pub(super) struct News {
     pub(super) place: Option<InFlight>,
     /// When its waiter was last seen at work.
     pub(super) seen: Option<Moment>,
+    /// Its waiter has left.
+    pub(super) gone: bool,
 }
 
 impl Seat {
+    pub(super) fn new(ttl: Duration, now: Moment) -> Self {
+        let news = News { seen: Some(now), ..News::default() };
+        Self { ttl, news: Mutex::new(news), bell: Notify::new() }
+    }
+
+    pub(super) fn ttl(&self) -> Duration {
+        self.ttl
+    }
+
     pub(super) fn news(&self) -> MutexGuard<'_, News> {
         self.news.lock().unwrap_or_else(PoisonError::into_inner)
     }

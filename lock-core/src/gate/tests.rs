@@ -7,6 +7,8 @@ use super::waiter::Waiter;
 use crate::clock::Clock;
 use crate::key::Key;
 
+const TTL: Duration = Duration::from_secs(10);
+
 fn gate() -> Gate {
     Gate::new(true, Clock::Tokio)
 }
@@ -16,7 +18,7 @@ fn key() -> Key {
 }
 
 fn join(gate: &Gate) -> Waiter<'_> {
-    gate.join(&key(), 9).ok().expect("there is room")
+    gate.join(&key(), 9, TTL).ok().expect("there is room")
 }
 
 async fn is_told(waiter: &Waiter<'_>) -> bool {
@@ -26,11 +28,11 @@ async fn is_told(waiter: &Waiter<'_>) -> bool {
 #[test]
 fn a_full_line_is_not_joined() {
     let gate = gate();
-    let first = gate.join(&key(), 1).ok().expect("there is room");
-    assert_eq!(gate.join(&key(), 1).err(), Some(1));
-    assert_eq!(gate.join(&key(), 0).err(), Some(1));
+    let first = gate.join(&key(), 1, TTL).ok().expect("there is room");
+    assert_eq!(gate.join(&key(), 1, TTL).err(), Some(1));
+    assert_eq!(gate.join(&key(), 0, TTL).err(), Some(1));
     drop(first);
-    assert!(gate.join(&key(), 1).is_ok() && gate.is_empty());
+    assert!(gate.join(&key(), 1, TTL).is_ok() && gate.is_empty());
 }
 
 #[tokio::test(start_paused = true)]

@@ -78,7 +78,8 @@ impl Keepers {
                 match thread.get_or_try_init(|| start(backend, *clock)) {
                     Ok(thread) => release::spawn(&thread.keeper, &thread.runtime, unwanted),
                     Err(error) => {
-                        tracing::error!(%error, "no thread for a release: the key stays until its ttl is over")
+                        tracing::error!(%error, "no thread for a release: the key stays until its ttl is over");
+                        unwanted.freed();
                     }
                 }
             }
@@ -87,7 +88,10 @@ impl Keepers {
                 let alive = all.iter().find_map(|one| Some((one.keeper.upgrade()?, &one.runtime)));
                 match alive {
                     Some((keeper, runtime)) => release::spawn(&keeper, runtime, unwanted),
-                    None => tracing::error!("no runtime for a release: the key stays until its ttl is over"),
+                    None => {
+                        tracing::error!("no runtime for a release: the key stays until its ttl is over");
+                        unwanted.freed();
+                    }
                 }
             }
         }

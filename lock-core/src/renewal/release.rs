@@ -35,13 +35,20 @@ pub(crate) struct Unwanted {
     pub(crate) gate: Arc<Gate>,
 }
 
+impl Unwanted {
+    /// Those who wait here for the key are to ask the store: it is free, or will be without another word.
+    pub(super) fn freed(&self) {
+        self.claim.keys().for_each(|key| self.gate.freed(key));
+    }
+}
+
 /// When a release is repeated after an answer that did not settle it. A request that is still on its way on an older
 /// connection usually arrives within milliseconds; a server that was stopped, or a partition that heals, takes longer.
 const REPEATS: [Duration; 3] =
     [Duration::from_millis(100), Duration::from_millis(900), Duration::from_secs(5)];
 
 /// Also for a lease that is shorter, the repeats go on for so long.
-const LONGEST_REPEAT: Duration = Duration::from_secs(1);
+const LONGEST_REPEAT: Duration = Duration::from_millis(1_500);
 
 /// How many releases of one keeper are with the store at the same time.
 pub(super) const AT_ONCE: usize = 256;
@@ -87,8 +94,9 @@ impl Drop for Pending {
 }
 
 async fn give_back(keeper: &Keeper, unwanted: Unwanted) {
-    let Some(mut answer) = until_answered(keeper, &unwanted).await else { return };
-    unwanted.claim.keys().for_each(|key| unwanted.gate.freed(key));
+    let first = until_answered(keeper, &unwanted).await;
+    unwanted.freed();
+    let Some(mut answer) = first else { return };
     let until = keeper.clock().now().plus(unwanted.claim.ttl.max(LONGEST_REPEAT));
     for pause in REPEATS {
         let settled = unwanted.certainty == Certainty::Granted || answer == Released::Released;
@@ -97,7 +105,13 @@ async fn give_back(keeper: &Keeper, unwanted: Unwanted) {
         }
         sleep(keeper, pause).await;
         match until_answered(keeper, &unwanted).await {
-            Some(next) => answer = next,
+            Some(next) => {
+                answer = next;
+                if answer == Released::Released {
+                    // It had taken effect late, and those who wait here took it for a holder of theirs.
+                    unwanted.freed();
+                }
+            }
             None => return,
         }
     }

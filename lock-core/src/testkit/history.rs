@@ -67,7 +67,9 @@ pub enum Violation {
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Overlap { first, second } => write!(f, "two held one key at once: {first:?} and {second:?}"),
+            Self::Overlap { first, second } => {
+                write!(f, "two held one key at once: {first:?} and {second:?}")
+            }
             Self::TooMany { holds } => write!(f, "{} held one key at once: {holds:?}", holds.len()),
             Self::TokenOrder { first, second } => {
                 write!(f, "a later hold has no larger fencing token: {first:?} and {second:?}")

@@ -263,7 +263,10 @@ async fn a_release_that_is_dropped_half_way_hands_nothing_over() {
     drop(release);
     let second = second.await.unwrap().unwrap();
     tokio::time::sleep(millis(100)).await;
-    assert!(store.manager().lock("k").try_acquire().await.unwrap().is_none(), "the store knows of the second");
+    assert!(
+        store.manager().lock("k").try_acquire().await.unwrap().is_none(),
+        "the store knows of the second"
+    );
     second.release().await.unwrap();
 }
 

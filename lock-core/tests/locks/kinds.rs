@@ -123,7 +123,10 @@ async fn writers_and_readers_of_many_tasks_exclude_each_other_and_end() {
                 count.fetch_add(1, Ordering::SeqCst);
                 tokio::time::sleep(millis(1)).await;
                 let (reading, writing) = (readers.load(Ordering::SeqCst), writers.load(Ordering::SeqCst));
-                assert!(writing == 0 || (writing == 1 && reading == 0), "{writing} writers, {reading} readers");
+                assert!(
+                    writing == 0 || (writing == 1 && reading == 0),
+                    "{writing} writers, {reading} readers"
+                );
                 count.fetch_sub(1, Ordering::SeqCst);
                 guard.release().await.unwrap();
             }
@@ -194,7 +197,10 @@ async fn all_keys_or_none() {
     for key in ["a", "b", "c"] {
         assert!(is_free(&locks, key).await, "{key}");
     }
-    assert_eq!(locks.all(Vec::<String>::new()).acquire().await.unwrap_err().kind(), LockErrorKind::InvalidRequest);
+    assert_eq!(
+        locks.all(Vec::<String>::new()).acquire().await.unwrap_err().kind(),
+        LockErrorKind::InvalidRequest
+    );
     let one = locks.all(["a", "a"]).acquire().await.unwrap();
     assert_eq!(one.key(), "a");
 }

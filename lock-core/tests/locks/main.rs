@@ -10,6 +10,7 @@ mod ending;
 mod faults;
 mod giving_back;
 mod handoff;
+mod hazards;
 mod keeping;
 mod kinds;
 mod latch;

@@ -63,6 +63,10 @@ fn now() -> Moment {
     Clock::Tokio.now()
 }
 
+fn later(one: Moment, other: Moment) -> Moment {
+    if other.remaining(now()) > one.remaining(now()) { other } else { one }
+}
+
 /// What is to be told once the state is free again.
 enum Told {
     Granted(Owner, usize),
@@ -94,7 +98,7 @@ impl Entry {
             remaining: Some(until.remaining(now())),
             waiters: Some(self.queue.len() - usize::from(position.is_some())),
             position,
-            own: holder.process() == claim.owner.process(),
+            own: holder.takes_turns_with(&claim.owner),
             ..Held::default()
         }
     }
@@ -103,7 +107,14 @@ impl Entry {
 impl Default for QueueStore {
     fn default() -> Self {
         let (entries, ears) = (HashMap::new(), Vec::new());
-        let state = State { entries, ears, calls: Calls::default(), deaf: false, release_takes: Duration::ZERO, start: now() };
+        let state = State {
+            entries,
+            ears,
+            calls: Calls::default(),
+            deaf: false,
+            release_takes: Duration::ZERO,
+            start: now(),
+        };
         Self(Arc::new(Mutex::new(state)))
     }
 }
@@ -174,10 +185,14 @@ impl QueueStore {
         self.change(&claim.key, |entry, told| {
             entry.serve(told);
             match entry.holder {
-                Some((owner, _)) if owner == claim.owner => {}
+                Some((owner, until)) if owner == claim.owner => {
+                    entry.holder = Some((owner, later(until, now().plus(claim.ttl))));
+                    return Attempt::Granted(
+                        Grant::new(sent, claim.ttl).with_waiters(Some(entry.queue.len())),
+                    );
+                }
                 Some((holder, _)) => {
-                    let own = holder.process() == claim.owner.process()
-                        && claim.queue == lock_core::backend::Queue::Barging;
+                    let own = holder.takes_turns_with(&claim.owner);
                     if !queues || own {
                         return Attempt::Held(entry.held(claim));
                     }
@@ -226,13 +241,13 @@ impl Backend for QueueStore {
             if let Some((owner, until)) = &mut entry.holder
                 && *owner == claim.owner
             {
-                *until = now().plus(claim.ttl);
+                *until = later(*until, now().plus(claim.ttl));
                 return Beat::Granted(Grant::new(sent, claim.ttl).with_waiters(Some(entry.queue.len())));
             }
             let Some(place) = entry.queue.iter_mut().find(|waiting| waiting.owner == claim.owner) else {
                 return Beat::Gone;
             };
-            place.deadline = now().plus(claim.place_lease());
+            (place.deadline, place.lease) = (now().plus(claim.place_lease()), claim.place_lease());
             entry.serve(told);
             match entry.holder {
                 Some((owner, _)) if owner == claim.owner => {
@@ -249,7 +264,7 @@ impl Backend for QueueStore {
             self.state().calls.renewals += 1;
             self.change(&renew.claim.key, |entry, _| match &mut entry.holder {
                 Some((owner, until)) if *owner == renew.claim.owner => {
-                    *until = now().plus(renew.ttl);
+                    *until = later(*until, now().plus(renew.ttl));
                     Renewal::Renewed { sent, waiters: Some(entry.queue.len()) }
                 }
                 _ => Renewal::NotMine,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::room::{Fit, Room};
 use super::signal::{Bell, Signal};
 use super::state::{Entry, Standing};
-use crate::backend::{Claim, Mode, Queue};
+use crate::backend::{Claim, Mode, PLACE_LEASE, Queue};
 use crate::clock::Moment;
 use crate::owner::Owner;
 
@@ -181,7 +181,7 @@ impl Entry {
         }
         self.expire(now);
         self.call_strangers();
-        self.call(acting);
+        self.call(acting, now);
         self.arm(now);
     }
 
@@ -193,13 +193,17 @@ impl Entry {
         }
     }
 
-    fn call(&mut self, acting: Option<Mode>) {
+    fn call(&mut self, acting: Option<Mode>, now: Moment) {
         let mut room = self.room();
         for ticket in &mut self.tickets {
             if room.fit(ticket.mode) != Fit::Yes {
                 return;
             }
             room.add(ticket.mode);
+            if ticket.watchers.iter().any(|watcher| !watcher.called) {
+                // One that is called and does not come is not polled: it must not hold up those behind it for long.
+                ticket.deadline = now.plus(PLACE_LEASE);
+            }
             for watcher in &mut ticket.watchers {
                 watcher.call(&mut self.signals);
             }
@@ -229,7 +233,7 @@ impl Entry {
     /// Expiry rings no bell, so the first of those who wait sleeps until the next one.
     fn arm(&mut self, now: Moment) {
         let holders = self.holders.iter().map(|holder| holder.deadline);
-        let tickets = self.tickets.iter().filter(|ticket| ticket.watchers.is_empty()).map(|it| it.deadline);
+        let tickets = self.tickets.iter().filter(|ticket| !ticket.is_awaited()).map(|it| it.deadline);
         let Some(next) = holders.chain(tickets).min_by_key(|deadline| deadline.remaining(now)) else {
             return;
         };
@@ -247,7 +251,12 @@ impl Entry {
 
 impl Ticket {
     pub(super) fn is_dead(&self, now: Moment) -> bool {
-        self.watchers.is_empty() && self.deadline.is_past(now)
+        !self.is_awaited() && self.deadline.is_past(now)
+    }
+
+    /// Somebody waits for its turn to come; then it lives without a sign.
+    fn is_awaited(&self) -> bool {
+        self.watchers.iter().any(|watcher| !watcher.called)
     }
 }
 

@@ -62,7 +62,7 @@ pub(super) struct Holder {
     pub(super) deadline: Moment,
     fence: FencingToken,
     /// The turn that `fence` was made for.
-    turn: u32,
+    turn: u64,
     record: OwnerRecord,
     /// It holds other keys with the same claim.
     several: bool,
@@ -169,14 +169,13 @@ impl Entry {
         };
         let position = if takes { Some(self.take_ticket(claim, now)) } else { self.keep_ticket(claim, now) };
         let left = self.holders.iter().map(|holder| holder.deadline.remaining(now));
-        let process = claim.owner.process();
         Held {
             // An exclusive claim needs the last holder gone, any other the first.
             remaining: if claim.mode == Mode::Exclusive { left.max() } else { left.min() },
             holder: self.holders.first().map(|holder| holder.record.clone()),
             waiters: Some(waiters),
             position,
-            own: self.local_holder().is_some_and(|holder| holder.owner.process() == process),
+            own: self.local_holder().is_some_and(|holder| holder.owner.takes_turns_with(&claim.owner)),
             place: position.map(|_| now),
         }
     }
@@ -187,7 +186,7 @@ impl Entry {
             && claim.more.is_empty()
             && self
                 .local_holder()
-                .is_some_and(|holder| holder.owner.process() == claim.owner.process() && !holder.several)
+                .is_some_and(|holder| holder.owner.takes_turns_with(&claim.owner) && !holder.several)
     }
 
     /// The exclusive holder, unless it gave the key back.
@@ -262,7 +261,7 @@ impl Entry {
     }
 
     /// The last token of the grant of `owner`, and its turn.
-    pub(super) fn last_fence(&self, owner: Owner) -> Option<(FencingToken, u32)> {
+    pub(super) fn last_fence(&self, owner: Owner) -> Option<(FencingToken, u64)> {
         self.held_by(owner).map(|holder| (holder.fence, holder.turn))
     }
 

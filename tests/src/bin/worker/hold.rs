@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
-use lock_core::LockErrorKind;
+use lock_core::{LockErrorKind, strategy};
 
 use crate::Options;
 
@@ -25,7 +25,11 @@ pub(crate) async fn hold(options: &Options) {
         }
     };
     let locks = options.manager().await;
-    let error = locks.lock(options.text("--key")).ttl(ttl).run(body).await;
+    let key = options.text("--key");
+    let fair = options.has("--kind") && options.text("--kind") == "fair";
+    let request = if fair { locks.fair(key) } else { locks.lock(key) };
+    let request = if options.has("--wait") { request.strategy(strategy::wait()) } else { request };
+    let error = request.ttl(ttl).run(body).await;
     let error: lock_core::LockError = error.map(|(): ()| ()).expect_err("the body never ends");
     assert_eq!(error.kind(), LockErrorKind::Lost);
     println!("LOST {:?}", error.loss_reason());

@@ -3,15 +3,20 @@
 //! - `increment --file F --count N --url U`: adds N to the counter in F, one by one, each under a lock on the server
 //!   at U. In place of the URL, `--installed` installs a manager from the environment, as a service does, and
 //!   `--unlocked` leaves the lock away.
-//! - `hold --url U --key K --ttl MS --effect F`: holds K, prints `HELD` and writes to F at every turn once F exists;
+//! - `hold --url U --key K --ttl MS --effect F`: holds K (with `--kind fair` in order of arrival, with `--wait` however
+//!   long it takes to get it), prints `HELD` and writes to F at every turn once F exists;
 //!   prints `LOST <reason>` and ends when the lock is lost.
 //! - `end --url U --key K --how H`: takes K for a minute, prints `HELD`, waits for a line, ends the lock in the way H
 //!   (see `ends`) and prints `ENDED`.
+//! - `contend --url U --kinds K,K.. --tasks N --ttl MS --hold US --seed S --resource U`: takes keys again and again, and
+//!   says so (see `contend`).
 //! - `serve`: starts a Redis server, prints `PORT <port>` and goes on until its input ends.
 //!
 //! Answers are lines on the standard output. An input that ends is the order to stop.
 #![allow(clippy::print_stdout, reason = "lines on the standard output are how a worker answers")]
 
+mod careless;
+mod contend;
 mod ends;
 mod hold;
 #[path = "../../../redis_process/locked.rs"]
@@ -31,6 +36,7 @@ fn main() -> ExitCode {
     let options = Options(arguments.collect());
     match mode.as_str() {
         "increment" => runtime().block_on(increment(&options)),
+        "contend" => runtime().block_on(contend::contend(&options)),
         "hold" => runtime().block_on(hold::hold(&options)),
         "end" => ends::end(&options),
         "serve" => serve(),

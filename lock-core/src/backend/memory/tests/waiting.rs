@@ -101,6 +101,7 @@ async fn a_waiter_that_is_dropped_after_its_wake_passes_it_on() {
         assert!(!wa.run() && !wb.run() && !wc.run());
         memory.release_now(&holder, None);
         assert!(wa.wakes.0.load(Ordering::Relaxed) > 0);
+        assert!(!wb.run(), "it may look round, and it is not its turn");
         let before = wb.wakes.0.load(Ordering::Relaxed);
         drop(wa);
         if fifo {

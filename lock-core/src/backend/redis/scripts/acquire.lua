@@ -65,7 +65,7 @@ if #ARGV[6] == 1 then
     if place then
       others = math.max(others - 1, 0)
     end
-    local own = string.sub(held, 1, 32) == string.sub(token, 1, 32)
+    local own = string.sub(held, 1, 33) == string.sub(token, 1, 33)
     local kept = 0
     if ARGV[7] ~= '' and (place or not (own and ARGV[8] == '1') and others < tonumber(ARGV[7])) then
       kept = 1

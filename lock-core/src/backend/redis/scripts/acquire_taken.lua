@@ -41,7 +41,7 @@ if ARGV[7] ~= '' then
   if kept then
     lock.stay(token, value, mode, lease)
   else
-    local own = lock.mode == 'x' and string.sub(lock.value, 1, 32) == string.sub(token, 1, 32)
+    local own = lock.mode == 'x' and string.sub(lock.value, 1, 33) == string.sub(token, 1, 33)
     local others = lock.waiters()
     kept = not (own and ARGV[8] == '1') and others < tonumber(ARGV[7])
     if kept then

@@ -291,7 +291,7 @@ local function open(key, now)
     local left, holder, own = 0, '', 0
     if lock.mode == 'x' then
       left, holder = redis.call('PTTL', key), lock.value
-      own = string.sub(holder, 1, 32) == string.sub(token, 1, 32) and 1 or 0
+      own = string.sub(holder, 1, 33) == string.sub(token, 1, 33) and 1 or 0
     elseif lock.mode == 'latch' then
       left = redis.call('PTTL', key)
     elseif lock.mode then

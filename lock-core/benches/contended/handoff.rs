@@ -1,0 +1,76 @@
+//! From the call of a release to the moment at which the next holder begins.
+
+use std::time::Duration;
+
+use lock_core::LockManager;
+
+use crate::Scale;
+use crate::player::{Player, turns};
+use crate::rig::Server;
+use crate::score::{load, per, spread};
+
+/// One holds, the others wait.
+const PROCESSES: usize = 9;
+const HOLD: Duration = Duration::from_millis(10);
+
+pub(crate) async fn processes(server: &Server, scale: Scale) {
+    let waiters = PROCESSES - 1;
+    println!("hand-off between processes after a hold of {HOLD:?}, {waiters} waiting");
+    for kind in ["lock", "fair"] {
+        let mut players: Vec<Player> =
+            (0..PROCESSES).map(|_| Player::start(&server.url(), kind, 1)).collect();
+        let before = load(server).await;
+        for player in &mut players {
+            player.tell(&format!("hold {} {}", scale.handoffs.div_ceil(PROCESSES), HOLD.as_micros()));
+        }
+        let holds: Vec<_> = players.iter_mut().flat_map(|player| pairs(&player.numbers())).collect();
+        let load = load(server).await.since(before);
+        let count = holds.len() as u64;
+        println!("  {:<28} {}", format!("lock-core, {kind}"), spread(gaps(holds, waiters)));
+        let (scripts, sets) = (per(load.scripts, count), per(load.sets, count));
+        println!("  {:<28} {scripts:>12.3} scripts and {sets:.3} SET for each acquisition", "");
+    }
+}
+
+pub(crate) async fn tasks(server: &Server, scale: Scale) {
+    println!("hand-off between tasks of one process after a hold of {HOLD:?}");
+    let stores = [
+        ("memory", LockManager::in_memory()),
+        ("redis", LockManager::connect(&server.url()).await.expect("connects")),
+    ];
+    for (store, locks) in &stores {
+        for kind in ["lock", "fair"] {
+            for tasks in [2, PROCESSES] {
+                let count = u64::try_from(scale.handoffs.div_ceil(tasks)).unwrap_or(u64::MAX);
+                let running: Vec<_> = (0..tasks)
+                    .map(|_| {
+                        let locks = locks.clone();
+                        tokio::spawn(async move { turns(&locks, kind, count, HOLD).await })
+                    })
+                    .collect();
+                let mut holds = Vec::new();
+                for task in running {
+                    holds.extend(pairs(&task.await.expect("no panic")));
+                }
+                println!(
+                    "  {:<28} {}",
+                    format!("{kind}, {store}, {tasks} tasks"),
+                    spread(gaps(holds, tasks - 1))
+                );
+            }
+        }
+    }
+}
+
+/// Granted and released, of each hold.
+fn pairs(moments: &[u64]) -> Vec<(u64, u64)> {
+    moments.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect()
+}
+
+/// From each release to the next grant, in the order in which they held; without the last, when not all wait any more.
+fn gaps(mut holds: Vec<(u64, u64)>, waiters: usize) -> Vec<u64> {
+    holds.sort_unstable();
+    let all: Vec<u64> = holds.windows(2).map(|pair| pair[1].0.saturating_sub(pair[0].1)).collect();
+    let full = all.len().saturating_sub(waiters);
+    all[..full].to_vec()
+}

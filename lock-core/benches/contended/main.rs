@@ -1,0 +1,88 @@
+//! Many that want the same key: what they get out of it, how evenly, and what it costs the server.
+//!
+//! ```sh
+//! cargo bench -p lock-core --features redis --bench contended                   # everything, about two minutes
+//! cargo bench -p lock-core --features redis --bench contended -- short          # everything, about a minute
+//! cargo bench -p lock-core --features redis --bench contended -- short handoff  # one of: hot processes handoff
+//!                                                                               #         queue shared
+//! ```
+//!
+//! The server has one core, all that contend have the other, processes included; the sections that are held are empty
+//! unless a row says otherwise. `wait` is from the call to the grant. Jain's index of n that share is 1 where all get
+//! the same and 1/n where one gets everything. `scripts` and `SET` are commands for each acquisition, as the server
+//! counts them: the `SET` within scripts count as well, so the sum is the most that can have crossed the network, and
+//! where a kind only runs scripts (`fair`, and every key that somebody waits for) `scripts` is all of it. Where the
+//! machine itself stood still there is a line that says so, and the row behind it is worth nothing.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its table")]
+
+mod handoff;
+mod hot;
+mod player;
+mod processes;
+mod queue;
+#[path = "../rig/mod.rs"]
+mod rig;
+mod score;
+mod shared;
+
+use std::time::Duration;
+
+use rig::Server;
+
+/// How long and how often.
+#[derive(Clone, Copy)]
+struct Scale {
+    rounds: usize,
+    window: Duration,
+    handoffs: usize,
+}
+
+const FULL: Scale = Scale { rounds: 5, window: Duration::from_secs(2), handoffs: 200 };
+const SHORT: Scale = Scale { rounds: 3, window: Duration::from_secs(1), handoffs: 60 };
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with("--")).collect();
+    if arguments.first().is_some_and(|word| word == player::ROLE) {
+        player::main(&arguments[1..]);
+        return;
+    }
+    let scale = if arguments.iter().any(|word| word == "short") { SHORT } else { FULL };
+    let only: Vec<&str> = arguments.iter().map(String::as_str).filter(|word| *word != "short").collect();
+    let wanted = |name| only.is_empty() || only.contains(&name);
+    let server = Server::start();
+    std::thread::spawn(watch);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        if wanted("hot") {
+            hot::memory(scale).await;
+            hot::redis(&server, scale).await;
+        }
+        if wanted("processes") {
+            processes::run(&server, scale).await;
+        }
+        if wanted("handoff") {
+            handoff::processes(&server, scale).await;
+            handoff::tasks(&server, scale).await;
+        }
+        if wanted("queue") {
+            queue::run(&server, scale).await;
+        }
+        if wanted("shared") {
+            shared::run(&server, scale).await;
+        }
+    });
+}
+
+/// Tells when this process did not run for a while.
+fn watch() {
+    const TICK: Duration = Duration::from_millis(20);
+    const STILL: Duration = Duration::from_millis(200);
+    loop {
+        let before = player::now();
+        std::thread::sleep(TICK);
+        let gap = Duration::from_nanos(player::now() - before);
+        if gap > STILL {
+            println!("  (the machine stood still for {gap:.1?})");
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Tasks that contend for one key, in this process or in one that runs this very program with [`ROLE`] as its first
+//! argument.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use lock_core::{LockManager, LockRequest, strategy};
+
+use crate::score::Score;
+
+/// Tells this program that it is a contender.
+pub(crate) const ROLE: &str = "contender";
+
+/// `CLOCK_MONOTONIC`, in ns: one clock for all processes of a machine.
+#[allow(clippy::cast_sign_loss, reason = "it counts from the start of the machine")]
+pub(crate) fn now() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// `lock`, `fair`, `read` or `semaphore8` of the key that all want.
+pub(crate) fn request(locks: &LockManager, kind: &str) -> LockRequest {
+    let request = match kind {
+        "lock" => locks.lock("hot"),
+        "fair" => locks.fair("hot-fair"),
+        "read" => locks.read("hot-read"),
+        "semaphore8" => locks.semaphore("hot-semaphore", 8),
+        other => panic!("no kind {other}"),
+    };
+    request.strategy(strategy::wait())
+}
+
+/// What is done under the lock.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Section {
+    Empty,
+    /// Lets the other tasks run, so that they find the key held also where nothing else waits.
+    Yield,
+}
+
+impl Section {
+    pub(crate) async fn run(self) {
+        if self == Self::Yield {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// Lets `tasks` tasks acquire and release until `until` (in ns of [`now`]), from `from` on counted.
+pub(crate) async fn contend(
+    locks: &LockManager,
+    kind: &str,
+    tasks: usize,
+    section: Section,
+    (from, until): (u64, u64),
+) -> Vec<Score> {
+    let over = Arc::new(AtomicBool::new(false));
+    let running: Vec<_> = (0..tasks)
+        .map(|_| {
+            let (locks, kind, over) = (locks.clone(), kind.to_owned(), Arc::clone(&over));
+            tokio::spawn(async move {
+                let mut score = Score::default();
+                while !over.load(Ordering::Relaxed) {
+                    let asked = now();
+                    let guard = request(&locks, &kind).acquire().await.expect("it waits for ever");
+                    let granted = now();
+                    section.run().await;
+                    // On a machine that stands still for half a second the answer is late; the lease ends it.
+                    score.unanswered += u64::from(guard.release().await.is_err());
+                    score.with_warm_up += 1;
+                    if granted >= from && granted < until {
+                        score.acquisitions += 1;
+                        score.waits.push(granted - asked);
+                    }
+                    tokio::task::consume_budget().await;
+                }
+                score
+            })
+        })
+        .collect();
+    tokio::time::sleep(Duration::from_nanos(until.saturating_sub(now()))).await;
+    over.store(true, Ordering::Relaxed);
+    let mut scores = Vec::new();
+    for task in running {
+        scores.push(task.await.expect("no panic"));
+    }
+    scores
+}
+
+/// A contender in a process of its own.
+pub(crate) struct Player {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Player {
+    /// Starts it; it is connected when this returns.
+    pub(crate) fn start(url: &str, kind: &str, tasks: usize) -> Self {
+        let program = std::env::current_exe().expect("this program has a path");
+        let mut child = Command::new(program)
+            .args([ROLE, url, kind, &tasks.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("this program can be started again");
+        let input = child.stdin.take().expect("BUG: it was asked for");
+        let output = BufReader::new(child.stdout.take().expect("BUG: it was asked for"));
+        let mut player = Self { child, input, output };
+        assert_eq!(player.line(), "ready");
+        player
+    }
+
+    /// Tells it something.
+    pub(crate) fn tell(&mut self, order: &str) {
+        writeln!(self.input, "{order}").expect("it listens");
+    }
+
+    /// What it says next.
+    pub(crate) fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).expect("it speaks");
+        line.trim().to_owned()
+    }
+
+    /// The numbers that it says next.
+    pub(crate) fn numbers(&mut self) -> Vec<u64> {
+        self.line().split(' ').filter_map(|word| word.parse().ok()).collect()
+    }
+}
+
+impl Drop for Player {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The other end. Orders are `contend <from> <until>`, answered by lines of counts, counts with the warm-up,
+/// unanswered releases and waits, and
+/// `hold <count> <us>`, answered by a line of moments: granted, released, granted, ..
+pub(crate) fn main(arguments: &[String]) {
+    let [url, kind, tasks] = arguments else { panic!("{ROLE} needs a URL, a kind and a number of tasks") };
+    let tasks = tasks.parse().expect("a number of tasks");
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    let locks = runtime.block_on(LockManager::connect(url)).expect("connects");
+    println!("ready");
+    for order in std::io::stdin().lines().map_while(Result::ok) {
+        let words: Vec<&str> = order.split(' ').collect();
+        let number = |at: usize| words[at].parse::<u64>().expect("a number");
+        if words[0] == "contend" {
+            let scores =
+                runtime.block_on(contend(&locks, kind, tasks, Section::Empty, (number(1), number(2))));
+            say(scores.iter().map(|score| score.acquisitions));
+            say(scores.iter().map(|score| score.with_warm_up));
+            say(scores.iter().map(|score| score.unanswered));
+            say(scores.iter().flat_map(|score| score.waits.iter().copied()));
+        } else {
+            let hold = Duration::from_micros(number(2));
+            let moments = runtime.block_on(turns(&locks, kind, number(1), hold));
+            say(moments.into_iter());
+        }
+    }
+    runtime.block_on(locks.shutdown(Duration::from_secs(1)));
+}
+
+/// Holds the key `count` times for `hold`, and says when: granted, released, granted, ..
+pub(crate) async fn turns(locks: &LockManager, kind: &str, count: u64, hold: Duration) -> Vec<u64> {
+    let mut moments = Vec::new();
+    for _ in 0..count {
+        let guard = request(locks, kind).acquire().await.expect("it waits for ever");
+        moments.push(now());
+        tokio::time::sleep(hold).await;
+        moments.push(now());
+        drop(guard.release().await);
+    }
+    moments
+}
+
+fn say(numbers: impl Iterator<Item = u64>) {
+    let words: Vec<String> = numbers.map(|number| number.to_string()).collect();
+    println!("{}", words.join(" "));
+}

@@ -1,0 +1,206 @@
+//! Sees every state that a model can reach, breadth first.
+
+use std::collections::HashSet;
+use std::fmt::{self, Debug, Write as _};
+use std::hash::{BuildHasherDefault, Hash, Hasher};
+
+/// What can be explored.
+pub(crate) trait Model {
+    type State: Clone + Hash + Debug;
+    type Step: Copy + Debug;
+
+    /// Where everything begins.
+    fn initial(&self) -> Self::State;
+
+    /// What may happen next.
+    fn steps(&self, state: &Self::State, steps: &mut Vec<Self::Step>);
+
+    /// The state after a step.
+    fn after(&self, state: &Self::State, step: Self::Step) -> Self::State;
+
+    /// The property that does not hold in a state, if any.
+    fn broken(&mut self, state: &Self::State) -> Option<&'static str>;
+}
+
+/// What was seen.
+#[derive(Debug)]
+pub(crate) struct Seen<M: Model> {
+    /// How many states.
+    pub(crate) states: usize,
+    /// How many steps the furthest of them is away.
+    pub(crate) depth: usize,
+    /// Whether these were all.
+    pub(crate) complete: bool,
+    /// The first property that did not hold, and one of the shortest ways there.
+    pub(crate) broken: Option<(&'static str, Trace<M>)>,
+}
+
+/// A way from the beginning to a state.
+#[derive(Debug)]
+pub(crate) struct Trace<M: Model> {
+    steps: Vec<M::Step>,
+    end: M::State,
+}
+
+impl<M: Model> fmt::Display for Trace<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = String::new();
+        for (number, step) in self.steps.iter().enumerate() {
+            writeln!(text, "  {:2} {step:?}", number + 1)?;
+        }
+        write!(f, "{text}  => {:?}", self.end)
+    }
+}
+
+/// A fast hash for what is no secret. States are told apart by 64 bits of it: among a million states the chance that
+/// any two are taken for one is 3 in 100 million.
+#[derive(Default)]
+struct Mix(u64);
+
+impl Mix {
+    fn add(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+impl Hasher for Mix {
+    fn finish(&self) -> u64 {
+        // The upper bits are the best mixed ones, and a table looks at the lower ones first.
+        (self.0 ^ (self.0 >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93).rotate_left(32)
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.add(u64::from(*byte)));
+    }
+
+    fn write_u8(&mut self, number: u8) {
+        self.add(u64::from(number));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.add(number);
+    }
+
+    fn write_usize(&mut self, number: usize) {
+        self.add(number as u64);
+    }
+}
+
+/// A number for a state.
+pub(crate) fn fingerprint(state: &impl Hash) -> u64 {
+    let mut mix = Mix::default();
+    state.hash(&mut mix);
+    mix.finish()
+}
+
+/// Fingerprints that were seen.
+#[derive(Debug, Default)]
+pub(crate) struct Fingerprints(HashSet<u64, BuildHasherDefault<Mix>>);
+
+impl Fingerprints {
+    /// Whether it is new.
+    pub(crate) fn add(&mut self, fingerprint: u64) -> bool {
+        self.0.insert(fingerprint)
+    }
+}
+
+/// How a state was reached: from which one, by which step.
+struct Link<S> {
+    from: u32,
+    step: Option<S>,
+}
+
+/// Sees every state, or `limit` of them, or all up to the first one in which a property does not hold.
+pub(crate) fn explore<M: Model>(model: &mut M, limit: usize) -> Seen<M> {
+    let mut seen = Fingerprints::default();
+    let first = model.initial();
+    seen.add(fingerprint(&first));
+    let mut links = vec![Link { from: 0, step: None }];
+    if let Some(what) = model.broken(&first) {
+        let trace = Trace { steps: Vec::new(), end: first };
+        return Seen { states: 1, depth: 0, complete: false, broken: Some((what, trace)) };
+    }
+    let (mut depth, mut steps) = (0, Vec::new());
+    let mut frontier = vec![(0_u32, first)];
+    while !frontier.is_empty() {
+        let mut next = Vec::new();
+        for (from, state) in frontier {
+            steps.clear();
+            model.steps(&state, &mut steps);
+            for &step in &steps {
+                let after = model.after(&state, step);
+                if !seen.add(fingerprint(&after)) {
+                    continue;
+                }
+                let number = u32::try_from(links.len()).expect("BUG: memory ends before the numbers do");
+                links.push(Link { from, step: Some(step) });
+                if let Some(what) = model.broken(&after) {
+                    let trace = Trace { steps: way(&links, number), end: after };
+                    let broken = Some((what, trace));
+                    return Seen { states: links.len(), depth: depth + 1, complete: false, broken };
+                }
+                if links.len() >= limit {
+                    return Seen { states: links.len(), depth: depth + 1, complete: false, broken: None };
+                }
+                next.push((number, after));
+            }
+        }
+        depth += usize::from(!next.is_empty());
+        frontier = next;
+    }
+    Seen { states: links.len(), depth, complete: true, broken: None }
+}
+
+/// The steps from the beginning to a state.
+fn way<S: Copy>(links: &[Link<S>], mut number: u32) -> Vec<S> {
+    let mut steps = Vec::new();
+    while let Link { from, step: Some(step) } = &links[number as usize] {
+        steps.push(*step);
+        number = *from;
+    }
+    steps.reverse();
+    steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A counter that goes round.
+    struct Round {
+        bad: Option<u8>,
+    }
+
+    impl Model for Round {
+        type State = u8;
+        type Step = u8;
+
+        fn initial(&self) -> u8 {
+            0
+        }
+
+        fn steps(&self, _: &u8, steps: &mut Vec<u8>) {
+            steps.extend([1, 3]);
+        }
+
+        fn after(&self, state: &u8, step: u8) -> u8 {
+            (state + step) % 10
+        }
+
+        fn broken(&mut self, state: &u8) -> Option<&'static str> {
+            (Some(*state) == self.bad).then_some("bad")
+        }
+    }
+
+    #[test]
+    fn every_state_is_seen_and_the_shortest_way_is_told() {
+        let all = explore(&mut Round { bad: None }, 100);
+        assert!(all.complete && all.broken.is_none());
+        assert_eq!((all.states, all.depth), (10, 4), "8 = 3 + 3 + 1 + 1 is the furthest");
+        let bad = explore(&mut Round { bad: Some(6) }, 100);
+        let (what, trace) = bad.broken.expect("6 is reached");
+        assert_eq!((what, trace.steps.as_slice(), trace.end), ("bad", &[3, 3][..], 6));
+        let cut = explore(&mut Round { bad: None }, 5);
+        assert!(!cut.complete && cut.broken.is_none() && cut.states == 5);
+    }
+}

@@ -1,0 +1,370 @@
+//! Fencing tokens on demand: the store makes some, a process numbers its own turns. Who may hold is not in question
+//! here, so the key is taken and extended in one step; messages for tokens and releases are late or lost.
+//!
+//! Time has one number for each tick, as if a microsecond were that long, so that a process can use up every number.
+//! An answer takes longer than a microsecond, and so does the making of a token.
+
+use super::explorer::Model;
+
+pub(crate) const GROW: &str = "fencing tokens grow in order of use";
+
+const TTL: u8 = 2;
+
+/// A rule that can be taken away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rule {
+    /// A process numbers no further than time has passed since the first number arrived.
+    BoundByClock,
+    /// A token is at least the server's time.
+    AtLeastTime,
+    /// A token is above the last one.
+    AboveLast,
+    /// A release raises the last number to those that its process made.
+    ReleaseRaises,
+    /// The request for a token says the last number that its process made.
+    AboveOwn,
+    /// A token asked for again is the same for the same turn only.
+    OfTheTurn,
+    /// Where a token is ahead of the server's clock, no turn counts on from it.
+    AheadIsNoBase,
+    /// A turn that is over gets no token any more, though it has asked for one before.
+    EndedGetsNone,
+}
+
+/// When the server's clock may be set back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SetBack {
+    Never,
+    /// While nobody holds, and nobody has died with a token that the store does not know.
+    BetweenGrants,
+    AtAnyTime,
+}
+
+/// How far it is set back, in ticks.
+const BACK: u8 = 2;
+
+/// How much of everything there is.
+#[derive(Clone, Debug)]
+pub(crate) struct Size {
+    /// How long it goes on, in ticks.
+    pub(crate) end: u8,
+    /// Turns on one grant after the first.
+    pub(crate) turns: u8,
+    /// Requests for a token in one turn.
+    pub(crate) asks: u8,
+    /// Holders may die, and lose their grant by time.
+    pub(crate) deaths: bool,
+    /// The server may forget everything once.
+    pub(crate) loses: bool,
+    /// Grants in all.
+    pub(crate) grants: u8,
+    /// When the server's clock may be set back, once.
+    pub(crate) set_back: SetBack,
+    /// The rules that are taken away.
+    pub(crate) without: &'static [Rule],
+}
+
+/// What a turn is to count on from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Base {
+    first: u8,
+    arrived: u8,
+    last: u8,
+}
+
+/// A grant in use. Owners are numbered in order of their grants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Hold {
+    owner: u8,
+    turn: u8,
+    until: u8,
+    asked: u8,
+    made: Option<Base>,
+    earlier: Option<Base>,
+    ahead: bool,
+    own: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Message {
+    Fence { owner: u8, turn: u8, own: u8 },
+    Number { owner: u8, turn: u8, number: u8, ahead: bool },
+    Release { owner: u8, own: u8 },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct State {
+    /// By which processes measure.
+    now: u8,
+    /// How far the server's clock is behind.
+    behind: u8,
+    may_lose: bool,
+    may_set_back: bool,
+    holder: Option<(u8, u8)>,
+    /// The last token, and whose it is.
+    last: u8,
+    of: Option<(u8, u8)>,
+    holds: Vec<Hold>,
+    net: Vec<Message>,
+    owners: u8,
+    /// The largest token that each owner used.
+    used: Vec<u8>,
+    wrong: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Step {
+    Tick,
+    LoseData,
+    SetBack,
+    /// A process gets the key, with a plain SET.
+    Grant,
+    /// The token is asked for; a process that can numbers its turn.
+    Ask(u8),
+    Renew(u8),
+    /// The grant goes to the next of its process.
+    Turn(u8),
+    Release(u8),
+    Die(u8),
+    Deliver(Message),
+    Drop(Message),
+}
+
+pub(crate) struct Fencing(pub(crate) Size);
+
+impl Fencing {
+    fn has(&self, rule: Rule) -> bool {
+        !self.0.without.contains(&rule)
+    }
+
+    fn fence(&self, state: &mut State, owner: u8, turn: u8, own: u8) {
+        if state.holder.is_none_or(|(holder, _)| holder != owner) {
+            return;
+        }
+        let of = if self.has(Rule::OfTheTurn) { Some((owner, turn)) } else { Some((owner, 0)) };
+        let time = state.now - state.behind;
+        if state.of != of {
+            let mut number = 1;
+            for (rule, least) in
+                [(Rule::AtLeastTime, time), (Rule::AboveLast, state.last + 1), (Rule::AboveOwn, own + 1)]
+            {
+                number = if self.has(rule) { number.max(least) } else { number };
+            }
+            (state.last, state.of) = (number, of);
+        }
+        let number = state.last;
+        state.send(Message::Number { owner, turn, number, ahead: number > time });
+    }
+
+    fn number(&self, state: &mut State, (owner, turn): (u8, u8), number: u8, ahead: bool) {
+        let now = state.now;
+        let Some(hold) = state.holds.iter_mut().find(|hold| hold.owner == owner) else { return };
+        if hold.turn == turn && hold.made.is_none() {
+            hold.made = Some(Base { first: number, arrived: now + 1, last: number });
+            hold.ahead |= ahead;
+        } else if hold.turn == turn || self.has(Rule::EndedGetsNone) {
+            return;
+        }
+        state.uses(owner, number);
+    }
+
+    /// A turn numbers itself, or asks the store.
+    fn ask(&self, state: &mut State, owner: u8) {
+        let now = state.now;
+        let Some(hold) = state.holds.iter_mut().find(|hold| hold.owner == owner) else { return };
+        let passed = |base: &Base| base.last + 1 - base.first <= now.saturating_sub(base.arrived);
+        let bound = self.has(Rule::BoundByClock);
+        if let Some(base) = hold.earlier.filter(|base| !bound || passed(base)) {
+            let last = base.last + 1;
+            hold.made = Some(Base { last, ..base });
+            hold.own = hold.own.max(last);
+            state.uses(owner, last);
+        } else {
+            hold.asked += 1;
+            let (turn, own) = (hold.turn, hold.own);
+            state.send(Message::Fence { owner, turn, own });
+        }
+    }
+
+    fn turn(&self, state: &mut State, owner: u8) {
+        let Some(hold) = state.holds.iter_mut().find(|hold| hold.owner == owner) else { return };
+        let ahead = hold.ahead && self.has(Rule::AheadIsNoBase);
+        hold.earlier = match hold.made {
+            Some(_) if ahead => None,
+            made => made.or(hold.earlier),
+        };
+        (hold.turn, hold.asked, hold.made) = (hold.turn + 1, 0, None);
+    }
+
+    fn renew(&self, state: &mut State, owner: u8) {
+        let until = state.now + TTL;
+        let Some(hold) = state.holds.iter_mut().find(|hold| hold.owner == owner) else { return };
+        if state.holder.is_some_and(|(holder, _)| holder == owner) {
+            state.holder = Some((owner, until));
+            hold.until = until;
+            if hold.own > state.last {
+                (state.last, state.of) = (hold.own, None);
+            }
+        }
+    }
+
+    fn release(&self, state: &mut State, owner: u8, own: u8) {
+        if state.holder.is_some_and(|(holder, _)| holder == owner) {
+            state.holder = None;
+            if self.has(Rule::ReleaseRaises) && own > state.last {
+                (state.last, state.of) = (own, None);
+            }
+        }
+    }
+}
+
+impl State {
+    fn send(&mut self, message: Message) {
+        if let Err(at) = self.net.binary_search(&message) {
+            self.net.insert(at, message);
+        }
+    }
+
+    /// A token is larger than all that were used before it. Only what an owner of a grant that was lost with the
+    /// server's data still does is not compared with those who came after it.
+    fn uses(&mut self, owner: u8, number: u8) {
+        let at = usize::from(owner);
+        self.wrong |= self.used[..=at].iter().any(|used| *used >= number);
+        self.used[at] = number;
+    }
+
+    fn tick(&mut self) {
+        self.now += 1;
+        let now = self.now;
+        self.holder = self.holder.filter(|(_, ends)| *ends > now);
+        self.holds.retain(|hold| hold.until > now);
+    }
+}
+
+impl Model for Fencing {
+    type State = State;
+    type Step = Step;
+
+    fn initial(&self) -> State {
+        State {
+            now: 2,
+            behind: 0,
+            may_lose: self.0.loses,
+            may_set_back: self.0.set_back != SetBack::Never,
+            holder: None,
+            last: 0,
+            of: None,
+            holds: Vec::new(),
+            net: Vec::new(),
+            owners: 0,
+            used: Vec::new(),
+            wrong: false,
+        }
+    }
+
+    fn steps(&self, state: &State, steps: &mut Vec<Step>) {
+        let ends = state.holder.is_some_and(|(_, ends)| ends == state.now + 1);
+        if state.now < self.0.end && (self.0.deaths || !ends) {
+            steps.push(Step::Tick);
+        }
+        if state.may_lose {
+            steps.push(Step::LoseData);
+        }
+        let known = state.used.iter().all(|used| *used <= state.last);
+        let idle = known && state.holds.is_empty() && state.holder.is_none();
+        if state.may_set_back && (idle || self.0.set_back == SetBack::AtAnyTime) {
+            steps.push(Step::SetBack);
+        }
+        if state.holder.is_none() && state.owners < self.0.grants {
+            steps.push(Step::Grant);
+        }
+        for hold in &state.holds {
+            let owner = hold.owner;
+            if hold.made.is_none() && hold.asked < self.0.asks {
+                steps.push(Step::Ask(owner));
+            }
+            if hold.until < state.now + TTL {
+                steps.push(Step::Renew(owner));
+            }
+            if hold.turn < self.0.turns {
+                steps.push(Step::Turn(owner));
+            }
+            steps.push(Step::Release(owner));
+            if self.0.deaths {
+                steps.push(Step::Die(owner));
+            }
+        }
+        for &message in &state.net {
+            let busy = state.behind == 0 && state.last >= state.now;
+            if !(busy && matches!(message, Message::Fence { .. })) {
+                steps.push(Step::Deliver(message));
+            }
+            if !matches!(message, Message::Release { .. }) || self.0.deaths {
+                steps.push(Step::Drop(message));
+            }
+        }
+    }
+
+    fn after(&self, state: &State, step: Step) -> State {
+        let mut next = state.clone();
+        match step {
+            Step::Tick => next.tick(),
+            Step::LoseData => {
+                (next.may_lose, next.holder, next.last, next.of) = (false, None, 0, None);
+                // A restart takes longer than a microsecond.
+                next.tick();
+            }
+            Step::SetBack => (next.may_set_back, next.behind) = (false, BACK),
+            Step::Grant => {
+                let (owner, until) = (next.owners, next.now + TTL);
+                next.holder = Some((owner, until));
+                let (made, earlier) = (None, None);
+                next.holds.push(Hold {
+                    owner,
+                    turn: 0,
+                    until,
+                    asked: 0,
+                    made,
+                    earlier,
+                    ahead: false,
+                    own: 0,
+                });
+                next.owners += 1;
+                next.used.push(0);
+            }
+            Step::Ask(owner) => self.ask(&mut next, owner),
+            Step::Renew(owner) => self.renew(&mut next, owner),
+            Step::Turn(owner) => self.turn(&mut next, owner),
+            Step::Release(owner) | Step::Die(owner) => {
+                let hold = next.holds.iter().position(|hold| hold.owner == owner);
+                let hold = next.holds.remove(hold.expect("BUG: it was there a step ago"));
+                if matches!(step, Step::Release(_)) {
+                    next.send(Message::Release { owner, own: hold.own });
+                }
+            }
+            Step::Deliver(message) | Step::Drop(message) => {
+                next.net.retain(|other| *other != message);
+                match message {
+                    _ if matches!(step, Step::Drop(_)) => {}
+                    Message::Fence { owner, turn, own } => self.fence(&mut next, owner, turn, own),
+                    Message::Number { owner, turn, number, ahead } => {
+                        self.number(&mut next, (owner, turn), number, ahead);
+                    }
+                    Message::Release { owner, own } => self.release(&mut next, owner, own),
+                }
+            }
+        }
+        let (holder, holds) = (next.holder, &next.holds);
+        next.net.retain(|message| match *message {
+            Message::Fence { owner, .. } | Message::Release { owner, .. } => {
+                holder.is_some_and(|(holder, _)| holder == owner)
+            }
+            Message::Number { owner, .. } => holds.iter().any(|hold| hold.owner == owner),
+        });
+        next
+    }
+
+    fn broken(&mut self, state: &State) -> Option<&'static str> {
+        state.wrong.then_some(GROW)
+    }
+}

@@ -1,0 +1,171 @@
+//! What is true in every state.
+
+use super::explorer::{Model, explore};
+use super::fencing::{self, Fencing, SetBack};
+use super::protocol::{BRIEF, Fault, LONG, Size};
+use super::world::Protocol;
+
+/// Everything up to here is to be seen to the end.
+const SMALL: usize = 1_000_000;
+const BIG: usize = 20_000_000;
+
+/// Two processes begin from nothing, one of them with a request that is not answered in time.
+pub(crate) const BEGIN: Size = Size {
+    tasks: &[&[LONG], &[LONG]],
+    queued: false,
+    grabs: true,
+    owners: 2,
+    beats: 0,
+    renewals: 0,
+    unanswered: 1,
+    turns: true,
+    leaves: false,
+    faults: &[],
+    without: &[],
+};
+
+/// One process holds and has another task to come, another one waits in the store's queue.
+pub(crate) const QUEUED: Size = Size {
+    tasks: &[&[LONG, LONG], &[LONG]],
+    queued: true,
+    grabs: false,
+    owners: 2,
+    beats: 1,
+    renewals: 0,
+    unanswered: 0,
+    turns: true,
+    leaves: true,
+    faults: &[],
+    without: &[],
+};
+
+/// The one who waits may leave its place to another one, which asks for a shorter lease.
+pub(crate) const LEFT: Size = Size { tasks: &[&[LONG, LONG], &[LONG, BRIEF]], turns: false, ..QUEUED };
+
+pub(crate) const THREE: Size = Size { tasks: &[&[LONG], &[LONG], &[LONG]], owners: 1, ..QUEUED };
+
+/// Nothing goes wrong but for messages, and holders that die.
+pub(crate) const NUMBERS: fencing::Size = fencing::Size {
+    end: 6,
+    turns: 2,
+    asks: 1,
+    grants: 2,
+    deaths: true,
+    loses: false,
+    set_back: SetBack::Never,
+    without: &[],
+};
+
+#[allow(clippy::print_stdout, reason = "how much was seen is part of the result")]
+fn check<M: Model>(name: &str, mut model: M, limit: usize) {
+    let seen = explore(&mut model, limit);
+    println!("{name}: {} states, {} steps deep, all: {}", seen.states, seen.depth, seen.complete);
+    if let Some((what, trace)) = seen.broken {
+        panic!("{name}: not so: {what}\n{trace}");
+    }
+    assert!(seen.complete || limit == BIG, "{name}: more than {limit} states");
+}
+
+fn queue(name: &str, size: Size) {
+    check(name, Protocol::new(size), SMALL);
+}
+
+fn tokens(name: &str, size: fencing::Size) {
+    check(name, Fencing(size), SMALL);
+}
+
+#[test]
+fn from_nothing_with_an_unanswered_request() {
+    queue("begin", BEGIN);
+    queue("begin, with waiters that give up", Size { leaves: true, ..BEGIN });
+}
+
+#[test]
+fn with_a_waiter_in_the_queue() {
+    queue("queued", QUEUED);
+    queue("queued, with plain SETs", Size { grabs: true, ..QUEUED });
+}
+
+#[test]
+fn with_a_place_that_is_left_to_another() {
+    queue("left", LEFT);
+}
+
+#[test]
+fn with_renewals() {
+    queue("renewals", Size { renewals: 1, turns: false, leaves: false, ..QUEUED });
+}
+
+#[test]
+fn with_three_processes() {
+    queue("three", THREE);
+    queue("three, the clock is set back", Size { faults: &[Fault::SetBack], ..THREE });
+}
+
+#[test]
+fn with_a_process_that_dies() {
+    queue("crash", Size { faults: &[Fault::Crash], ..QUEUED });
+    queue("crash, from nothing", Size { faults: &[Fault::Crash], turns: false, ..BEGIN });
+}
+
+#[test]
+fn with_a_server_that_forgets() {
+    queue("lost data", Size { faults: &[Fault::LoseData], ..QUEUED });
+    queue("lost queue", Size { faults: &[Fault::LoseQueue], ..QUEUED });
+}
+
+#[test]
+fn tokens_grow() {
+    tokens("tokens", NUMBERS);
+}
+
+#[test]
+fn tokens_grow_though_the_server_forgets() {
+    tokens("tokens, lost data", fencing::Size { loses: true, turns: 1, end: 5, ..NUMBERS });
+}
+
+#[test]
+fn tokens_grow_though_the_clock_is_set_back() {
+    let set_back = SetBack::AtAnyTime;
+    tokens("tokens, clock", fencing::Size { set_back, deaths: false, ..NUMBERS });
+    let set_back = SetBack::BetweenGrants;
+    tokens("tokens, clock, deaths", fencing::Size { set_back, grants: 3, turns: 1, ..NUMBERS });
+}
+
+/// The limit of the rules: the store learns what a process has numbered with its next renewal or release. A holder that
+/// dies before, and a clock that is set back to before its first token, are two faults.
+#[test]
+fn a_death_and_a_clock_set_back_are_too_much() {
+    let size = fencing::Size { set_back: SetBack::AtAnyTime, ..NUMBERS };
+    assert!(
+        explore(&mut Fencing(size), SMALL).broken.is_some(),
+        "the limit is gone, and so should be this test"
+    );
+}
+
+#[test]
+fn larger_ones_on_demand() {
+    if std::env::var("LOCK_MODEL").is_ok_and(|value| value == "big") {
+        for (name, size) in [
+            ("begin, leaves and signs", Size { leaves: true, beats: 1, ..BEGIN }),
+            ("begin, two unanswered", Size { owners: 3, unanswered: 2, turns: false, ..BEGIN }),
+            ("begin, crash", Size { faults: &[Fault::Crash], leaves: true, ..BEGIN }),
+            ("begin, two tasks", Size { tasks: &[&[LONG, LONG], &[LONG]], ..BEGIN }),
+            ("left, from short to long", Size { tasks: &[&[LONG, LONG], &[BRIEF, LONG]], beats: 2, ..LEFT }),
+            ("left, turns", Size { turns: true, ..LEFT }),
+            ("queued, grabs", Size { grabs: true, unanswered: 1, owners: 3, ..QUEUED }),
+            ("queued, renewals and signs", Size { renewals: 1, beats: 2, ..QUEUED }),
+            ("three, two tasks", Size { tasks: &[&[LONG, LONG], &[LONG], &[LONG]], owners: 2, ..THREE }),
+        ] {
+            check(name, Protocol::new(size), BIG);
+        }
+        let set_back = SetBack::AtAnyTime;
+        for (name, size) in [
+            ("tokens", fencing::Size { end: 7, grants: 3, asks: 2, ..NUMBERS }),
+            ("tokens, lost data", fencing::Size { end: 7, loses: true, ..NUMBERS }),
+            ("tokens, clock", fencing::Size { end: 7, deaths: false, grants: 3, set_back, ..NUMBERS }),
+        ] {
+            check(name, Fencing(size), BIG);
+        }
+    }
+}

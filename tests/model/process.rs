@@ -1,0 +1,305 @@
+//! What a process does: its line, its place in the store's queue, its grant.
+
+use super::protocol::{Head, Hold, LATE, Message, NOW, Owner, Rule, Tick, place_lease};
+use super::world::World;
+
+/// Of a release after which no request of its owner can arrive.
+const CERTAIN: Tick = NOW - 1;
+
+impl World<'_> {
+    fn mint(&mut self, i: usize) -> Option<Owner> {
+        let (most, all) = (self.size.owners, self.unlimited);
+        let process = &mut self.state.processes[i];
+        if process.minted >= most && !all {
+            return None;
+        }
+        let number = process.minted;
+        process.minted = number.checked_add(1).expect("BUG: the run is short");
+        Some(Owner { process: u8::try_from(i).expect("BUG: few processes"), number })
+    }
+
+    /// Gives back what an unanswered request may have taken.
+    fn give_up(&mut self, owner: Owner) {
+        self.state.send(Message::Cancel { owner, until: NOW + LATE, told: false });
+    }
+
+    /// Gives back what the store is known to have granted, or queued.
+    fn give_back(&mut self, owner: Owner) {
+        self.state.send(Message::Cancel { owner, until: CERTAIN, told: false });
+    }
+
+    /// A task begins with a plain SET.
+    pub(crate) fn grab(&mut self, i: usize) {
+        let ttl = self.state.processes[i].tasks.remove(0);
+        if let Some(owner) = self.mint(i) {
+            self.state.processes[i].grab = Some((owner, ttl));
+            self.state.send(Message::Set { owner, sent: NOW, ttl });
+        }
+    }
+
+    /// A task lines up; the first is to ask, unless the holder came through the line as well.
+    pub(crate) fn join_line(&mut self, i: usize) {
+        let process = &mut self.state.processes[i];
+        let ttl = process.tasks.remove(0);
+        process.line.push(ttl);
+        if process.line.len() == 1 {
+            process.head = Head::Rests;
+            if process.hold.is_none() {
+                self.ask(i, None);
+            }
+        }
+    }
+
+    /// The head asks for a place: as `owner`, if that one has not asked yet.
+    pub(crate) fn ask(&mut self, i: usize, owner: Option<Owner>) {
+        let Some(owner) = owner.or_else(|| self.mint(i)) else {
+            self.state.processes[i].line.clear();
+            self.state.processes[i].head = Head::Rests;
+            return;
+        };
+        let process = &mut self.state.processes[i];
+        process.head = Head::Asks { owner };
+        let ttl = process.line[0];
+        self.state.send(Message::Enqueue { owner, sent: NOW, ttl });
+    }
+
+    /// No answer to a plain SET: the task begins again, as another owner.
+    pub(crate) fn grab_unanswered(&mut self, i: usize) {
+        if let Some((owner, ttl)) = self.state.processes[i].grab.take() {
+            self.give_up(owner);
+            self.state.processes[i].tasks.insert(0, ttl);
+        }
+    }
+
+    /// No answer to the request for a place.
+    pub(crate) fn ask_unanswered(&mut self, i: usize) {
+        let Head::Asks { owner } = self.state.processes[i].head else { return };
+        if self.has(Rule::OneRequest) {
+            self.give_up(owner);
+            self.ask(i, None);
+        } else {
+            self.ask(i, Some(owner));
+        }
+    }
+
+    pub(crate) fn sign(&mut self, i: usize) {
+        let process = &self.state.processes[i];
+        if let Head::Placed { owner, .. } = process.head {
+            let ttl = process.line[0];
+            self.state.send(Message::Beat { owner, sent: NOW, ttl });
+        }
+    }
+
+    pub(crate) fn renewal(&mut self, i: usize) {
+        if let Some(Hold { owner, ttl, .. }) = self.state.processes[i].hold {
+            self.state.send(Message::Renew { owner, sent: NOW, ttl });
+        }
+    }
+
+    /// The head gives up. Its place belongs to the line.
+    pub(crate) fn leave_line(&mut self, i: usize) {
+        let process = &mut self.state.processes[i];
+        process.line.remove(0);
+        let (head, next) = (process.head, process.line.first().copied());
+        process.head = Head::Rests;
+        match (head, next) {
+            (Head::Placed { owner, kept, lease }, Some(ttl)) => {
+                let kept = if self.has(Rule::PlaceKeepsTime) { kept } else { NOW };
+                let lease = if self.has(Rule::PlaceKeepsLease) { lease.min(place_lease(ttl)) } else { lease };
+                self.state.processes[i].head = Head::Placed { owner, kept, lease };
+                return;
+            }
+            (Head::Placed { owner, .. }, None) if self.has(Rule::CancelPlaces) => self.give_back(owner),
+            (Head::Asks { owner }, _) => self.give_up(owner),
+            _ => {}
+        }
+        if next.is_some() && self.state.processes[i].hold.is_none() {
+            self.ask(i, None);
+        }
+    }
+
+    /// The holder gives its grant to the head of the line.
+    pub(crate) fn turn(&mut self, i: usize) {
+        let process = &mut self.state.processes[i];
+        let (Some(hold), head) = (&mut process.hold, process.head) else { return };
+        hold.ttl = process.line.remove(0);
+        process.head = Head::Rests;
+        match head {
+            Head::Placed { owner, .. } => self.give_back(owner),
+            Head::Asks { owner } => self.give_up(owner),
+            Head::Rests | Head::Sleeps { .. } => {}
+        }
+    }
+
+    /// The holder releases to the store, or has lost its grant.
+    pub(crate) fn finish(&mut self, i: usize) {
+        if let Some(hold) = self.state.processes[i].hold.take() {
+            self.give_back(hold.owner);
+        }
+    }
+
+    /// The holder's time is over.
+    pub(crate) fn lose(&mut self, i: usize) {
+        self.finish(i);
+        self.freed(i);
+    }
+
+    /// What a holder of this process had may be free: the head asks.
+    pub(crate) fn freed(&mut self, i: usize) {
+        let process = &self.state.processes[i];
+        if process.waits_to_be_told() {
+            let unused = if let Head::Sleeps { owner, .. } = process.head { Some(owner) } else { None };
+            self.ask(i, unused);
+        }
+    }
+
+    fn hold(&mut self, owner: Owner, until: Tick, ttl: Tick) {
+        let process = &mut self.state.processes[usize::from(owner.process)];
+        if process.hold.is_some() {
+            self.state.wrong.get_or_insert("at most one holds for certain");
+        }
+        process.hold = Some(Hold { owner, until, ttl });
+    }
+
+    /// What a process does with a message to it.
+    pub(crate) fn receive(&mut self, message: Message) {
+        match message {
+            Message::Taken { owner } => self.taken(owner),
+            Message::Granted { owner, until } => self.granted(owner, until),
+            Message::Waiting { owner, sent, ttl } => self.waiting(owner, sent, ttl),
+            Message::Own { owner, free } => {
+                let process = &mut self.state.processes[usize::from(owner.process)];
+                if process.alive && process.head == (Head::Asks { owner }) {
+                    process.head = Head::Sleeps { owner, free };
+                    if free <= NOW {
+                        self.freed(usize::from(owner.process));
+                    }
+                }
+            }
+            Message::Gone { owner } => self.gone(owner),
+            Message::Renewed { owner, until } => {
+                let hold = self.state.processes[usize::from(owner.process)].hold.as_mut();
+                if let Some(hold) = hold.filter(|hold| hold.owner == owner) {
+                    hold.until = hold.until.max(until);
+                }
+            }
+            Message::NotMine { owner } => {
+                if self.state.process(owner).hold.is_some_and(|hold| hold.owner == owner) {
+                    self.lose(usize::from(owner.process));
+                }
+            }
+            Message::Push { owner } => self.pushed(owner),
+            Message::Freed { process } => {
+                if self.state.processes[usize::from(process)].waits_to_be_told() {
+                    self.freed(usize::from(process));
+                } else {
+                    // Remembered until the answer to what was asked meanwhile.
+                    self.state.send(message);
+                }
+            }
+            Message::Set { .. }
+            | Message::Enqueue { .. }
+            | Message::Beat { .. }
+            | Message::Renew { .. }
+            | Message::Cancel { .. } => {}
+        }
+    }
+
+    /// The key is held: the task lines up. It asks as the same owner, which has no place yet.
+    fn taken(&mut self, owner: Owner) {
+        let i = usize::from(owner.process);
+        let process = &mut self.state.processes[i];
+        let Some((_, ttl)) = process.grab.take_if(|(grab, _)| *grab == owner) else { return };
+        if process.line.is_empty() {
+            process.line.push(ttl);
+            self.ask(i, Some(owner));
+        }
+    }
+
+    fn granted(&mut self, owner: Owner, until: Tick) {
+        let i = usize::from(owner.process);
+        let process = &mut self.state.processes[i];
+        if let Some((_, ttl)) = process.grab.take_if(|(grab, _)| *grab == owner) {
+            if until > NOW {
+                self.hold(owner, until, ttl);
+            } else {
+                self.give_up(owner);
+                self.state.processes[i].tasks.insert(0, ttl);
+            }
+            return;
+        }
+        match process.head {
+            Head::Asks { owner: waits } | Head::Placed { owner: waits, .. }
+                if process.waits_as() == Some(owner) && waits == owner => {}
+            _ => return,
+        }
+        if until <= NOW {
+            match process.head {
+                Head::Placed { .. } => self.give_back(owner),
+                _ => self.give_up(owner),
+            }
+            self.ask(i, None);
+            return;
+        }
+        self.serve_head(i, owner, until);
+    }
+
+    /// The head holds; the next one is told when that ends.
+    fn serve_head(&mut self, i: usize, owner: Owner, until: Tick) {
+        let process = &mut self.state.processes[i];
+        let ttl = process.line.remove(0);
+        process.head = Head::Rests;
+        self.hold(owner, until, ttl);
+    }
+
+    fn waiting(&mut self, owner: Owner, sent: Tick, ttl: Tick) {
+        let narrow = self.has(Rule::PlaceKeepsLease);
+        let process = &mut self.state.processes[usize::from(owner.process)];
+        // The answer to a task that has left since is nobody's.
+        if process.waits_as() != Some(owner) || process.line[0] != ttl {
+            return;
+        }
+        let asked = place_lease(ttl);
+        match process.head {
+            Head::Asks { .. } => process.head = Head::Placed { owner, kept: sent, lease: asked },
+            Head::Placed { kept, lease, .. } if kept < sent => {
+                let lease = if narrow { lease.min(asked) } else { asked };
+                process.head = Head::Placed { owner, kept: sent, lease };
+            }
+            _ => {}
+        }
+    }
+
+    fn gone(&mut self, owner: Owner) {
+        let i = usize::from(owner.process);
+        let process = &self.state.processes[i];
+        if !matches!(process.head, Head::Placed { owner: waits, .. } if waits == owner)
+            || process.line.is_empty()
+        {
+            return;
+        }
+        if self.has(Rule::FreshOwner) {
+            self.give_back(owner);
+            self.ask(i, None);
+        } else {
+            self.ask(i, Some(owner));
+        }
+    }
+
+    fn pushed(&mut self, owner: Owner) {
+        let i = usize::from(owner.process);
+        let from_kept = self.has(Rule::CountFromKept);
+        let process = &self.state.processes[i];
+        match process.head {
+            Head::Placed { owner: waits, kept, lease } if waits == owner && !process.line.is_empty() => {
+                let until = if from_kept { kept + lease } else { NOW + lease };
+                // Too late to be sure: the next sign of life finds out.
+                if until > NOW {
+                    self.serve_head(i, owner, until);
+                }
+            }
+            _ if !self.has(Rule::PushIgnored) => self.give_back(owner),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! What has to hold in every state.
+
+use super::protocol::{Fault, Message, NOW, Owner, State};
+use super::world::Protocol;
+
+pub(crate) const ONE_HOLDER: &str = "at most one holds for certain";
+pub(crate) const ORDER: &str = "who waits is served in order of arrival";
+pub(crate) const QUEUED_ONCE: &str = "an owner queues at most once";
+pub(crate) const BOTH_KEYS: &str = "who is in one key of the queue is in the other";
+pub(crate) const NO_ORPHAN: &str = "what nobody wants any more is being given back";
+pub(crate) const TOLD: &str = "a head that waits for its own process is going to be told";
+pub(crate) const PROGRESS: &str = "signs of life alone serve everybody";
+
+impl Protocol {
+    /// The first property that does not hold.
+    pub(crate) fn property(&mut self, state: &State) -> Option<&'static str> {
+        let loses = |fault| self.size.faults.contains(&fault);
+        let exclusive = !loses(Fault::LoseData);
+        if let Some(wrong) = state.wrong
+            && (exclusive || wrong != ONE_HOLDER)
+        {
+            return Some(wrong);
+        }
+        let checks = [
+            (ONE_HOLDER, !exclusive || one_holder(state)),
+            (BOTH_KEYS, loses(Fault::LoseQueue) || both_keys(state)),
+            (NO_ORPHAN, no_orphan(state)),
+            (TOLD, told(state)),
+        ];
+        let broken = checks.into_iter().find(|(_, holds)| !holds).map(|(name, _)| name);
+        broken.or_else(|| (!self.settles(state)).then_some(PROGRESS))
+    }
+}
+
+fn one_holder(state: &State) -> bool {
+    let certain = |hold: super::protocol::Hold| hold.until > NOW;
+    state.processes.iter().filter(|process| process.hold.is_some_and(certain)).count() <= 1
+}
+
+fn both_keys(state: &State) -> bool {
+    state.queue.len() == state.waiting.len()
+        && state.waiting.iter().all(|entry| state.queue.contains(&entry.owner))
+}
+
+fn is_cancelled(state: &State, owner: Owner) -> bool {
+    let of = |message: &Message| matches!(message, Message::Cancel { owner: cancelled, .. } if *cancelled == owner);
+    state.net.iter().any(of)
+}
+
+/// Whatever the store knows belongs to somebody, or is about to be given back. What a process that died has left ends
+/// by itself: a place or a lease is never without an end.
+fn no_orphan(state: &State) -> bool {
+    let holder = state.holder.map(|(owner, _)| owner);
+    let known = holder.into_iter().chain(state.waiting.iter().map(|entry| entry.owner));
+    known.into_iter().all(|owner| {
+        let process = state.process(owner);
+        !process.alive || process.wants(owner) || is_cancelled(state, owner)
+    })
+}
+
+/// Who waits for another of its own process is not forgotten: that one holds, or its release is under way.
+fn told(state: &State) -> bool {
+    let tells = |i: usize| {
+        let process = &state.processes[i];
+        let of = |message: &Message| match message {
+            Message::Cancel { owner, .. } => usize::from(owner.process) == i,
+            Message::Freed { process } => usize::from(*process) == i,
+            _ => false,
+        };
+        // It may hold already, and not know it.
+        let is_set = process.grab.is_some_and(|(owner, _)| state.holds(owner));
+        process.hold.is_some() || is_set || state.net.iter().any(of)
+    };
+    (0..state.processes.len()).all(|i| !state.processes[i].waits_to_be_told() || tells(i))
+}

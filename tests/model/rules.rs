@@ -1,0 +1,74 @@
+//! Each rule taken away, and what goes wrong then.
+
+use super::explorer::{Model, explore};
+use super::fencing::{self, Fencing, GROW, SetBack};
+use super::holds::{BEGIN, LEFT, NUMBERS, QUEUED, THREE};
+use super::properties::{NO_ORPHAN, ONE_HOLDER, ORDER, PROGRESS, QUEUED_ONCE, TOLD};
+use super::protocol::{BRIEF, Fault, LONG, Rule, Size};
+use super::world::Protocol;
+
+#[allow(clippy::print_stdout, reason = "the way to what goes wrong explains the rule")]
+fn needed<M: Model>(rule: &str, mut model: M, broken: &str) {
+    let seen = explore(&mut model, 1_000_000);
+    let (what, trace) = seen.broken.unwrap_or_else(|| panic!("nothing goes wrong without {rule}"));
+    println!("without {rule} it is not so that {what}:\n{trace}\n");
+    assert_eq!(what, broken, "without {rule}");
+}
+
+macro_rules! without {
+    ($($test:ident: $rule:ident, $size:expr, $broken:expr;)*) => {$(
+        #[test]
+        fn $test() {
+            let size = Size { without: &[Rule::$rule], ..$size };
+            needed(stringify!($rule), Protocol::new(size), $broken);
+        }
+    )*};
+}
+
+without! {
+    what_is_not_answered_is_cancelled_again: CancelAgain, BEGIN, NO_ORPHAN;
+    who_gives_up_cancels_the_place: CancelPlaces, QUEUED, NO_ORPHAN;
+    a_push_counts_from_the_last_answer: CountFromKept, QUEUED, ONE_HOLDER;
+    a_sign_of_life_of_the_holder_extends: BeatExtends, QUEUED, ONE_HOLDER;
+    no_lease_is_made_shorter: NeverShorten, FROM_BRIEF, ONE_HOLDER;
+    a_used_up_owner_never_queues_again: FreshOwner, QUEUED, QUEUED_ONCE;
+    an_unanswered_request_is_not_sent_again: OneRequest, BEGIN, NO_ORPHAN;
+    the_dead_leave_both_keys: DropBoth, QUEUED, PROGRESS;
+    a_place_is_left_with_its_time: PlaceKeepsTime, LEFT_ALIKE, ONE_HOLDER;
+    a_place_is_left_with_its_shortest_lease: PlaceKeepsLease, LEFT, ONE_HOLDER;
+    a_release_tells_the_head: ToldOfOwn, BEGIN, PROGRESS;
+    a_repeated_release_tells_the_head: ToldByRepeats, BEGIN, TOLD;
+    scripts_serve_the_oldest_first: OldestFirst, QUEUED, ORDER;
+    tickets_grow_though_the_clock_is_set_back: TicketsGrow, SET_BACK, ORDER;
+    a_push_for_a_holder_is_ignored: PushIgnored, QUEUED, ONE_HOLDER;
+}
+
+const FROM_BRIEF: Size = Size { tasks: &[&[LONG, LONG], &[BRIEF, LONG]], beats: 2, ..LEFT };
+const LEFT_ALIKE: Size = Size { tasks: &[&[LONG, LONG], &[LONG, LONG]], ..LEFT };
+const SET_BACK: Size = Size { faults: &[Fault::SetBack], ..THREE };
+
+macro_rules! tokens_without {
+    ($($test:ident: $rule:ident, $size:expr;)*) => {$(
+        #[test]
+        fn $test() {
+            let size = fencing::Size { without: &[fencing::Rule::$rule], ..$size };
+            needed(stringify!($rule), Fencing(size), GROW);
+        }
+    )*};
+}
+
+tokens_without! {
+    a_process_numbers_no_faster_than_time: BoundByClock, NUMBERS;
+    a_token_is_at_least_the_time: AtLeastTime, FORGETS;
+    a_token_is_above_the_last: AboveLast, CLOCK;
+    a_release_raises_the_last: ReleaseRaises, CLOCK;
+    a_token_is_above_those_of_its_process: AboveOwn, CLOCK;
+    a_token_is_one_turns: OfTheTurn, NUMBERS;
+    no_turn_counts_on_from_a_token_ahead: AheadIsNoBase, CLOCK_BETWEEN;
+    a_turn_that_is_over_gets_no_token: EndedGetsNone, NUMBERS;
+}
+
+const FORGETS: fencing::Size = fencing::Size { loses: true, turns: 1, end: 5, ..NUMBERS };
+const CLOCK: fencing::Size = fencing::Size { set_back: SetBack::AtAnyTime, deaths: false, ..NUMBERS };
+const CLOCK_BETWEEN: fencing::Size =
+    fencing::Size { set_back: SetBack::BetweenGrants, grants: 3, turns: 1, ..NUMBERS };

@@ -1,0 +1,174 @@
+//! The scripts, each of them one step.
+
+use super::protocol::{Entry, LATE, Message, NOW, Owner, Rule, Tick, place_lease};
+use super::world::World;
+
+impl World<'_> {
+    /// What the server does with a message; its answer is sent.
+    pub(crate) fn serve(&mut self, message: Message) {
+        let answer = match message {
+            Message::Set { owner, sent, ttl } => self.set(owner, sent, ttl),
+            Message::Enqueue { owner, sent, ttl } => self.acquire(owner, sent, ttl),
+            Message::Beat { owner, sent, ttl } => Some(self.beat(owner, sent, ttl)),
+            Message::Renew { owner, sent, ttl } => Some(self.renew(owner, sent, ttl)),
+            Message::Cancel { owner, until, told } => self.release(owner, until, told),
+            _ => None,
+        };
+        if let Some(answer) = answer {
+            self.state.send(answer);
+        }
+    }
+
+    fn set(&mut self, owner: Owner, sent: Tick, ttl: Tick) -> Option<Message> {
+        if NOW > sent + LATE {
+            return None;
+        }
+        if self.state.holder.is_some() {
+            return Some(Message::Taken { owner });
+        }
+        self.state.holder = Some((owner, NOW + ttl));
+        Some(Message::Granted { owner, until: sent + ttl })
+    }
+
+    fn acquire(&mut self, owner: Owner, sent: Tick, ttl: Tick) -> Option<Message> {
+        if NOW > sent + LATE {
+            return None;
+        }
+        let granted = Message::Granted { owner, until: sent + ttl };
+        if self.state.holds(owner) {
+            self.extend(ttl);
+            return Some(granted);
+        }
+        if self.state.holder.is_none() && self.has(Rule::OldestFirst) && self.serve_queue(Some(owner), ttl) {
+            return Some(granted);
+        }
+        if self.state.holder.is_none() {
+            self.put(owner, ttl);
+            return Some(granted);
+        }
+        let (holder, free) = self.state.holder.expect("BUG: it is held");
+        if self.state.entry(owner).is_none() {
+            if holder.process == owner.process {
+                return Some(Message::Own { owner, free });
+            }
+            self.join(owner);
+        }
+        self.stay(owner, ttl);
+        Some(Message::Waiting { owner, sent, ttl })
+    }
+
+    fn beat(&mut self, owner: Owner, sent: Tick, ttl: Tick) -> Message {
+        let granted = Message::Granted { owner, until: sent + ttl };
+        if self.state.holds(owner) {
+            if self.has(Rule::BeatExtends) {
+                self.extend(ttl);
+            }
+            return granted;
+        }
+        let half = self.state.entry(owner).is_some() && !self.state.queue.contains(&owner);
+        if self.has(Rule::DropBoth) && half || self.state.entry(owner).is_none() {
+            self.leave(owner);
+            return Message::Gone { owner };
+        }
+        // First, so that one who was paused is not dropped by its own sign of life.
+        self.stay(owner, ttl);
+        if self.state.holder.is_none() && self.serve_queue(Some(owner), ttl) {
+            return granted;
+        }
+        Message::Waiting { owner, sent, ttl }
+    }
+
+    fn renew(&mut self, owner: Owner, sent: Tick, ttl: Tick) -> Message {
+        if !self.state.holds(owner) {
+            return Message::NotMine { owner };
+        }
+        self.extend(ttl);
+        Message::Renewed { owner, until: sent + ttl }
+    }
+
+    /// Also what the process does with the answer: it repeats what may have come too early, and tells the head once.
+    fn release(&mut self, owner: Owner, until: Tick, told: bool) -> Option<Message> {
+        let mine = self.state.holds(owner);
+        if mine {
+            self.state.holder = None;
+        }
+        let ended = self.leave(owner) || mine;
+        if ended && self.state.holder.is_none() {
+            self.serve_queue(None, NOW);
+        }
+        if !ended && NOW <= until && self.has(Rule::CancelAgain) {
+            self.state.send(Message::Cancel { owner, until, told: true });
+        }
+        let tells = !told || ended && self.has(Rule::ToldByRepeats);
+        (tells && self.has(Rule::ToldOfOwn)).then_some(Message::Freed { process: owner.process })
+    }
+
+    /// Gives a free key to the first who waits and lives, and drops the dead ones before. Whether that is `me`, who
+    /// gets `ttl` and is not told: the answer does that.
+    fn serve_queue(&mut self, me: Option<Owner>, ttl: Tick) -> bool {
+        while !self.state.queue.is_empty() {
+            let first = self.state.queue.remove(0);
+            let entry = self.state.entry(first).copied().filter(|entry| entry.until > NOW);
+            let Some(entry) = entry else {
+                if self.has(Rule::DropBoth) {
+                    self.leave(first);
+                }
+                continue;
+            };
+            if me == Some(first) {
+                self.put(first, ttl);
+                return true;
+            }
+            self.put(first, entry.lease);
+            self.state.send(Message::Push { owner: first });
+            return false;
+        }
+        false
+    }
+
+    /// Makes an owner the holder, by a script.
+    fn put(&mut self, owner: Owner, lease: Tick) {
+        let lives = |owner: &&Owner| self.state.entry(**owner).is_some_and(|entry| entry.until > NOW);
+        if self.state.arrived.iter().find(lives).is_some_and(|first| *first != owner) {
+            self.state.wrong = Some("who waits is served in order of arrival");
+        }
+        self.leave(owner);
+        self.state.holder = Some((owner, NOW + lease));
+    }
+
+    fn extend(&mut self, lease: Tick) {
+        let keeps = self.has(Rule::NeverShorten);
+        if let Some((_, ends)) = &mut self.state.holder {
+            *ends = if keeps { (*ends).max(NOW + lease) } else { NOW + lease };
+        }
+    }
+
+    fn join(&mut self, owner: Owner) {
+        let bit = 1 << (u32::from(owner.process) * 8 + u32::from(owner.number % 8));
+        if owner.number < 8 && self.state.queued & bit != 0 {
+            self.state.wrong = Some("an owner queues at most once");
+        }
+        self.state.queued |= bit;
+        let first = self.state.set_back && !self.has(Rule::TicketsGrow);
+        self.state.set_back = false;
+        self.state.queue.insert(if first { 0 } else { self.state.queue.len() }, owner);
+        self.state.arrived.push(owner);
+    }
+
+    /// Notes a sign of life.
+    fn stay(&mut self, owner: Owner, ttl: Tick) {
+        let lease = place_lease(ttl);
+        self.state.waiting.retain(|entry| entry.owner != owner);
+        let at = self.state.waiting.partition_point(|entry| entry.owner < owner);
+        self.state.waiting.insert(at, Entry { owner, until: NOW + lease, lease });
+    }
+
+    /// Gives a place up; whether there was one.
+    fn leave(&mut self, owner: Owner) -> bool {
+        let before = self.state.queue.len() + self.state.waiting.len();
+        self.state.queue.retain(|other| *other != owner);
+        self.state.waiting.retain(|entry| entry.owner != owner);
+        self.state.arrived.retain(|other| *other != owner);
+        self.state.queue.len() + self.state.waiting.len() < before
+    }
+}

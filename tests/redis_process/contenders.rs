@@ -1,0 +1,306 @@
+//! Several processes that contend for keys, and the history of what they held.
+
+use std::time::Duration;
+
+use lock_core::backend::{FencingToken, Mode};
+use lock_core::testkit::history::{Hold, check};
+use lock_tests::{RedisServer, Worker, monotonic, wait_until};
+
+use crate::WORKER;
+
+/// What every contender is told.
+#[derive(Clone, Debug)]
+pub(crate) struct Terms {
+    /// Such as `["lock:k", "fair:k"]`.
+    pub(crate) kinds: &'static [&'static str],
+    pub(crate) tasks: u32,
+    pub(crate) ttl: Duration,
+    /// The longest usual hold.
+    pub(crate) hold: Duration,
+    /// Further flags: `--unruly`, `--careless`.
+    pub(crate) flags: &'static [&'static str],
+}
+
+/// A server, the processes that contend on it, and what those said that have ended.
+pub(crate) struct Contest {
+    pub(crate) server: RedisServer,
+    resource: RedisServer,
+    terms: Terms,
+    seed: u64,
+    /// Of the process that is started next.
+    next_seed: u64,
+    workers: Vec<Worker>,
+    grants: Vec<Grant>,
+    errors: Vec<String>,
+    /// Moments at which the server lost everything.
+    floods: Vec<(Duration, Duration)>,
+}
+
+/// A hold as a worker told it.
+#[derive(Clone, Debug)]
+pub(crate) struct Grant {
+    /// Which process, counted over all that were started in its place.
+    pub(crate) process: usize,
+    number: u64,
+    kind: String,
+    pub(crate) keys: Vec<String>,
+    pub(crate) asked: Duration,
+    pub(crate) acquired: Duration,
+    deadline: Duration,
+    token: Option<u64>,
+    /// `None` where it was not told.
+    ended: Option<Duration>,
+    /// The fenced resource refused one that held.
+    refused: bool,
+}
+
+impl Contest {
+    /// Starts `processes` of them. `seed` decides what they do.
+    pub(crate) async fn start(processes: usize, terms: Terms, seed: u64) -> Self {
+        let (server, resource) = (RedisServer::start(), RedisServer::start());
+        let workers = Vec::new();
+        let (grants, errors, floods) = (Vec::new(), Vec::new(), Vec::new());
+        let next_seed = seed;
+        let mut contest = Self { server, resource, terms, seed, next_seed, workers, grants, errors, floods };
+        for _ in 0..processes {
+            let worker = contest.contender();
+            contest.workers.push(worker);
+        }
+        for worker in &mut contest.workers {
+            worker.expect("READY").await;
+        }
+        contest
+    }
+
+    pub(crate) fn processes(&self) -> usize {
+        self.workers.len()
+    }
+
+    fn contender(&mut self) -> Worker {
+        self.next_seed = self.next_seed.wrapping_add(1);
+        let Terms { kinds, tasks, ttl, hold, flags } = &self.terms;
+        let own = [
+            ("--url", self.server.url()),
+            ("--resource", self.resource.url()),
+            ("--kinds", kinds.join(",")),
+            ("--tasks", tasks.to_string()),
+            ("--ttl", ttl.as_millis().to_string()),
+            ("--hold", hold.as_micros().to_string()),
+            ("--seed", self.next_seed.to_string()),
+        ];
+        let mut arguments = vec!["contend"];
+        arguments.extend(own.iter().flat_map(|(name, value)| [*name, value.as_str()]));
+        arguments.extend(*flags);
+        Worker::start(WORKER, &arguments)
+    }
+
+    /// Kills one and starts another in its place.
+    pub(crate) async fn kill(&mut self, process: usize) {
+        let next = self.contender();
+        let killed = std::mem::replace(&mut self.workers[process], next);
+        // Until here it held what it had.
+        let alive = monotonic();
+        let lines = killed.kill9().await;
+        self.note(process, &lines, Some(alive));
+        self.workers[process].expect("READY").await;
+    }
+
+    pub(crate) fn stop(&mut self, process: usize) {
+        self.workers[process].process().stop();
+    }
+
+    pub(crate) fn cont(&mut self, process: usize) {
+        self.workers[process].process().cont();
+    }
+
+    /// The server forgets everything.
+    pub(crate) fn flush(&mut self) {
+        let before = monotonic();
+        self.server.command(&["FLUSHALL"]);
+        self.floods.push((before, monotonic()));
+    }
+
+    /// Waits until every process has said more than `grants` grants from now on.
+    pub(crate) async fn all_progress(&self, grants: usize, within: Duration) {
+        let before: Vec<_> = self.workers.iter().map(Worker::unread).collect();
+        let more = || self.workers.iter().zip(&before).map(|(worker, before)| worker.unread() - before);
+        let bound = monotonic() + within;
+        loop {
+            if more().all(|lines| lines >= 2 * grants) {
+                return;
+            }
+            let seed = self.seed;
+            assert!(
+                monotonic() < bound,
+                "not all get on, lines since: {:?}, seed {seed}",
+                more().collect::<Vec<_>>()
+            );
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Lets all end in good order and returns what they held and the server.
+    pub(crate) async fn end(mut self) -> Outcome {
+        for (process, worker) in std::mem::take(&mut self.workers).into_iter().enumerate() {
+            let lines = worker.finish().await;
+            self.note(process, &lines, None);
+        }
+        Outcome {
+            server: self.server,
+            ttl: self.terms.ttl,
+            grants: self.grants,
+            errors: self.errors,
+            floods: self.floods,
+        }
+    }
+
+    /// Reads what a process said; one that was killed held until `alive` what it had not given back.
+    fn note(&mut self, process: usize, lines: &[String], alive: Option<Duration>) {
+        let first = self.grants.len();
+        for (at, line) in lines.iter().enumerate() {
+            let known = self.read(process, first, line);
+            // The last line of one that was killed may be cut.
+            assert!(known || (alive.is_some() && at + 1 == lines.len()), "the worker printed: {line}");
+        }
+        for grant in &mut self.grants[first..] {
+            if let (None, Some(alive)) = (grant.ended, alive) {
+                grant.ended = Some(alive.min(grant.deadline).max(grant.acquired));
+            }
+        }
+    }
+
+    fn read(&mut self, process: usize, first: usize, line: &str) -> bool {
+        let words: Vec<_> = line.split(' ').collect();
+        match words[..] {
+            ["READY"] => true,
+            ["E", ..] => {
+                self.errors.push(line.to_owned());
+                true
+            }
+            ["G", number, spec, asked, acquired, deadline, token] => {
+                self.granted(process, number, spec, [asked, acquired, deadline], token).is_some()
+            }
+            ["R", number, ended, said] => {
+                let (Ok(number), Some(ended)) = (number.parse(), time(ended)) else { return false };
+                let open = self.grants[first..].iter_mut().rfind(|grant| grant.number == number);
+                let Some(grant) = open else { return false };
+                (grant.ended, grant.refused) = (Some(ended), said == "refused");
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn granted(
+        &mut self,
+        process: usize,
+        number: &str,
+        spec: &str,
+        times: [&str; 3],
+        token: &str,
+    ) -> Option<()> {
+        let (kind, keys) = spec.split_once(':')?;
+        let [asked, acquired, deadline] = times.map(time);
+        self.grants.push(Grant {
+            process,
+            number: number.parse().ok()?,
+            kind: kind.to_owned(),
+            keys: keys.split('+').map(str::to_owned).collect(),
+            asked: asked?,
+            acquired: acquired?,
+            deadline: deadline?,
+            token: if token == "-" { None } else { Some(token.parse().ok()?) },
+            ended: None,
+            refused: false,
+        });
+        Some(())
+    }
+}
+
+fn time(nanos: &str) -> Option<Duration> {
+    nanos.parse().ok().map(Duration::from_nanos)
+}
+
+/// What has ended.
+pub(crate) struct Outcome {
+    pub(crate) server: RedisServer,
+    ttl: Duration,
+    pub(crate) grants: Vec<Grant>,
+    errors: Vec<String>,
+    floods: Vec<(Duration, Duration)>,
+}
+
+impl Outcome {
+    /// Nobody held beside another, no token was out of order, the fenced resource refused nobody who held.
+    ///
+    /// Where the server lost everything, those who held then, and those to whom they handed it inside their process
+    /// before their lease was over, cannot know yet: these are left out, and what came before and after is checked
+    /// against each other.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let certain = || self.grants.iter().filter_map(|grant| self.certain(grant));
+        if let Some(grant) = certain().find(|grant| grant.refused) {
+            return Err(format!("the resource refused one that held: {grant:?}"));
+        }
+        let holds: Vec<Hold> = certain().flat_map(|grant| grant.holds()).collect();
+        check(&holds).map_err(|violation| violation.to_string())?;
+        match &self.errors[..] {
+            [] => Ok(()),
+            errors => Err(format!("{} errors, the first: {}", errors.len(), errors[0])),
+        }
+    }
+
+    /// The part of `grant` for which exclusion is promised.
+    fn certain(&self, grant: &Grant) -> Option<Grant> {
+        let mut grant = grant.clone();
+        for (before, after) in &self.floods {
+            if (*before..=*after + self.ttl).contains(&grant.acquired) {
+                return None;
+            }
+            if grant.acquired < *before && grant.ended.is_some_and(|ended| ended > *before) {
+                grant.ended = Some(*before);
+                grant.refused = false;
+            }
+        }
+        Some(grant)
+    }
+
+    /// How many grants each process had.
+    pub(crate) fn by_process(&self, processes: usize) -> Vec<usize> {
+        (0..processes).map(|p| self.grants.iter().filter(|grant| grant.process == p).count()).collect()
+    }
+
+    pub(crate) fn of_kind(&self, kind: &str) -> usize {
+        self.grants.iter().filter(|grant| grant.kind == kind).count()
+    }
+
+    /// Every key that is left has an expiry, and what is left soon is only the last fencing tokens.
+    pub(crate) async fn leaves_nothing(&self, within: Duration) {
+        for key in self.server.keys() {
+            let left: i64 = self.server.get(&["PTTL", &key]);
+            // Gone meanwhile is good as well.
+            assert!(left != -1, "{key} has no expiry");
+        }
+        wait_until("only last fencing tokens are left", within, async || {
+            self.server.keys().iter().all(|key| key.ends_with(":f"))
+        })
+        .await;
+    }
+}
+
+impl Grant {
+    fn mode(&self) -> Mode {
+        match self.kind.strip_prefix("semaphore").map(str::parse) {
+            Some(Ok(of)) => Mode::Permit { of },
+            _ if self.kind == "read" => Mode::Shared,
+            _ => Mode::Exclusive,
+        }
+    }
+
+    fn holds(self) -> impl Iterator<Item = Hold> {
+        let (mode, fence) = (self.mode(), self.token.map(FencingToken::new));
+        let (asked, acquired) = (self.asked, self.acquired);
+        let ended = self.ended.unwrap_or(acquired);
+        let worker = self.process;
+        self.keys.into_iter().map(move |key| Hold { worker, key, mode, asked, acquired, ended, fence })
+    }
+}

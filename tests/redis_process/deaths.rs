@@ -1,0 +1,106 @@
+//! What the death of a process costs the others.
+
+use std::time::Duration;
+
+use lock_core::{LockManager, LockRequest, strategy};
+use lock_tests::{RedisServer, Worker, monotonic, wait_until};
+
+use crate::WORKER;
+
+/// What a loaded machine may add.
+const SLACK: Duration = Duration::from_millis(900);
+/// No waiter's ttl plays a part where the bound is 2 s.
+const LONG: Duration = Duration::from_secs(60);
+
+fn request(locks: &LockManager, kind: &str, ttl: Duration) -> LockRequest {
+    let request = if kind == "fair" { locks.fair("k") } else { locks.lock("k") };
+    request.ttl(ttl).strategy(strategy::wait())
+}
+
+/// A process that waits for `k`, and then holds it.
+fn waiter(server: &RedisServer, kind: &str, ttl: Duration) -> Worker {
+    let ttl = ttl.as_millis().to_string();
+    let arguments = ["hold", "--url", &server.url(), "--key", "k", "--ttl", &ttl, "--effect", "/dev/null"];
+    Worker::start(WORKER, &[&arguments[..], &["--kind", kind, "--wait"]].concat())
+}
+
+async fn waiting(server: &RedisServer, count: u64) {
+    wait_until("they wait", lock_tests::PATIENCE, async || server.get::<u64>(&["ZCARD", "{k}:q"]) == count)
+        .await;
+}
+
+/// One process holds, `dead` is next and dies, and one behind it waits. How long that one waits after the release.
+async fn after_a_dead_waiter(kind: &str, ttl: Duration) -> Duration {
+    let server = RedisServer::start();
+    let (holder, last) = (connect(&server).await, connect(&server).await);
+    let guard = request(&holder, kind, LONG).acquire().await.expect("the key is free");
+    let mut dead = waiter(&server, kind, ttl);
+    waiting(&server, 1).await;
+    let behind = tokio::spawn(request(&last, kind, LONG).acquire());
+    waiting(&server, 2).await;
+    dead.process().kill9();
+    let released = monotonic();
+    guard.release().await.expect("an answer");
+    behind.await.expect("no panic").expect("it gets the key").release().await.expect("an answer");
+    monotonic() - released
+}
+
+async fn connect(server: &RedisServer) -> LockManager {
+    LockManager::connect(&server.url()).await.expect("the server takes locks")
+}
+
+#[tokio::test]
+async fn a_waiter_that_dies_costs_those_behind_it_two_seconds_at_most() {
+    for kind in ["lock", "fair"] {
+        let took = after_a_dead_waiter(kind, LONG).await;
+        assert!(took < Duration::from_secs(2) + SLACK, "{kind}: {took:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_waiter_that_dies_costs_those_behind_it_its_ttl_at_most() {
+    for kind in ["lock", "fair"] {
+        let ttl = Duration::from_millis(600);
+        let took = after_a_dead_waiter(kind, ttl).await;
+        assert!(took < ttl + SLACK, "{kind}: {took:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_holder_that_dies_costs_those_who_wait_its_ttl_at_most() {
+    let ttl = Duration::from_millis(1_500);
+    for kind in ["lock", "fair"] {
+        let server = RedisServer::start();
+        let mut holder = waiter(&server, kind, ttl);
+        holder.expect("HELD").await;
+        let locks = connect(&server).await;
+        let next = tokio::spawn(request(&locks, kind, LONG).acquire());
+        waiting(&server, 1).await;
+        holder.process().kill9();
+        let died = monotonic();
+        next.await.expect("no panic").expect("it gets the key").release().await.expect("an answer");
+        let took = monotonic() - died;
+        assert!(took < ttl + SLACK, "{kind}: {took:?}");
+        // It was renewed until its death, so this is no accident of a lease that had run out.
+        assert!(took > ttl / 3, "{kind}: {took:?}");
+    }
+}
+
+/// A dead process that holds and waits at once, for a queue that others wait in: its place and its grant both end.
+#[tokio::test]
+async fn the_dead_leave_no_key_without_an_end() {
+    let server = RedisServer::start();
+    let mut dead: Vec<_> = (0..3).map(|_| waiter(&server, "fair", Duration::from_millis(700))).collect();
+    waiting(&server, 2).await;
+    for worker in &mut dead {
+        worker.process().kill9();
+    }
+    for key in server.keys() {
+        assert!(server.get::<i64>(&["PTTL", &key]) > 0, "{key} has no expiry");
+    }
+    // Whoever comes next clears up behind them.
+    let locks = connect(&server).await;
+    let guard = request(&locks, "fair", LONG).acquire().await.expect("the dead are passed over");
+    guard.release().await.expect("an answer");
+    assert!(server.keys().iter().all(|key| key.ends_with(":f")), "{:?}", server.keys());
+}

@@ -1,0 +1,128 @@
+//! Random faults against several processes on one hot key. The seed is printed when a test fails; what the processes
+//! and the network make of it is never twice the same.
+//!
+//! `LOCK_FAULT_SECONDS` says for how long, in place of 20 s (a third of it for the shorter tests):
+//! `LOCK_FAULT_SECONDS=600 cargo test -p lock-tests --test redis_process faults -- --test-threads 1`
+#![allow(clippy::print_stdout, reason = "the seed, and what a run of minutes did")]
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use lock_tests::Bound;
+use tokio::time::sleep;
+
+use crate::contenders::{Contest, Outcome, Terms};
+
+const PROCESSES: usize = 4;
+const TTL: Duration = Duration::from_millis(800);
+/// A place in the queue of a process that was killed may be served, and its lease has to run out. And the worst fault
+/// may come last: that of a process that stood still.
+const RECOVERY: Duration = Duration::from_secs(8);
+
+fn span() -> Duration {
+    let seconds = std::env::var("LOCK_FAULT_SECONDS").map_or(20, |text| text.parse().expect("seconds"));
+    Duration::from_secs(seconds)
+}
+
+fn terms(kinds: &'static [&'static str]) -> Terms {
+    let (hold, flags) = (Duration::from_millis(3), &["--unruly"][..]);
+    Terms { kinds, tasks: 4, ttl: TTL, hold, flags }
+}
+
+/// One fault after another, and no pause longer than a process needs to get into trouble again.
+async fn torment(contest: &mut Contest, span: Duration, random: &mut Rng) -> [u32; 7] {
+    let (over, mut done) = (Bound::new(span * 2 + RECOVERY), [0; 7]);
+    while over.elapsed() < span {
+        sleep(Duration::from_millis(random.u64(20..400))).await;
+        let victim = random.usize(..contest.processes());
+        let fault = match random.u8(..22) {
+            0..4 => {
+                contest.kill(victim).await;
+                0
+            }
+            4..9 => {
+                contest.stop(victim);
+                sleep(TTL.mul_f64(2.0 * random.f64())).await;
+                contest.cont(victim);
+                1
+            }
+            9..12 => {
+                contest.server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+                2
+            }
+            12..16 => {
+                contest.server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+                3
+            }
+            16..18 => {
+                contest.server.command(&["SCRIPT", "FLUSH"]);
+                4
+            }
+            18..20 => {
+                contest.flush();
+                5
+            }
+            // Who is served is not told.
+            _ => {
+                contest.server.command(&["ACL", "SETUSER", "default", "-publish"]);
+                sleep(TTL.mul_f64(random.f64())).await;
+                contest.server.command(&["ACL", "SETUSER", "default", "+publish"]);
+                6
+            }
+        };
+        done[fault] += 1;
+    }
+    done
+}
+
+/// Lets them contend under faults, then checks what they held.
+async fn contend(terms: Terms, span: Duration) -> Outcome {
+    let seed = fastrand::u64(..);
+    let mut random = Rng::with_seed(seed);
+    let mut contest = Contest::start(PROCESSES, terms, seed).await;
+    println!("seed {seed}");
+    let faults = torment(&mut contest, span, &mut random).await;
+    // Nobody is left behind.
+    contest.all_progress(5, RECOVERY).await;
+    let outcome = contest.end().await;
+    let shares = outcome.by_process(PROCESSES);
+    println!("kills, stops, cuts, cut ears, lost scripts, lost data, mute: {faults:?}; grants: {shares:?}");
+    outcome.check().unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
+    outcome.leaves_nothing(RECOVERY).await;
+    outcome
+}
+
+#[tokio::test]
+async fn one_holder_at_a_time_on_a_hot_key() {
+    let outcome = contend(terms(&["lock:k", "fair:k"]), span()).await;
+    assert!(outcome.of_kind("lock") > 100 && outcome.of_kind("fair") > 100, "{}", outcome.grants.len());
+}
+
+#[tokio::test]
+async fn a_writer_is_alone_and_readers_are_not() {
+    let outcome = contend(terms(&["read:k", "read:k", "read:k", "write:k"]), span() / 3).await;
+    assert!(outcome.of_kind("read") > 50 && outcome.of_kind("write") > 15, "{}", outcome.grants.len());
+}
+
+#[tokio::test]
+async fn three_permits_are_three() {
+    let outcome = contend(terms(&["semaphore3:k"]), span() / 3).await;
+    assert!(outcome.grants.len() > 100, "{}", outcome.grants.len());
+}
+
+/// The negative control, of every kind: the same checks on a backend that takes a *no* for a *yes* now and then.
+#[tokio::test]
+async fn a_careless_backend_is_found_out() {
+    let several = &["all:a+b", "all:b+c", "lock:b"];
+    for kinds in [&["lock:k", "fair:k"][..], &["read:k", "write:k"], &["semaphore3:k"], several] {
+        let hold = Duration::from_millis(3);
+        let careless = Terms { kinds, tasks: 4, ttl: TTL, hold, flags: &["--careless"] };
+        let contest = Contest::start(PROCESSES, careless, 1).await;
+        contest.all_progress(100, RECOVERY).await;
+        let verdict = contest.end().await.check();
+        assert!(
+            verdict.as_ref().is_err_and(|text| text.contains("held one key at once")),
+            "{kinds:?}: {verdict:?}"
+        );
+    }
+}

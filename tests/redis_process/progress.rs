@@ -1,0 +1,70 @@
+//! Everybody gets on: several keys at once, messages that are lost, no process before the others.
+
+use std::time::Duration;
+
+use lock_tests::Bound;
+use tokio::time::sleep;
+
+use crate::contenders::{Contest, Terms};
+
+const PROCESSES: usize = 4;
+const TTL: Duration = Duration::from_millis(2_000);
+const HOLD: Duration = Duration::from_millis(2);
+
+fn terms(kinds: &'static [&'static str]) -> Terms {
+    Terms { kinds, tasks: 4, ttl: TTL, hold: HOLD, flags: &[] }
+}
+
+/// In each round every process gets what it asks for; then all end, and nothing but tokens is left.
+async fn all_get_on(mut contest: Contest, rounds: u32, mut between: impl AsyncFnMut(&mut Contest)) {
+    for _ in 0..rounds {
+        between(&mut contest).await;
+        contest.all_progress(3, Duration::from_secs(10)).await;
+    }
+    let outcome = contest.end().await;
+    outcome.check().unwrap_or_else(|violation| panic!("{violation}"));
+    outcome.leaves_nothing(Duration::from_secs(3)).await;
+}
+
+#[tokio::test]
+async fn several_keys_at_once_in_any_order_never_wait_for_each_other() {
+    let kinds = &["all:a+b", "all:b+a", "all:b+c", "all:c+a+b", "lock:b", "fair:a", "write:c"];
+    let contest = Contest::start(PROCESSES, terms(kinds), 1).await;
+    all_get_on(contest, 20, async |_| {}).await;
+}
+
+/// Where no push comes through, a place in the queue is found out by its sign of life.
+#[tokio::test]
+async fn every_process_gets_on_where_no_message_arrives() {
+    let contest = Contest::start(PROCESSES, terms(&["lock:k", "fair:k", "read:k", "semaphore3:s"]), 2).await;
+    contest.server.command(&["ACL", "SETUSER", "default", "-publish"]);
+    all_get_on(contest, 3, async |_| {}).await;
+}
+
+#[tokio::test]
+async fn every_process_gets_on_where_connections_that_listen_are_cut() {
+    let contest = Contest::start(PROCESSES, terms(&["lock:k", "fair:k"]), 3).await;
+    all_get_on(contest, 5, async |contest| {
+        let over = Bound::new(Duration::from_secs(20));
+        while over.elapsed() < Duration::from_millis(600) {
+            contest.server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+            sleep(Duration::from_millis(60)).await;
+        }
+    })
+    .await;
+}
+
+/// The turns of a process are its own, but end: none has less than a third of what is fair, or more than two of it.
+#[tokio::test]
+async fn no_process_has_a_hot_key_for_itself() {
+    for kinds in [&["lock:k"], &["fair:k"]] {
+        let terms = Terms { hold: Duration::ZERO, ..terms(kinds) };
+        let contest = Contest::start(PROCESSES, terms, 4).await;
+        sleep(Duration::from_secs(2)).await;
+        let outcome = contest.end().await;
+        let shares = outcome.by_process(PROCESSES);
+        let fair = shares.iter().sum::<usize>() / PROCESSES;
+        assert!(shares.iter().all(|share| (fair / 3..=fair * 2).contains(share)), "{kinds:?}: {shares:?}");
+        outcome.check().unwrap_or_else(|violation| panic!("{violation}"));
+    }
+}

@@ -1,0 +1,89 @@
+//! A broken backend, to see that the checks of the tests see it.
+
+use std::fmt::Debug;
+use std::sync::Weak;
+use std::time::Duration;
+
+use lock_core::LockError;
+use lock_core::backend::{
+    Attempt, Backend, Beat, Capability, Claim, Ear, FencingToken, Grant, Released, Renew, Renewal,
+};
+
+type Result<T> = std::result::Result<T, LockError>;
+
+/// One in so many answers *held* is taken for a grant.
+const EVERY: u32 = 40;
+
+/// Hears *granted* now and then where the store said *held*.
+#[derive(Debug)]
+pub(crate) struct Careless<B>(B);
+
+impl<B: Backend> Careless<B> {
+    pub(crate) fn new(backend: B) -> Self {
+        Self(backend)
+    }
+
+    fn hear(&self, claim: &Claim, attempt: Attempt) -> Attempt {
+        match attempt {
+            Attempt::Held(_) if fastrand::u32(..EVERY) == 0 => {
+                let sent = self.capability().placement.clock().now();
+                Attempt::Granted(Grant::new(sent, claim.ttl))
+            }
+            attempt => attempt,
+        }
+    }
+}
+
+impl<B: Backend> Backend for Careless<B> {
+    fn capability(&self) -> Capability {
+        self.0.capability()
+    }
+
+    async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
+        self.0.try_acquire(claim).await.map(|attempt| self.hear(claim, attempt))
+    }
+
+    async fn grab(&self, claim: &Claim) -> Result<Attempt> {
+        self.0.grab(claim).await.map(|attempt| self.hear(claim, attempt))
+    }
+
+    async fn enqueue(&self, claim: &Claim, room: Option<usize>) -> Result<Attempt> {
+        self.0.enqueue(claim, room).await.map(|attempt| self.hear(claim, attempt))
+    }
+
+    async fn beat(&self, claim: &Claim) -> Result<Beat> {
+        self.0.beat(claim).await
+    }
+
+    async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
+        self.0.renew(batch).await
+    }
+
+    async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
+        self.0.release(claim, keep_for).await
+    }
+
+    fn release_now(&self, claim: &Claim, keep_for: Option<Duration>) -> Option<Released> {
+        self.0.release_now(claim, keep_for)
+    }
+
+    async fn fence(&self, claim: &Claim) -> Result<FencingToken> {
+        self.0.fence(claim).await
+    }
+
+    async fn downgrade(&self, claim: &Claim) -> Renewal {
+        self.0.downgrade(claim).await
+    }
+
+    fn listen(&self, process: u128, ear: Weak<dyn Ear>) {
+        self.0.listen(process, ear);
+    }
+
+    async fn changed(&self, claim: &Claim) {
+        self.0.changed(claim).await;
+    }
+
+    async fn close(&self) {
+        self.0.close().await;
+    }
+}

@@ -1,0 +1,160 @@
+//! Takes keys again and again, and leaves a history.
+//!
+//! Each of `--tasks` tasks takes one of `--kinds` at random, holds it for up to `--hold` microseconds, writes to the
+//! fenced resource at `--resource` where it is alone, and gives it back. Kinds are written `lock:k`, `fair:k`, `read:k`,
+//! `write:k`, `semaphore3:k` and `all:a+b`. Now and then `--unruly` drops what it waits for, or holds for longer than a
+//! `--ttl`, and `--careless` works on a backend that takes a *no* for a *yes*. Lines, with times of `CLOCK_MONOTONIC` in
+//! ns and `-` for nothing:
+//!
+//! - `READY`
+//! - `G <number> <kind>:<keys> <asked> <acquired> <deadline> <token>`: a grant
+//! - `R <number> <ended> <accepted | refused | -> `: its end, and what the resource said; not where it was killed
+//! - `E <text>`: an error that nothing explains
+//!
+//! Ends when its input ends.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use fastrand::Rng;
+use lock_core::backend::redis::Redis;
+use lock_core::{LockGuard, LockManager, LockRequest, strategy};
+use lock_tests::{Fenced, monotonic};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use crate::careless::Careless;
+use crate::{Options, wait_for_line};
+
+/// What the tasks share.
+struct Contest {
+    locks: LockManager,
+    kinds: Vec<String>,
+    resource: Fenced,
+    ttl: Duration,
+    hold: Duration,
+    unruly: bool,
+    numbers: AtomicU64,
+}
+
+pub(crate) async fn contend(options: &Options) {
+    let locks = if options.has("--careless") {
+        let redis = Redis::connect(options.text("--url")).await.expect("the server takes locks");
+        LockManager::builder(Careless::new(redis)).build().expect("the operating system gives random bytes")
+    } else {
+        options.manager().await
+    };
+    let contest = Arc::new(Contest {
+        locks,
+        kinds: options.text("--kinds").split(',').map(str::to_owned).collect(),
+        resource: Fenced::connect(options.text("--resource")).await,
+        ttl: Duration::from_millis(options.number("--ttl")),
+        hold: Duration::from_micros(options.number("--hold")),
+        unruly: options.has("--unruly"),
+        numbers: AtomicU64::new(0),
+    });
+    let (stop, stopped) = watch::channel(false);
+    let mut random = Rng::with_seed(options.number("--seed"));
+    let mut tasks = JoinSet::new();
+    for _ in 0..options.number("--tasks") {
+        let (contest, mut stopped, mut random) = (Arc::clone(&contest), stopped.clone(), random.fork());
+        tasks.spawn(async move {
+            while !*stopped.borrow() {
+                tokio::select! {
+                    () = contest.turn(&mut random) => {}
+                    _ = stopped.wait_for(|stop| *stop) => {}
+                }
+            }
+        });
+    }
+    println!("READY");
+    tokio::task::spawn_blocking(wait_for_line).await.expect("the input can be read");
+    stop.send_replace(true);
+    tasks.join_all().await;
+    let report = contest.locks.shutdown(Duration::from_secs(2)).await;
+    if !report.revoked.is_empty() {
+        println!("E the shutdown revoked {:?}", report.revoked);
+    }
+}
+
+impl Contest {
+    async fn turn(&self, random: &mut Rng) {
+        let spec = &self.kinds[random.usize(..self.kinds.len())];
+        let request = request(&self.locks, spec).ttl(self.ttl).fencing(random.bool());
+        let acquire = request.strategy(strategy::wait()).acquire();
+        let asked = monotonic();
+        let guard = if self.unruly && random.u8(..20) == 0 {
+            match timeout(Duration::from_micros(random.u64(..20_000)), acquire).await {
+                Ok(guard) => guard,
+                Err(_) => return,
+            }
+        } else {
+            acquire.await
+        };
+        match guard {
+            Ok(guard) => self.held(spec, guard, asked, random).await,
+            Err(error) => {
+                println!("E {error}");
+                sleep(Duration::from_millis(10)).await;
+            }
+        }
+    }
+
+    async fn held(&self, spec: &str, guard: LockGuard, asked: Duration, random: &mut Rng) {
+        let acquired = monotonic();
+        // Read after the time, so that it is no later than the true one.
+        let deadline = acquired + guard.remaining();
+        let token = guard.fencing_token().await.ok().map(lock_core::backend::FencingToken::get);
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
+        let [asked, acquired, first] = [asked, acquired, deadline].map(|at| at.as_nanos());
+        let token_text = token.map_or_else(|| "-".to_owned(), |token| token.to_string());
+        println!("G {number} {spec} {asked} {acquired} {first} {token_text}");
+        let alone = !spec.starts_with("read:") && !spec.starts_with("semaphore");
+        let accepted = match token.filter(|_| alone) {
+            Some(token) => Some(self.resource.write(guard.key(), token).await),
+            None => None,
+        };
+        let long = self.unruly && random.u8(..200) == 0;
+        match self.hold.mul_f64(random.f64()) {
+            _ if long => sleep(self.ttl.mul_f64(1.5 * random.f64())).await,
+            // A pause of any length is a millisecond at least.
+            Duration::ZERO => tokio::task::yield_now().await,
+            hold => sleep(hold).await,
+        }
+        let now = monotonic();
+        // Certain even when the lock should have been lost while it was held.
+        let held = guard.is_held();
+        let ended = if held { now } else { now.min(deadline) };
+        let said = match accepted {
+            Some(true) => "accepted",
+            // The resource is right where the lock was lost meanwhile.
+            Some(false) if held => "refused",
+            _ => "-",
+        };
+        println!("R {number} {} {said}", ended.as_nanos());
+        match random.u8(..6) {
+            0 => drop(guard),
+            1 if self.unruly => {
+                drop(timeout(Duration::from_micros(random.u64(..500)), guard.release()).await)
+            }
+            _ => drop(guard.release().await),
+        }
+    }
+}
+
+fn request(locks: &LockManager, spec: &str) -> LockRequest {
+    let (kind, keys) = spec.split_once(':').expect("a kind is followed by `:` and its keys");
+    match kind {
+        "lock" => locks.lock(keys),
+        "fair" => locks.fair(keys),
+        "read" => locks.read(keys),
+        "write" => locks.write(keys),
+        "all" => locks.all(keys.split('+')),
+        other => {
+            let permits = other.strip_prefix("semaphore").and_then(|permits| permits.parse().ok());
+            locks.semaphore(keys, permits.unwrap_or_else(|| panic!("worker knows no kind {other:?}")))
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! A resource that refuses old fencing tokens.
+
+use redis::aio::MultiplexedConnection;
+
+/// Refuses a write whose token is smaller than the largest that it has seen; one step on its server.
+const WRITE: &str = "local last = tonumber(redis.call('GET', KEYS[1]) or '0') \
+                     if tonumber(ARGV[1]) < last then return 0 end \
+                     redis.call('SET', KEYS[1], ARGV[1]) return 1";
+
+/// What a lock protects, as it should be built: it keeps the largest fencing token it has seen and refuses smaller
+/// ones. Lives on a Redis server of its own, to which no fault is done.
+#[derive(Clone, Debug)]
+pub struct Fenced {
+    connection: MultiplexedConnection,
+}
+
+impl Fenced {
+    /// Connects to the server at `url`.
+    ///
+    /// # Panics
+    /// When it does not answer.
+    pub async fn connect(url: &str) -> Self {
+        let client = redis::Client::open(url).expect("a URL");
+        let connection = client.get_multiplexed_async_connection().await.expect("the resource answers");
+        Self { connection }
+    }
+
+    /// Writes to the resource `name` with `token`; whether it was accepted.
+    ///
+    /// # Panics
+    /// When its server does not answer.
+    pub async fn write(&self, name: &str, token: u64) -> bool {
+        let mut write = redis::cmd("EVAL");
+        write.arg(WRITE).arg(1).arg(name).arg(token);
+        let accepted: u32 =
+            write.query_async(&mut self.connection.clone()).await.expect("the resource answers");
+        accepted == 1
+    }
+}
