@@ -140,6 +140,10 @@ impl<'a> Acquire<'a> {
             _ if self.is_of_several() => Wake::Ask(Ask::Try),
             Queue::Fifo if waits() => Wake::Ask(Ask::Enqueue(self.plan.max_waiters)),
             Queue::Fifo => Wake::Ask(Ask::Try),
+            // A store where a look costs nothing is asked without asking the strategy first.
+            Queue::Barging if !self.engine.capability.beats && !self.engine.gate.is_busy(&self.plan.key) => {
+                Wake::Ask(Ask::Try)
+            }
             Queue::Barging if !waits() => Wake::Ask(Ask::Try),
             // It will not wait for another, so nothing is known without a question.
             Queue::Barging if self.plan.max_waiters == Some(0) => Wake::Ask(Ask::Grab),
