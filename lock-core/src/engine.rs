@@ -1,5 +1,6 @@
 //! What the guards, handles and requests of one manager share.
 
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -18,7 +19,6 @@ use crate::renewal::{Certainty, Keepers, Unwanted};
 use crate::waits::Waits;
 
 /// One manager's inside.
-#[derive(Debug)]
 pub(crate) struct Engine {
     pub(crate) backend: Arc<dyn DynBackend>,
     pub(crate) capability: Capability,
@@ -38,6 +38,17 @@ pub(crate) struct Engine {
     /// Told when a grant ends or the manager closes.
     pub(crate) changed: Notify,
     closing: AtomicBool,
+}
+
+/// What a reader of a log can use; every guard and request has it in its own.
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine")
+            .field("store", &self.capability.store)
+            .field("namespace", &self.namespace)
+            .field("held", &self.held())
+            .finish_non_exhaustive()
+    }
 }
 
 impl Engine {

@@ -129,27 +129,53 @@ impl LockManager {
     /// Asks for all of `keys`, or none: one holder for each. They are sorted and taken once each, so that two requests
     /// with the same keys in different orders never wait for each other; waiting for one of them and losing one of them
     /// is waiting for all and losing all. [`Unsupported`](LockErrorKind::Unsupported) on a store that cannot.
+    ///
+    /// While one of them is held, the others are waited for one after another and held meanwhile, so the time limit is one
+    /// for all, and an error names the key that was held. There is one [fencing token](crate::LockGuard::fencing_token), larger
+    /// than every earlier one of each key. `max_waiters` counts for each key by itself. A task that holds some of the keys
+    /// and not all is refused with [`Reentered`](LockErrorKind::Reentered): it would wait for itself.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), lock_core::LockError> {
+    /// let locks = lock_core::LockManager::in_memory();
+    /// let (from, to) = ("account:2", "account:1");
+    /// let guard = locks.all([from, to]).acquire().await?;
+    /// assert!(locks.lock("account:1").try_acquire().await?.is_none());
+    /// guard.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn all<K: IntoKey>(&self, keys: impl IntoIterator<Item = K>) -> LockRequest {
         LockRequest::all(Arc::clone(&self.engine), keys)
     }
 
-    /// Asks for `key` in strict order of arrival. [`Unsupported`](LockErrorKind::Unsupported) on a store without a queue.
+    /// Asks for `key` in strict order of arrival, over all processes. Every waiter has a place in the store's queue, and
+    /// every hand-off goes by the store; [`lock`](Self::lock) is much faster on a key that one process wants many times.
+    /// A waiter that dies costs those behind it min(ttl, 2 s) at most.
+    /// [`Unsupported`](LockErrorKind::Unsupported) on a store without a queue.
     pub fn fair(&self, key: impl IntoKey) -> LockRequest {
         self.request(key, Kind::Fair)
     }
 
-    /// Asks for `key` to read: any number of readers, no writer. [`Unsupported`](LockErrorKind::Unsupported) on a store
-    /// without shared locks.
+    /// Asks for `key` to read: any number of readers, no writer. Waits behind a writer that waits already. Each reader has
+    /// a lease of its own: one that died never outlives it because others renew theirs. A task that reads cannot write:
+    /// that is [`Upgrade`](LockErrorKind::Upgrade), at once. [`Unsupported`](LockErrorKind::Unsupported) on a store without
+    /// shared locks.
     pub fn read(&self, key: impl IntoKey) -> LockRequest {
         self.request(key, Kind::Read)
     }
 
-    /// Asks for `key` to write: one writer, no readers. As [`read`](Self::read).
+    /// Asks for `key` to write: one writer, no readers. Goes before readers that come later, and turns into a read lock
+    /// with [`downgrade`](crate::LockGuard::downgrade). As [`read`](Self::read).
     pub fn write(&self, key: impl IntoKey) -> LockRequest {
         self.request(key, Kind::Write)
     }
 
-    /// Asks for one of `permits` permits of `key`. Everybody must name the same number.
+    /// Asks for one of `permits` permits of `key`, in order of arrival. Each permit is a lease of its own, renewed like a
+    /// lock. Everybody must name the same number: another one, or another kind, while permits are out is
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest), and the text names both.
     /// [`Unsupported`](LockErrorKind::Unsupported) on a store without semaphores.
     pub fn semaphore(&self, key: impl IntoKey, permits: u32) -> LockRequest {
         self.request(key, Kind::Semaphore { permits })

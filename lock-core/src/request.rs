@@ -183,8 +183,9 @@ impl LockRequest {
         self
     }
 
-    /// How many may wait for the key in this process before a further request is
-    /// [`Overloaded`](LockErrorKind::Overloaded). Default: any number.
+    /// How many may wait for the key before a further request is [`Overloaded`](LockErrorKind::Overloaded). Default: any
+    /// number. Counted are the waiters of this process for [`lock`](crate::LockManager::lock), and those in the store's
+    /// queue, of all processes, for every other kind; one that died counts until its place is noticed.
     pub fn max_waiters(mut self, max: usize) -> Self {
         self.max_waiters = Some(max);
         self

@@ -176,6 +176,10 @@ impl Claim {
 
 /// A number that grows with every new owner of a key; the protected resource refuses smaller ones.
 ///
+/// Where the clock of a store is set back, the order comes from the last number that it remembers. One double fault is
+/// beyond that: a holder that numbered turns of its process, and dies before its next renewal while the clock is set
+/// back; the next owner may then get a number that was in use.
+///
 /// See Martin Kleppmann, *How to do distributed locking* (2016).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FencingToken(u64);

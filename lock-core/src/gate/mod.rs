@@ -5,7 +5,7 @@
 //! word to the store. So a hot key costs the store one waiter for each process, and a hand-off inside a process costs
 //! nothing but a wake-up.
 //!
-//! Once others are known to wait elsewhere, the turns end after a [slice](Slice), and the grant goes back to the store.
+//! Once others are known to wait elsewhere, the turns end after a slice, and the grant goes back to the store.
 
 mod hints;
 mod line;

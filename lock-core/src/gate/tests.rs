@@ -18,7 +18,7 @@ fn key() -> Key {
 }
 
 fn join(gate: &Gate) -> Waiter<'_> {
-    gate.join(&key(), 9, TTL).ok().expect("there is room")
+    gate.join(&key(), 9, TTL).expect("there is room")
 }
 
 async fn is_told(waiter: &Waiter<'_>) -> bool {
@@ -28,7 +28,7 @@ async fn is_told(waiter: &Waiter<'_>) -> bool {
 #[test]
 fn a_full_line_is_not_joined() {
     let gate = gate();
-    let first = gate.join(&key(), 1, TTL).ok().expect("there is room");
+    let first = gate.join(&key(), 1, TTL).expect("there is room");
     assert_eq!(gate.join(&key(), 1, TTL).err(), Some(1));
     assert_eq!(gate.join(&key(), 0, TTL).err(), Some(1));
     drop(first);

@@ -1,6 +1,6 @@
 //! Who held a key and when, checked after the fact.
 //!
-//! Workers record every hold; [`check`] finds those of one key that were definitely there at once and must not have
+//! Workers record every hold; [`check()`] finds those of one key that were definitely there at once and must not have
 //! been, and fencing tokens whose order contradicts the order in time. Only what is certain counts: a hold begins when its grant was *answered*
 //! and ends when its release was *called*, or at its local deadline if that is earlier. A verdict is therefore never a
 //! false alarm, whatever the network did, as long as all times are of one clock.
@@ -136,7 +136,7 @@ impl History {
         self.holds.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Runs [`check`] on what was recorded so far.
+    /// Runs [`check()`] on what was recorded so far.
     ///
     /// # Errors
     /// The first violation.

@@ -41,8 +41,7 @@ async fn load(managers: &[LockManager], tasks: usize, times: usize, body: Durati
     while let Some(done) = set.join_next().await {
         done.unwrap();
     }
-    let order = order.lock().unwrap().clone();
-    order
+    std::mem::take(&mut *order.lock().unwrap())
 }
 
 #[tokio::test(start_paused = true)]

@@ -20,6 +20,7 @@ mod queue_store;
 mod reentrancy;
 mod renewal;
 mod scripted;
+mod storm;
 mod waiting;
 
 use std::time::Duration;
