@@ -1,0 +1,91 @@
+//! What a backend can do.
+
+use std::time::Duration;
+
+#[cfg(doc)]
+use super::{Backend, Claim, Ear, Mode, Queue};
+use crate::clock::Clock;
+
+/// Where the store lives, and so where renewal runs and which clock measures leases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Placement {
+    /// In this process: renewal runs on the caller's runtime, on tokio's clock.
+    Embedded,
+    /// Elsewhere: renewal runs on a thread of its own, on a clock that counts suspend.
+    Remote,
+}
+
+impl Placement {
+    /// The clock that measures leases.
+    #[must_use]
+    pub fn clock(self) -> Clock {
+        match self {
+            Self::Embedded => Clock::Tokio,
+            Self::Remote => Clock::Suspend,
+        }
+    }
+}
+
+/// What a backend can do. A request for more is [`Unsupported`](crate::LockErrorKind::Unsupported), before any I/O.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Capability {
+    /// Name of the store, for errors and metrics: `redis`.
+    pub store: &'static str,
+    /// Does [`Mode::Shared`], and [`Backend::downgrade`].
+    pub shared: bool,
+    /// Does [`Mode::Permit`].
+    pub permits: bool,
+    /// Does [`Queue::Fifo`]: [`Backend::enqueue`] takes a place.
+    pub fifo: bool,
+    /// A place lives on [`Backend::beat`] and is served through [`Ear::granted`], for barging claims too. Otherwise a
+    /// place lives while [`Backend::changed`] is awaited or the claim asks.
+    pub beats: bool,
+    /// Tells the holder's [`Ear`] when somebody begins to wait; otherwise a process that has waiters of its own gives
+    /// the key back after every few of them, to be fair to others that it cannot know of.
+    pub tells_waiters: bool,
+    /// Does claims of several keys.
+    pub several: bool,
+    /// Does [`Backend::latch`].
+    pub latches: bool,
+    /// Gives fencing tokens.
+    pub fencing: bool,
+    /// A fencing token is at least the store's time in microseconds when it was made. Then a holder may number the
+    /// turns of its own process, by no more than the microseconds that have passed.
+    pub fence_is_time: bool,
+    /// [`Backend::changed`] tells when a key may be free; otherwise a waiter tries again by backoff.
+    pub notifies: bool,
+    /// Calls [`Claim::mark_sent`] before it sends anything; otherwise every dropped attempt counts as sent.
+    pub marks_sent: bool,
+    /// Where the store lives.
+    pub placement: Placement,
+    /// The shortest lease that it can hold.
+    pub min_ttl: Duration,
+    /// The longest lease that it can hold.
+    pub max_ttl: Duration,
+}
+
+impl Capability {
+    /// A remote store that does [`Mode::Exclusive`] and nothing else, with leases of 10 ms to 24 h.
+    #[must_use]
+    pub const fn exclusive(store: &'static str) -> Self {
+        Self {
+            store,
+            shared: false,
+            permits: false,
+            fifo: false,
+            beats: false,
+            tells_waiters: false,
+            several: false,
+            latches: false,
+            fencing: false,
+            fence_is_time: false,
+            notifies: false,
+            marks_sent: false,
+            placement: Placement::Remote,
+            min_ttl: Duration::from_millis(10),
+            max_ttl: Duration::from_secs(24 * 60 * 60),
+        }
+    }
+}

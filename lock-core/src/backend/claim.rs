@@ -1,0 +1,159 @@
+//! What a backend is asked for.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::FencingToken;
+#[cfg(doc)]
+use super::{Backend, Capability};
+use crate::key::Key;
+use crate::owner::{Owner, OwnerRecord};
+
+/// How a claim excludes others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Mode {
+    /// One owner, no other.
+    Exclusive,
+    /// Any number of owners, but no [`Mode::Exclusive`] beside them.
+    Shared,
+    /// At most `of` owners.
+    Permit {
+        /// How many owners in all; every claim of a key must name the same number.
+        of: u32,
+    },
+}
+
+/// In which order waiting claims are served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Queue {
+    /// No order: a newcomer may be faster than one who waits.
+    Barging,
+    /// Strict order of arrival: behind everybody who has a place in the queue.
+    Fifo,
+}
+
+/// For so long at most the store keeps the place of a waiter that gives no sign, and a waiter that was granted the key
+/// by its place alone: what a dead waiter may cost those behind it. Less where its ttl is shorter.
+pub const PLACE_LEASE: Duration = Duration::from_secs(2);
+
+/// What a backend is asked for.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Claim {
+    /// What is locked, namespace included.
+    pub key: Key,
+    /// Further keys, locked with it all or none: sorted, none twice, all after `key`. Empty for most claims; else the
+    /// claim is exclusive.
+    pub more: Arc<[Key]>,
+    /// How it excludes others.
+    pub mode: Mode,
+    /// How it waits.
+    pub queue: Queue,
+    /// Who asks; made before the first attempt and never used for another grant.
+    pub owner: Owner,
+    /// For how long, unless renewed.
+    pub ttl: Duration,
+    /// Whether the fencing token is wanted with the grant; otherwise [`Backend::fence`] makes it when it is asked for.
+    pub fencing: bool,
+    /// Who asks, for people.
+    pub record: OwnerRecord,
+    /// Which holder of this process has the grant: 0 for the one that the store gave it to, counted up with every
+    /// hand-off inside the process. Each of them has a fencing token of its own.
+    pub turn: u64,
+    pub(crate) marks: Marks,
+}
+
+/// What happened to a claim, noted by those who only have a reference to it.
+#[derive(Debug, Default)]
+pub(crate) struct Marks {
+    /// A request for it left the process.
+    sent: AtomicBool,
+    /// Its fencing token is ahead of the store's clock.
+    fence_ahead: AtomicBool,
+    /// The last fencing token that was numbered here; 0 for none.
+    own_fence: AtomicU64,
+}
+
+impl Clone for Marks {
+    fn clone(&self) -> Self {
+        Self {
+            sent: AtomicBool::new(self.sent.load(Ordering::Relaxed)),
+            fence_ahead: AtomicBool::new(self.fence_ahead.load(Ordering::Relaxed)),
+            own_fence: AtomicU64::new(self.own_fence.load(Ordering::Relaxed)),
+        }
+    }
+}
+
+impl Claim {
+    /// A claim of `owner` on `key`: exclusive, barging, without a fencing token.
+    #[must_use]
+    pub fn new(key: Key, owner: Owner, ttl: Duration, record: OwnerRecord) -> Self {
+        Self {
+            key,
+            more: Arc::default(),
+            mode: Mode::Exclusive,
+            queue: Queue::Barging,
+            owner,
+            ttl,
+            fencing: false,
+            record,
+            turn: 0,
+            marks: Marks::default(),
+        }
+    }
+
+    /// Every key of the claim, in order.
+    pub fn keys(&self) -> impl Iterator<Item = &Key> + Clone {
+        std::iter::once(&self.key).chain(self.more.iter())
+    }
+
+    /// The lease of a grant that a place in the queue brings: the ttl, at most [`PLACE_LEASE`].
+    #[must_use]
+    pub fn place_lease(&self) -> Duration {
+        self.ttl.min(PLACE_LEASE)
+    }
+
+    /// Notes that a request for this claim is about to leave the process. A backend with [`Capability::marks_sent`]
+    /// calls it before the first byte: an acquire that is dropped without the mark needs no clean-up in the store.
+    pub fn mark_sent(&self) {
+        self.marks.sent.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether [`mark_sent`](Self::mark_sent) was called in this attempt.
+    #[must_use]
+    pub fn is_sent(&self) -> bool {
+        self.marks.sent.load(Ordering::Relaxed)
+    }
+
+    /// Takes the mark off, for another attempt.
+    pub(crate) fn not_sent(&mut self) {
+        *self.marks.sent.get_mut() = false;
+    }
+
+    /// Notes that the fencing token which the store just gave is ahead of its clock (which was set back): then no turn
+    /// in this process may count on from it.
+    pub fn mark_fence_ahead(&self) {
+        self.marks.fence_ahead.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether [`mark_fence_ahead`](Self::mark_fence_ahead) was called.
+    #[must_use]
+    pub fn is_fence_ahead(&self) -> bool {
+        self.marks.fence_ahead.load(Ordering::Relaxed)
+    }
+
+    /// The last fencing token of this grant that was numbered in this process, without the store. Release, renewal and
+    /// [`fence`](Backend::fence) raise the last token that the store knows to it.
+    #[must_use]
+    pub fn own_fence(&self) -> Option<FencingToken> {
+        Some(self.marks.own_fence.load(Ordering::Relaxed)).filter(|number| *number > 0).map(FencingToken::new)
+    }
+
+    /// Notes a token that was numbered in this process; see [`Capability::fence_is_time`].
+    pub fn number_fence(&self, token: FencingToken) {
+        self.marks.own_fence.fetch_max(token.get(), Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,164 @@
+//! The calls, and what each promises.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Weak;
+use std::time::Duration;
+
+use super::{
+    Attempt, Beat, Capability, Claim, FencingToken, LatchState, LatchStep, Released, Renew, Renewal,
+};
+#[cfg(doc)]
+use super::{Grant, Held, Mode, Queue};
+use crate::error::{LockError, LockErrorKind, Result};
+use crate::key::Key;
+use crate::owner::Owner;
+
+/// Who listens to what a store tells by itself. Called from the store's own tasks: must not block.
+pub trait Ear: Send + Sync + fmt::Debug {
+    /// The waiting claim of `owner` was granted by its place; `waiters` more wait behind it.
+    fn granted(&self, owner: Owner, waiters: usize);
+    /// Somebody began to wait for `key`, which this process holds.
+    fn contended(&self, key: &str);
+    /// The latch `key` is open.
+    fn opened(&self, key: &str);
+    /// A connection was made anew: what was told meanwhile is lost, so everybody who waits asks.
+    fn reconnected(&self);
+}
+
+/// One store.
+///
+/// Every call may be dropped at any await point: the library then calls [`release`](Self::release) for the same owner
+/// until it is answered, so a backend needs no clean-up of its own.
+pub trait Backend: Send + Sync + fmt::Debug + 'static {
+    /// What this backend can do. Must not change.
+    fn capability(&self) -> Capability;
+
+    /// Tries once to get the claim.
+    ///
+    /// # Behavior
+    /// - Never waits for another holder.
+    /// - Idempotent for an owner: asked again after a grant it answers *granted*, with the same fencing token, and
+    ///   never shortens the lease.
+    /// - Takes no place in the queue, and with [`Queue::Fifo`] overtakes nobody who has one.
+    /// - A claim of several keys gets all of them or none.
+    /// - A key that is in use in a mode with nothing in common (exclusive or shared beside permits, permits of another
+    ///   number) is [`InvalidRequest`](crate::LockErrorKind::InvalidRequest), and the text names both.
+    /// - An error that says nothing about whether the claim was granted is temporary; the caller treats it as maybe.
+    /// - [`Grant::sent`] is read before the winning request is sent.
+    ///
+    /// # Errors
+    /// The store cannot be reached, refuses, or cannot do the mode.
+    fn try_acquire(&self, claim: &Claim) -> impl Future<Output = Result<Attempt>> + Send;
+
+    /// As [`try_acquire`](Self::try_acquire), where it does not matter who holds: the [`Held`] may be empty. What a
+    /// request tries first; the cheapest way that the store has.
+    ///
+    /// # Errors
+    /// As [`try_acquire`](Self::try_acquire).
+    fn grab(&self, claim: &Claim) -> impl Future<Output = Result<Attempt>> + Send {
+        self.try_acquire(claim)
+    }
+
+    /// As [`try_acquire`](Self::try_acquire), and takes a place in the queue where the key is held.
+    ///
+    /// # Behavior
+    /// - A *held* answer has a [place](Held::place), but for: a barging claim while a holder of the same manager has
+    ///   the key ([`Held::own`]: their turns are made in the process), a queue of `room` or more, and, where the store
+    ///   cannot, a claim of several keys.
+    /// - Asked again, keeps the place. Where places live on beats, an owner is enqueued once, and asked after by
+    ///   [`beat`](Self::beat).
+    /// - The oldest claim that can be served beside the holders is served first; a waiting exclusive claim goes before
+    ///   later shared ones.
+    ///
+    /// # Errors
+    /// As [`try_acquire`](Self::try_acquire); after an error that says nothing, the claim may have a place.
+    fn enqueue(&self, claim: &Claim, _room: Option<usize>) -> impl Future<Output = Result<Attempt>> + Send {
+        self.try_acquire(claim)
+    }
+
+    /// Keeps the place of a claim that waits, and serves it where it is its turn.
+    ///
+    /// # Errors
+    /// As [`try_acquire`](Self::try_acquire). `Unsupported` without [`Capability::beats`].
+    fn beat(&self, claim: &Claim) -> impl Future<Output = Result<Beat>> + Send {
+        let detail = "places in this store's queue need no sign of life";
+        let error = LockError::new(LockErrorKind::Unsupported, detail).with_key(&claim.key);
+        std::future::ready(Err(error))
+    }
+
+    /// Renews a batch; the answers are in its order, one each.
+    ///
+    /// # Behavior
+    /// - Extends only a grant of the same owner, never shortens it, never makes one.
+    /// - A claim of several keys is renewed when all its keys are.
+    /// - A part of the batch that fails is [`Renewal::Unknown`] for that part alone.
+    fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> impl Future<Output = Vec<Renewal>> + Send + 'a;
+
+    /// Gives the claim back: frees the grant, or leaves the queue.
+    ///
+    /// With `keep_for` the key stays taken for that long and nobody renews it (a job that ends early must not run
+    /// again on the next machine).
+    ///
+    /// # Behavior
+    /// - Touches only what this owner has; idempotent.
+    /// - The next in the queue is served at once, and told.
+    ///
+    /// # Errors
+    /// The store cannot be reached, or did not answer: the grant may be there still.
+    fn release(
+        &self,
+        claim: &Claim,
+        keep_for: Option<Duration>,
+    ) -> impl Future<Output = Result<Released>> + Send;
+
+    /// As [`release`](Self::release), for a store in this process: done when it returns. `None` where that needs I/O.
+    fn release_now(&self, _claim: &Claim, _keep_for: Option<Duration>) -> Option<Released> {
+        None
+    }
+
+    /// The fencing token of a grant that did not bring one.
+    ///
+    /// # Behavior
+    /// - Larger than every token of this key before, also after the store lost its data.
+    /// - Made only while the grant is provably this owner's.
+    /// - Asked again for the same owner and [turn](Claim::turn), the same one; a later turn gets a larger one, and one
+    ///   larger than [`Claim::own_fence`].
+    /// - For a claim of several keys, one number that is larger than the last of each.
+    ///
+    /// # Errors
+    /// [`Lost`](crate::LockErrorKind::Lost) when the grant is not ours; else as [`try_acquire`](Self::try_acquire).
+    fn fence(&self, claim: &Claim) -> impl Future<Output = Result<FencingToken>> + Send;
+
+    /// Turns the exclusive grant of `claim` into a shared one of the same owner, with a lease of its ttl, and serves
+    /// those who can share it. From then on the claim is [`Mode::Shared`]; asked again with that mode, it answers the
+    /// same.
+    fn downgrade(&self, claim: &Claim) -> impl Future<Output = Renewal> + Send {
+        let detail = "this store has no shared locks";
+        let error = LockError::new(LockErrorKind::Unsupported, detail).with_key(&claim.key);
+        std::future::ready(Renewal::Unknown(error))
+    }
+
+    /// One step of a count-down latch.
+    ///
+    /// # Errors
+    /// As [`try_acquire`](Self::try_acquire); `Unsupported` without [`Capability::latches`].
+    fn latch(&self, key: &Key, _step: &LatchStep) -> impl Future<Output = Result<LatchState>> + Send {
+        let detail = "this store has no count-down latches";
+        std::future::ready(Err(LockError::new(LockErrorKind::Unsupported, detail).with_key(key)))
+    }
+
+    /// Tells `ear` from now on what concerns the owners of `process` (see [`Owner::process`]). Hints, which may come
+    /// early, twice or never.
+    fn listen(&self, _process: u128, _ear: Weak<dyn Ear>) {}
+
+    /// Completes when another try for the claim makes sense; a hint, which may come early, late or never.
+    fn changed(&self, _claim: &Claim) -> impl Future<Output = ()> + Send {
+        std::future::pending()
+    }
+
+    /// Gives up connections and tasks. Claims that are held are not touched.
+    fn close(&self) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
+}
