@@ -116,13 +116,18 @@ async fn a_careless_backend_is_found_out() {
     let several = &["all:a+b", "all:b+c", "lock:b"];
     for kinds in [&["lock:k", "fair:k"][..], &["read:k", "write:k"], &["semaphore3:k"], several] {
         let hold = Duration::from_millis(3);
-        let careless = Terms { kinds, tasks: 4, ttl: TTL, hold, flags: &["--careless"] };
-        let contest = Contest::start(PROCESSES, careless, 1).await;
-        contest.all_progress(100, RECOVERY).await;
-        let verdict = contest.end().await.check();
-        assert!(
-            verdict.as_ref().is_err_and(|text| text.contains("held one key at once")),
-            "{kinds:?}: {verdict:?}"
-        );
+        // How often it is careless is chance, and so is whether anybody is there then.
+        let mut found = false;
+        for seed in 1..=10 {
+            let careless = Terms { kinds, tasks: 4, ttl: TTL, hold, flags: &["--careless"] };
+            let contest = Contest::start(PROCESSES, careless, seed).await;
+            contest.all_progress(100, RECOVERY).await;
+            let verdict = contest.end().await.check();
+            found = verdict.is_err_and(|text| text.contains("held one key at once"));
+            if found {
+                break;
+            }
+        }
+        assert!(found, "{kinds:?}");
     }
 }
