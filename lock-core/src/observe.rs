@@ -13,6 +13,7 @@ use crate::key::Key;
 pub(crate) fn acquire_span(plan: &Plan) -> Span {
     tracing::debug_span!(
         "lock.acquire",
+        lock.template = plan.template.as_deref(),
         lock.key = %plan.key,
         lock.kind = %plan.terms.kind,
         lock.backend = plan.engine.capability.store,
@@ -29,6 +30,7 @@ pub(crate) fn acquire_span(plan: &Plan) -> Span {
 pub(crate) fn hold_span(plan: &Plan) -> Span {
     tracing::debug_span!(
         "lock.hold",
+        lock.template = plan.template.as_deref(),
         lock.key = %plan.key,
         lock.kind = %plan.terms.kind,
         lock.backend = plan.engine.capability.store,

@@ -81,6 +81,11 @@ impl Request {
         self.map(|request| request.label(label))
     }
 
+    /// See [`LockRequest::template`].
+    pub fn template(self, template: &'static str) -> Self {
+        self.map(|request| request.template(template))
+    }
+
     /// See [`LockRequest::profile`].
     pub fn profile(self, name: &'static str) -> Self {
         self.map(|request| request.profile(name))

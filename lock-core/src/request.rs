@@ -70,6 +70,7 @@ pub struct LockRequest {
     min_hold: Option<Duration>,
     max_waiters: Option<usize>,
     label: Option<Cow<'static, str>>,
+    template: Option<Cow<'static, str>>,
     profile: Option<Cow<'static, str>>,
     on_lost: OnLost,
 }
@@ -124,6 +125,7 @@ impl LockRequest {
             min_hold: None,
             max_waiters: None,
             label: None,
+            template: None,
             profile: None,
             on_lost: OnLost::default(),
         }
@@ -194,6 +196,13 @@ impl LockRequest {
     /// What the lock is for; it is kept in the owner record that errors and operators see. Default: none.
     pub fn label(mut self, label: impl Into<Cow<'static, str>>) -> Self {
         self.label = Some(label.into());
+        self
+    }
+
+    /// The text that the key was rendered from, `order:<id>`: spans and metrics name it, because there are few templates and
+    /// many keys. The attribute and the HTTP layer set it. Default: none.
+    pub fn template(mut self, template: impl Into<Cow<'static, str>>) -> Self {
+        self.template = Some(template.into());
         self
     }
 
@@ -337,6 +346,7 @@ impl LockRequest {
             reentrant: self.reentrant,
             max_waiters: self.max_waiters,
             label: self.label,
+            template: self.template,
             strategy,
             engine,
             key,

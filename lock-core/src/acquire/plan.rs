@@ -29,6 +29,8 @@ pub(crate) struct Plan {
     pub(crate) reentrant: bool,
     pub(crate) max_waiters: Option<usize>,
     pub(crate) label: Option<Cow<'static, str>>,
+    /// What the key was rendered from.
+    pub(crate) template: Option<Cow<'static, str>>,
 }
 
 impl Plan {

@@ -50,6 +50,7 @@ impl Plan {
             reentrant: self.reentrant,
             max_waiters: self.max_waiters,
             label: self.label.clone(),
+            template: self.template.clone(),
         }
     }
 }
