@@ -75,6 +75,29 @@ async fn what_nobody_told_is_found_by_a_sign_of_life() {
 }
 
 #[tokio::test]
+async fn a_queue_that_is_used_never_nears_its_end() {
+    let server = RedisServer::start();
+    let process = Process::of(&server).await;
+    let claims = [process.fifo("k"), process.fifo("k"), process.fifo("k"), process.fifo("k")];
+    let left = || ["{k}:q", "{k}:w"].map(|key| server.get::<i64>(&["PTTL", key]));
+    let far = |left: [i64; 2]| left.iter().all(|left| (55_000..=60_000).contains(left));
+    let nears = |millis: &str| ["{k}:q", "{k}:w"].map(|key| server.command(&["PEXPIRE", key, millis]));
+    process.take(&claims[0]).await;
+    process.wait(&claims[1]).await;
+    assert!(far(left()), "the first makes both keys: {:?}", left());
+    nears("40000");
+    process.wait(&claims[2]).await;
+    assert!(far(left()), "a further one: {:?}", left());
+    nears("40000");
+    process.waits(&claims[1]).await;
+    assert!(far(left()), "a sign of life: {:?}", left());
+    // What was left by half of a pair, because somebody deleted the other.
+    server.command(&["DEL", "{k}:w"]);
+    process.wait(&claims[3]).await;
+    assert!(far(left()), "a new key beside an old one: {:?}", left());
+}
+
+#[tokio::test]
 async fn half_a_place_is_none() {
     let server = RedisServer::start();
     let process = Process::of(&server).await;

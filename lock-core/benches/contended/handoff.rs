@@ -5,7 +5,7 @@ use std::time::Duration;
 use lock_core::LockManager;
 
 use crate::Scale;
-use crate::player::{Player, turns};
+use crate::player::{Player, now, turns};
 use crate::rig::Server;
 use crate::score::{load, per, spread};
 
@@ -16,6 +16,7 @@ const HOLD: Duration = Duration::from_millis(10);
 pub(crate) async fn processes(server: &Server, scale: Scale) {
     let waiters = PROCESSES - 1;
     println!("hand-off between processes after a hold of {HOLD:?}, {waiters} waiting");
+    println!("  {:<28} {}", "raw round trip, as seldom", spread(round_trips(server, scale.handoffs).await));
     for kind in ["lock", "fair"] {
         let mut players: Vec<Player> =
             (0..PROCESSES).map(|_| Player::start(&server.url(), kind, 1)).collect();
@@ -60,6 +61,19 @@ pub(crate) async fn tasks(server: &Server, scale: Scale) {
             }
         }
     }
+}
+
+/// A `PING` after every [`HOLD`]: the server has fallen asleep meanwhile, as it has before a hand-off.
+async fn round_trips(server: &Server, count: usize) -> Vec<u64> {
+    let mut connection = server.connection().await;
+    let mut times = Vec::with_capacity(count);
+    for _ in 0..count {
+        tokio::time::sleep(HOLD).await;
+        let sent = now();
+        let _: String = redis::cmd("PING").query_async(&mut connection).await.expect("the server answers");
+        times.push(now() - sent);
+    }
+    times
 }
 
 /// Granted and released, of each hold.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::Scale;
-use crate::hot::nanos;
+use crate::hot::{nanos, raw};
 use crate::player::{Player, now};
 use crate::rig::Server;
 use crate::score::{Score, Table, load, per};
@@ -15,14 +15,16 @@ const WARM_UP: Duration = Duration::from_millis(300);
 
 pub(crate) async fn run(server: &Server, scale: Scale) {
     println!(
-        "hot key, {PROCESSES} processes of {TASKS} tasks ({} rounds of {:?}, medians)",
+        "hot key, {PROCESSES} processes of {TASKS} tasks ({} rounds of {:?}, medians; ratios are to the first row)",
         scale.rounds, scale.window
     );
+    let connection = server.connection().await;
     for kind in ["lock", "fair"] {
         let (mut table, mut parts) = (Table::default(), Vec::new());
         let start = |_| Player::start(&server.url(), kind, TASKS);
         let mut players: Vec<Player> = (0..PROCESSES).map(start).collect();
         for _ in 0..scale.rounds {
+            table.add_rate("raw, 1 task", raw(connection.clone(), 1, scale.window / 2).await);
             let before = load(server).await;
             let from = now() + nanos(WARM_UP);
             for player in &mut players {

@@ -17,27 +17,27 @@ if not ARGV[2] then
   local held = redis.pcall('GET', KEYS[1])
   -- `find` compares in place; `sub` would make a string first. The token is at the very beginning or it is not ours.
   if type(held) == 'string' and held:find(ARGV[1], 1, true) == 1 then
-    local names = '{' .. KEYS[1] .. '}:'
-    if redis.call('EXISTS', names .. 'q') == 0 then
-      redis.call('DEL', KEYS[1])
+    local call, names = redis.call, '{' .. KEYS[1] .. '}:'
+    local head = call('ZRANGE', names .. 'q', 0, 0)[1]
+    if not head then
+      call('DEL', KEYS[1])
       return 1
     end
     -- The usual end of a turn: the next is alive and wants the key for itself. The same as `serve` in the library,
     -- which costs as much again to define.
-    local head = redis.call('ZRANGE', names .. 'q', 0, 0)[1]
-    local entry = head and redis.call('HGET', names .. 'w', head)
+    local entry = call('HGET', names .. 'w', head)
     if entry then
       if redis.replicate_commands then redis.replicate_commands() end
-      local time = redis.call('TIME')
+      local time = call('TIME')
       local till, ttl, record = string.match(entry, '^(%d+) (%d+) x (.*)$')
       if till and tonumber(till) >= math.floor((time[1] * 1000000 + time[2]) / 1000) then
         -- First what needs memory: refused, it leaves everything as it was, and the rest of the script frees the key.
         local given = redis.pcall('SET', KEYS[1], head .. ' ' .. record, 'PX', math.min(tonumber(ttl), 2000))
         if given.ok then
-          redis.call('ZREM', names .. 'q', head)
-          redis.call('HDEL', names .. 'w', head)
+          call('ZREM', names .. 'q', head)
+          call('HDEL', names .. 'w', head)
           redis.pcall('PUBLISH', 'lock:wake:' .. string.sub(head, 1, 32),
-            'granted ' .. head .. ' ' .. redis.call('HLEN', names .. 'w'))
+            'granted ' .. head .. ' ' .. call('HLEN', names .. 'w'))
           return 1
         end
       end
