@@ -84,6 +84,8 @@ struct Inner {
     temporary: bool,
     nothing_taken: bool,
     skipped: bool,
+    /// The key is that of a latch.
+    latch: bool,
     waited: Option<Duration>,
     retry_after: Option<Duration>,
     waiters: Option<usize>,
@@ -108,6 +110,7 @@ impl LockError {
             temporary: matches!(kind, Unavailable | NoQuorum | Contended | TimedOut | Overloaded),
             nothing_taken: false,
             skipped: false,
+            latch: false,
             waited: None,
             retry_after: None,
             waiters: None,
@@ -144,6 +147,12 @@ impl LockError {
     pub fn with_key(mut self, key: &Key) -> Self {
         self.0.key = Some(key.clone());
         self
+    }
+
+    /// Adds the key of a latch.
+    pub(crate) fn with_latch(mut self, key: &Key) -> Self {
+        self.0.latch = true;
+        self.with_key(key)
     }
 
     /// Adds the key, unless the error names one.
@@ -292,6 +301,8 @@ impl fmt::Display for LockError {
         let inner = &*self.0;
         let what = match inner.kind {
             LockErrorKind::Contended => "lock is held",
+            LockErrorKind::TimedOut if inner.latch => "latch did not open in time",
+            LockErrorKind::Lost if inner.latch => "latch was lost",
             LockErrorKind::TimedOut => "lock was not free in time",
             LockErrorKind::Lost => "lock was lost",
             LockErrorKind::Unavailable => "lock store is unavailable",

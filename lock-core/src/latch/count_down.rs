@@ -105,7 +105,7 @@ impl CountDownLatch {
         let key = self.checked()?;
         if count == 0 {
             let detail = "a latch set to 0 would be open from the start: set it to at least 1";
-            return Err(LockError::new(LockErrorKind::InvalidRequest, detail).with_key(key));
+            return Err(LockError::new(LockErrorKind::InvalidRequest, detail).with_latch(key));
         }
         let step = LatchStep::Set { count, owner: self.engine.owners.mint(), ttl: self.ttl };
         match insist(&self.engine, key, &step, self.ttl).await {
@@ -114,8 +114,8 @@ impl CountDownLatch {
                 self.engine.latches.opened(key.as_str());
                 Ok(by_us)
             }
-            Ok(LatchState::Unset) => Err(not_set(LockErrorKind::Lost).with_key(key)),
-            Err(error) => Err(error.with_key(key)),
+            Ok(LatchState::Unset) => Err(not_set(LockErrorKind::Lost).with_latch(key)),
+            Err(error) => Err(error.with_latch(key)),
         }
     }
 
@@ -140,8 +140,8 @@ impl CountDownLatch {
                 }
                 Ok(left)
             }
-            Ok(LatchState::Unset) => Err(not_set(LockErrorKind::InvalidRequest).with_key(key)),
-            Err(error) => Err(error.with_key(key)),
+            Ok(LatchState::Unset) => Err(not_set(LockErrorKind::InvalidRequest).with_latch(key)),
+            Err(error) => Err(error.with_latch(key)),
         }
     }
 
@@ -160,7 +160,7 @@ impl CountDownLatch {
         match self.engine.backend.latch_dyn(key, &LatchStep::Look).await {
             Ok(LatchState::Set { left, .. }) => Ok(Some(left)),
             Ok(LatchState::Unset) => Ok(None),
-            Err(error) => Err(error.with_key(key)),
+            Err(error) => Err(error.with_latch(key)),
         }
     }
 
@@ -209,13 +209,13 @@ impl CountDownLatch {
     async fn wait_up_to(&self, limit: Option<Duration>) -> Result<()> {
         let key = self.checked()?;
         let waited = Wait::new(&self.engine, key, self.ttl, limit).run().await;
-        waited.map_err(|error| error.with_key(key))
+        waited.map_err(|error| error.with_latch(key))
     }
 
     /// The key; refuses what is beyond the store, before any I/O.
     fn checked(&self) -> Result<&Key> {
         let key = self.key.as_ref().map_err(|bad| LockError::new(bad.kind, bad.text.to_string()))?;
-        self.check().map_err(|error| error.with_key(key))?;
+        self.check().map_err(|error| error.with_latch(key))?;
         Ok(key)
     }
 

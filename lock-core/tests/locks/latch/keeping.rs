@@ -38,6 +38,7 @@ async fn a_wait_is_told_that_the_lease_ran_out() {
     let waited = tokio::time::timeout(MINUTE, waiting).await.expect("it is told");
     let error = waited.unwrap().unwrap_err();
     assert_eq!((error.kind(), error.key()), (LockErrorKind::Lost, Some("l")));
+    assert!(error.to_string().starts_with("latch was lost (key `l`): "), "{error}");
     assert!(error.to_string().contains("its lease ran out"), "{error}");
 }
 

@@ -115,6 +115,7 @@ async fn a_limit_ends_the_wait_after_one_more_question() {
     let error = latch.wait_within(millis(100)).await.unwrap_err();
     assert_eq!(start.elapsed(), millis(100));
     assert_eq!((error.kind(), error.key()), (LockErrorKind::TimedOut, Some("l")));
+    assert!(error.to_string().starts_with("latch did not open in time (key `l`): "), "{error}");
     assert!(error.to_string().contains("2 have yet to count"), "{error}");
     let asked = store.asked();
     assert!(latch.wait_within(Duration::ZERO).await.unwrap_err().is_timed_out());
