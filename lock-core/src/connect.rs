@@ -10,8 +10,8 @@ use crate::error::{LockError, LockErrorKind, Result};
 const VARIABLE: &str = "LOCK_URL";
 
 /// Schemes of stores that are designed and not in this version: an answer better than "unknown".
-const LATER: [&str; 8] =
-    ["postgres", "postgresql", "rediss", "redis+sentinel", "redis+cluster", "redlock", "zookeeper", "etcd"];
+const LATER: [&str; 7] =
+    ["postgres", "postgresql", "redis+sentinel", "redis+cluster", "redlock", "zookeeper", "etcd"];
 
 pub(crate) async fn from_env() -> Result<Arc<dyn DynBackend>> {
     match std::env::var(VARIABLE) {
@@ -42,17 +42,17 @@ pub(crate) async fn connect(url: &str) -> Result<Arc<dyn DynBackend>> {
             let detail = "`memory://` takes nothing behind it: every such manager has a store of its own";
             Err(LockError::new(LockErrorKind::InvalidRequest, detail))
         }
-        known @ ("redis" | "unix") => redis(&format!("{known}://{rest}")).await,
+        known @ ("redis" | "rediss" | "unix") => redis(&format!("{known}://{rest}")).await,
         later if LATER.contains(&later) => {
             let detail = format!(
-                "`{later}://` is not in this version; there are `memory://`, `redis://` and `unix://`"
+                "`{later}://` is not in this version; there are `memory://`, `redis[s]://` and `unix://`"
             );
             Err(LockError::new(LockErrorKind::Unsupported, detail))
         }
         unknown => {
             let scheme: String = unknown.chars().take(32).collect();
             let detail = format!(
-                "no store has the scheme `{}`; there are `memory://`, `redis://` and `unix://`",
+                "no store has the scheme `{}`; there are `memory://`, `redis[s]://` and `unix://`",
                 scheme.escape_debug()
             );
             Err(LockError::new(LockErrorKind::InvalidRequest, detail))

@@ -42,6 +42,7 @@
 //! | --- | --- | --- |
 //! | `macros` | the attribute `#[distributed_lock]` | yes |
 //! | `redis` | the store `redis://` | no |
+//! | `redis-tls` | TLS for it, `rediss://` | no |
 //! | `testkit` | the contract suite for backends | no |
 //! | `full` | all of them | no |
 #![cfg_attr(docsrs, feature(doc_cfg))]

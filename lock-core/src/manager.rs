@@ -49,7 +49,7 @@ impl LockManager {
     }
 
     /// Connects to the store that `url` names: `memory://` or, with the feature `redis`,
-    /// `redis://host:port/db` and `unix:///path/to/redis.sock`.
+    /// `redis://host:port/db` and `unix:///path/to/redis.sock`; with `redis-tls` also `rediss://host:port/db`.
     ///
     /// # Errors
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest) for a URL that cannot be read or a scheme that nobody knows,

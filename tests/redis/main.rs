@@ -23,3 +23,4 @@ mod stopped;
 mod store;
 mod storm;
 mod support;
+mod tls;

@@ -4,6 +4,7 @@
 //! when its value is dropped, and also when the test process is killed. Failures of the rig are panics with a text
 //! that says what was expected.
 
+mod certificates;
 mod counter;
 mod directory;
 mod fenced;
@@ -16,6 +17,7 @@ mod replica;
 mod wait;
 mod worker;
 
+pub use certificates::Certificates;
 pub use counter::Counter;
 pub use directory::Directory;
 pub use fenced::Fenced;

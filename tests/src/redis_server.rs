@@ -3,11 +3,12 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use redis::Value;
 
+use crate::certificates::Certificates;
 use crate::directory::Directory;
 use crate::port::Port;
 use crate::process::Process;
@@ -38,6 +39,8 @@ pub struct RedisServer {
 pub struct RedisBuilder {
     arguments: Vec<String>,
     password: Option<String>,
+    /// The port for TLS beside the plain one.
+    tls: Option<Arc<Port>>,
 }
 
 impl RedisBuilder {
@@ -51,6 +54,21 @@ impl RedisBuilder {
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
         self.config("requirepass", password)
+    }
+
+    /// Listens on a second port for TLS as well, see [`RedisServer::tls_port`]; there clients must show a certificate if
+    /// `both_sides`.
+    pub fn tls(mut self, certificates: &Certificates, both_sides: bool) -> Self {
+        let port = Port::reserve();
+        let file = |name| certificates.file(name).display().to_string();
+        self = self
+            .config("tls-port", &port.address().port().to_string())
+            .config("tls-ca-cert-file", &file("ca.pem"))
+            .config("tls-cert-file", &file("server.pem"))
+            .config("tls-key-file", &file("server.key"))
+            .config("tls-auth-clients", if both_sides { "yes" } else { "no" });
+        self.tls = Some(Arc::new(port));
+        self
     }
 
     /// Starts the server and returns when it answers.
@@ -106,6 +124,15 @@ impl RedisServer {
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port.address().port()
+    }
+
+    /// The port of 127.0.0.1 for TLS.
+    ///
+    /// # Panics
+    /// When the server was started without.
+    #[must_use]
+    pub fn tls_port(&self) -> u16 {
+        self.builder.tls.as_ref().expect("a server with TLS").address().port()
     }
 
     pub(crate) fn address(&self) -> std::net::SocketAddr {

@@ -66,7 +66,7 @@ impl Redis {
     /// # }
     /// ```
     pub async fn connect(url: &str) -> Result<Self> {
-        let server = Arc::new(Server::new(Config::parse(url)?));
+        let server = Arc::new(Server::new(Config::parse(url)?)?);
         match connection::dial(&server).await {
             Ok(session) => Ok(Self { links: Links::new(server, session) }),
             Err(failure) => Err(failure.to_error(server.address())),

@@ -13,7 +13,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// A healthy server answers in less than a millisecond; half a second survives two retransmissions.
 const CALL_TIMEOUT: Duration = Duration::from_millis(500);
 const DEFAULT_PORT: u16 = 6379;
-const FORM: &str = "expected `redis://[user:password@]host[:port][/db]` or `unix://[user:password@]/path/to.sock`, \
+const FORM: &str = "expected `redis[s]://[user:password@]host[:port][/db]` or `unix://[user:password@]/path/to.sock`, \
                     with `?connect_timeout=1s&timeout=500ms` if need be; percent-encode special characters of the \
                     password";
 
@@ -34,6 +34,16 @@ impl fmt::Display for Address {
     }
 }
 
+/// The PEM files of a `rediss://` URL.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct TlsFiles {
+    /// Who may have signed the server's certificate; without it, whom the system trusts.
+    pub(super) authorities: Option<PathBuf>,
+    /// What this client shows; without it, nothing.
+    pub(super) certificate: Option<PathBuf>,
+    pub(super) key: Option<PathBuf>,
+}
+
 /// Everything that the URL says. `Debug` shows no credentials.
 #[derive(Clone)]
 pub(super) struct Config {
@@ -41,6 +51,8 @@ pub(super) struct Config {
     user: Option<String>,
     password: Option<String>,
     pub(super) db: i64,
+    /// `rediss://`.
+    pub(super) tls: Option<TlsFiles>,
     /// For one dial, from the look-up of the name to the last probe.
     pub(super) connect_timeout: Duration,
     /// For one call, reconnecting included.
@@ -52,6 +64,7 @@ impl fmt::Debug for Config {
         f.debug_struct("Config")
             .field("address", &format_args!("{}", self.address))
             .field("db", &self.db)
+            .field("tls", &self.tls)
             .field("credentials", &self.password.as_ref().map(|_| format_args!("..")))
             .field("connect_timeout", &self.connect_timeout)
             .field("timeout", &self.timeout)
@@ -67,11 +80,13 @@ impl Config {
         let mut config = match scheme {
             "redis" => Self::tcp(rest)?,
             "unix" | "redis+unix" => Self::unix(rest)?,
+            "rediss" if cfg!(feature = "redis-tls") => {
+                Self { tls: Some(TlsFiles::default()), ..Self::tcp(rest)? }
+            }
             "rediss" => {
                 return Err(LockError::new(
                     LockErrorKind::Unsupported,
-                    "this build has no TLS for Redis; use `redis://` on a private network, or a TLS tunnel beside \
-                     the service",
+                    "this build has no TLS for Redis: add the feature `redis-tls` to lock-core in Cargo.toml",
                 ));
             }
             _ => return Err(invalid("this scheme is not one of the Redis backend")),
@@ -84,7 +99,15 @@ impl Config {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             config.set(name, value)?;
         }
-        Ok(config)
+        match &config.tls {
+            Some(TlsFiles { certificate: Some(_), key: None, .. }) => {
+                Err(invalid("the Redis URL has a `cert` without its `key`"))
+            }
+            Some(TlsFiles { certificate: None, key: Some(_), .. }) => {
+                Err(invalid("the Redis URL has a `key` without its `cert`"))
+            }
+            _ => Ok(config),
+        }
     }
 
     fn tcp(rest: &str) -> Result<Self> {
@@ -110,7 +133,8 @@ impl Config {
     }
 
     fn new(address: Address, user: Option<String>, password: Option<String>, db: i64) -> Self {
-        Self { address, user, password, db, connect_timeout: CONNECT_TIMEOUT, timeout: CALL_TIMEOUT }
+        let (connect_timeout, timeout) = (CONNECT_TIMEOUT, CALL_TIMEOUT);
+        Self { address, user, password, db, tls: None, connect_timeout, timeout }
     }
 
     fn set(&mut self, name: &str, value: &str) -> Result<()> {
@@ -125,6 +149,22 @@ impl Config {
             "db" => {
                 self.db = number(value)
                     .ok_or_else(|| invalid("the option `db` of the Redis URL is not a number"))?;
+            }
+            "ca" | "cert" | "key" => {
+                let Some(tls) = &mut self.tls else {
+                    return Err(invalid("`ca`, `cert` and `key` are options of a `rediss://` URL"));
+                };
+                let file = Some(Path::new(&decode(value)?).to_path_buf());
+                if value.is_empty() {
+                    return Err(invalid(
+                        "`ca`, `cert` and `key` of the Redis URL need the path of a PEM file",
+                    ));
+                }
+                match name {
+                    "ca" => tls.authorities = file,
+                    "cert" => tls.certificate = file,
+                    _ => tls.key = file,
+                }
             }
             other => return Err(unknown_option(other)),
         }
@@ -225,7 +265,7 @@ fn invalid(what: &'static str) -> LockError {
 
 /// The name is shown only when it looks like one.
 fn unknown_option(name: &str) -> LockError {
-    const KNOWN: &[&str] = &["connect_timeout", "timeout", "db"];
+    const KNOWN: &[&str] = &["connect_timeout", "timeout", "db", "ca", "cert", "key"];
     let shown = name.len() <= 32 && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
     let detail = match KNOWN.iter().find(|known| shown && alike(name, known)) {
         Some(known) => format!("unknown option `{name}` in the Redis URL; did you mean `{known}`?"),
@@ -316,11 +356,34 @@ mod tests {
         }
     }
 
+    #[cfg(not(feature = "redis-tls"))]
     #[test]
     fn tls_is_refused_aloud() {
-        let error = Config::parse("rediss://user:s3cret@h").expect_err("no TLS yet");
+        let error = Config::parse("rediss://user:s3cret@h").expect_err("no TLS");
         assert_eq!(error.kind(), LockErrorKind::Unsupported);
-        assert!(error.to_string().contains("TLS"), "{error}");
+        assert!(error.to_string().contains("feature `redis-tls`"), "{error}");
+    }
+
+    #[cfg(feature = "redis-tls")]
+    #[test]
+    fn tls_is_read_with_its_files() {
+        assert_eq!(parsed("redis://h").tls, None);
+        assert_eq!(parsed("rediss://h").tls, Some(TlsFiles::default()));
+        let files = parsed("rediss://u:p@h:1/2?ca=/a%20b/ca.pem&cert=c.pem&key=k.pem").tls.expect("TLS");
+        let path = |text: &str| Some(PathBuf::from(text));
+        assert_eq!((files.authorities, files.certificate), (path("/a b/ca.pem"), path("c.pem")));
+        assert_eq!(files.key, path("k.pem"));
+        let table = [
+            ("redis://h?ca=/ca.pem", "options of a `rediss://` URL"),
+            ("rediss://h?ca=", "path of a PEM file"),
+            ("rediss://h?cert=c.pem", "without its `key`"),
+            ("rediss://h?key=k.pem", "without its `cert`"),
+        ];
+        for (url, expected) in table {
+            let error = Config::parse(url).expect_err(url);
+            assert_eq!(error.kind(), LockErrorKind::InvalidRequest, "{url}");
+            assert!(error.to_string().contains(expected), "{url}: {error}");
+        }
     }
 
     #[test]
@@ -331,7 +394,7 @@ mod tests {
         for url in [
             "redis:/user:s3cret@h",
             "http://user:s3cret@h",
-            "rediss://user:s3cret@h",
+            "rediss://user:s3cret@h:port",
             "redis://s3cret@h",
             "redis://user:s3cret@h:port",
             "redis://user:s3cret@h/db",

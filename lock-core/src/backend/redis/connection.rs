@@ -25,7 +25,7 @@ use super::error::{Failure, Reaction};
 use super::probe;
 use super::scripts::{Script, Scripts};
 use crate::clock::{Clock, Moment};
-use crate::error::LockErrorKind;
+use crate::error::{LockError, LockErrorKind};
 
 /// How often the server is asked for its time. Two missed answers end the connection, so a server that hangs is
 /// noticed within 1.5 s.
@@ -40,13 +40,29 @@ const LAST_PAUSE: Duration = Duration::from_millis(250);
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) config: Config,
+    #[cfg(feature = "redis-tls")]
+    tls: Option<super::tls::Tls>,
     warned: AtomicBool,
     ears: Arc<Ears>,
 }
 
 impl Server {
-    pub(super) fn new(config: Config) -> Self {
-        Self { config, warned: AtomicBool::new(false), ears: Arc::default() }
+    /// Reads the files that the configuration names.
+    #[cfg_attr(
+        not(feature = "redis-tls"),
+        allow(clippy::unnecessary_wraps, reason = "there are none to read")
+    )]
+    pub(super) fn new(config: Config) -> Result<Self, LockError> {
+        Ok(Self {
+            #[cfg(feature = "redis-tls")]
+            tls: match (&config.tls, &config.address) {
+                (Some(files), Address::Tcp { host, .. }) => Some(super::tls::Tls::new(files, host)?),
+                _ => None,
+            },
+            config,
+            warned: AtomicBool::new(false),
+            ears: Arc::default(),
+        })
     }
 
     pub(super) fn address(&self) -> &Address {
@@ -217,6 +233,12 @@ async fn connect(server: &Server) -> Result<Session, Failure> {
                 TcpStream::connect((host.as_str(), *port)).await.map_err(|error| unreachable(&error))?;
             // Without this a small packet waits for the answer to the one before it.
             stream.set_nodelay(true).map_err(|error| unreachable(&error))?;
+            #[cfg(feature = "redis-tls")]
+            if let Some(tls) = &server.tls {
+                let connected = handshake(server, tls.wrap(stream).await?).await;
+                let (connection, driver) = connected.map_err(|error| Failure::of(&error))?;
+                return greet(server, connection, driver).await;
+            }
             handshake(server, stream).await
         }
         Address::Unix(path) => {

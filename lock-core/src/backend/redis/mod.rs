@@ -15,5 +15,7 @@ mod release;
 mod renew;
 mod scripts;
 mod shared;
+#[cfg(feature = "redis-tls")]
+mod tls;
 
 pub use client::Redis;

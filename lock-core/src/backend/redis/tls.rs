@@ -1,0 +1,99 @@
+//! TLS to a server: whom to trust, what to show, and the handshake.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+use super::config::TlsFiles;
+use super::error::Failure;
+use crate::error::{LockError, LockErrorKind, Result};
+
+/// Turns a connection into one that nobody reads along.
+#[derive(Clone)]
+pub(super) struct Tls {
+    connector: TlsConnector,
+    /// The name that the server's certificate must have.
+    name: ServerName<'static>,
+}
+
+impl std::fmt::Debug for Tls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tls").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Tls {
+    /// Reads the files, once: a certificate that is replaced later needs a new backend.
+    pub(super) fn new(files: &TlsFiles, host: &str) -> Result<Self> {
+        let name = ServerName::try_from(host.to_owned())
+            .map_err(|_| refused(format!("`{host}` is no name that a certificate could have")))?;
+        // The provider is named, because the default one is a global that others may set, or not.
+        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| refused(format!("TLS cannot be set up ({error})")))?
+            .with_root_certificates(authorities(files.authorities.as_deref())?);
+        let config = match (&files.certificate, &files.key) {
+            (Some(certificate), Some(key)) => {
+                let shown = builder.with_client_auth_cert(certificates(certificate)?, private_key(key)?);
+                shown.map_err(|error| {
+                    refused(format!("`cert` and `key` of the Redis URL do not go together ({error})"))
+                })?
+            }
+            _ => builder.with_no_client_auth(),
+        };
+        Ok(Self { connector: TlsConnector::from(Arc::new(config)), name })
+    }
+
+    pub(super) async fn wrap(&self, stream: TcpStream) -> std::result::Result<TlsStream<TcpStream>, Failure> {
+        self.connector.connect(self.name.clone(), stream).await.map_err(|error| {
+            let text = format!(
+                "TLS failed ({error}); does the server speak TLS on this port, has its certificate this host's name, \
+                 and is its authority known (`ca=/path/to/ca.pem`)?"
+            );
+            Failure::new(LockErrorKind::Unavailable, text)
+        })
+    }
+}
+
+fn authorities(file: Option<&Path>) -> Result<RootCertStore> {
+    let mut store = RootCertStore::empty();
+    let (added, from) = match file {
+        Some(file) => (store.add_parsable_certificates(certificates(file)?).0, file.display().to_string()),
+        None => {
+            let found = rustls_native_certs::load_native_certs();
+            (store.add_parsable_certificates(found.certs).0, "the system's store".to_owned())
+        }
+    };
+    if added == 0 {
+        return Err(refused(format!(
+            "there is no authority in {from}: name one with `ca=/path/to/ca.pem` in the Redis URL"
+        )));
+    }
+    Ok(store)
+}
+
+fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
+    let read =
+        CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<std::result::Result<Vec<_>, _>>);
+    match read {
+        Ok(found) if !found.is_empty() => Ok(found),
+        Ok(_) => Err(refused(format!("there is no certificate in {}", file.display()))),
+        Err(error) => Err(refused(format!("{} cannot be read as certificates ({error})", file.display()))),
+    }
+}
+
+fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>> {
+    PrivateKeyDer::from_pem_file(file)
+        .map_err(|error| refused(format!("{} cannot be read as a private key ({error})", file.display())))
+}
+
+fn refused(detail: String) -> LockError {
+    LockError::new(LockErrorKind::InvalidRequest, detail)
+}

@@ -1,0 +1,111 @@
+//! Locks over TLS, and what keeps a connection from coming up.
+
+use std::time::Duration;
+
+use lock_core::{LockError, LockErrorKind, LockManager};
+use lock_tests::{Certificates, RedisServer};
+
+use crate::support::{LONG, connect, cycle, within};
+
+/// The longest that a refusal may take: a dial has one second.
+const SOON: Duration = Duration::from_secs(5);
+
+fn url(server: &RedisServer, options: &str) -> String {
+    format!("rediss://localhost:{}/{options}", server.tls_port())
+}
+
+fn trusting(server: &RedisServer, certificates: &Certificates) -> String {
+    url(server, &format!("?ca={}", certificates.file("ca.pem").display()))
+}
+
+async fn refused(url: &str) -> LockError {
+    within(SOON, "the refusal", LockManager::connect(url)).await.expect_err("no connection")
+}
+
+#[tokio::test]
+async fn locks_are_handed_over_and_renewed_over_tls() {
+    let certificates = Certificates::new(&["localhost"]);
+    let server = RedisServer::builder().tls(&certificates, false).start();
+    let (one, other) =
+        (connect(&trusting(&server, &certificates)).await, connect(&trusting(&server, &certificates)).await);
+    cycle(&one, "k").await;
+    let ttl = Duration::from_millis(300);
+    let held = one.fair("k").ttl(ttl).acquire().await.expect("free");
+    let waiting = tokio::spawn(async move { other.fair("k").ttl(LONG).wait(LONG).acquire().await });
+    lock_tests::wait_until("it waits", LONG, async || server.keys().iter().any(|key| key == "{k}:q")).await;
+    // For longer than its lease.
+    tokio::time::sleep(ttl * 2).await;
+    assert!(held.is_held(), "renewed");
+    held.release().await.expect("an answer");
+    let next = within(LONG, "the hand-over", waiting).await.expect("no panic").expect("handed over");
+    next.release().await.expect("an answer");
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_be_trusted_is_refused() {
+    let (certificates, others) = (Certificates::new(&["localhost"]), Certificates::new(&["localhost"]));
+    let server = RedisServer::builder().tls(&certificates, false).start();
+    // Signed by somebody else, and by nobody whom the system knows.
+    for url in [trusting(&server, &others), url(&server, "")] {
+        let error = refused(&url).await;
+        let text = error.to_string();
+        let trusts_nobody =
+            error.kind() == LockErrorKind::InvalidRequest && text.contains("there is no authority");
+        let doubts = error.kind() == LockErrorKind::Unavailable && text.contains("TLS failed");
+        assert!(doubts || trusts_nobody, "{error}");
+        assert!(text.contains("ca=/path/to/ca.pem"), "{error}");
+    }
+    let elsewhere = Certificates::new(&["elsewhere.example"]);
+    let server = RedisServer::builder().tls(&elsewhere, false).start();
+    let error = refused(&trusting(&server, &elsewhere)).await;
+    assert!(error.to_string().contains("has its certificate this host's name"), "{error}");
+}
+
+#[tokio::test]
+async fn the_wrong_port_is_an_error_and_no_hang() {
+    let certificates = Certificates::new(&["localhost"]);
+    let server = RedisServer::builder().tls(&certificates, false).start();
+    let plain_to_tls = format!("redis://localhost:{}/", server.tls_port());
+    assert_eq!(refused(&plain_to_tls).await.kind(), LockErrorKind::Unavailable);
+    let ca = certificates.file("ca.pem");
+    let tls_to_plain = format!("rediss://localhost:{}/?ca={}", server.port(), ca.display());
+    assert_eq!(refused(&tls_to_plain).await.kind(), LockErrorKind::Unavailable);
+}
+
+#[tokio::test]
+async fn a_server_may_ask_who_comes() {
+    let certificates = Certificates::new(&["localhost"]);
+    let server = RedisServer::builder().tls(&certificates, true).password("s3cret").start();
+    let file = |name| certificates.file(name).display().to_string();
+    let (port, ca) = (server.tls_port(), file("ca.pem"));
+    let nobody = format!("rediss://:s3cret@localhost:{port}/?ca={ca}");
+    let error = refused(&nobody).await;
+    assert_eq!(error.kind(), LockErrorKind::Unavailable, "{error}");
+    assert!(!format!("{error:?}").contains("s3cret"));
+    let known = format!("{nobody}&cert={}&key={}", file("client.pem"), file("client.key"));
+    cycle(&connect(&known).await, "k").await;
+    // A certificate with the key of another.
+    let mixed = format!("{nobody}&cert={}&key={}", file("client.pem"), file("server.key"));
+    let error = refused(&mixed).await;
+    assert_eq!(error.kind(), LockErrorKind::InvalidRequest, "{error}");
+    assert!(error.to_string().contains("do not go together"), "{error}");
+}
+
+#[tokio::test]
+async fn a_file_that_is_none_is_named() {
+    let certificates = Certificates::new(&["localhost"]);
+    let file = |name| certificates.file(name).display().to_string();
+    let table = [
+        ("ca=/nowhere/ca.pem".to_owned(), "/nowhere/ca.pem cannot be read as certificates"),
+        (format!("ca={}", file("client.key")), "there is no certificate in"),
+        (
+            format!("ca={}&cert={}&key={}", file("ca.pem"), file("client.pem"), file("client.pem")),
+            "cannot be read as a private key",
+        ),
+    ];
+    for (options, expected) in table {
+        let error = refused(&format!("rediss://localhost:1/?{options}")).await;
+        assert_eq!(error.kind(), LockErrorKind::InvalidRequest, "{options}");
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+}
