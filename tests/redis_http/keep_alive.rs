@@ -1,0 +1,79 @@
+//! A client that sends one request after the other never meets its own lock.
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::Path;
+use axum::routing::post;
+use http::StatusCode;
+use lock_axum::{Hold, LockLayer};
+use lock_core::LockManager;
+
+use crate::client::{Client, VERSIONS, Version, serve, stream_of};
+use crate::stores::Store;
+
+const REQUESTS: usize = 200;
+/// As far as another zone of the same cloud, and farther.
+const EACH_WAY: Duration = Duration::from_micros(2_500);
+
+/// How many of the requests for one key were refused.
+async fn refused(app: Router, version: Version, path: &str) -> usize {
+    let mut client = Client::connect(serve(app).await, version).await;
+    let mut refused = 0;
+    for _ in 0..REQUESTS {
+        match client.ask(path).await {
+            StatusCode::OK => {}
+            StatusCode::CONFLICT => refused += 1,
+            other => panic!("unexpected status {other}"),
+        }
+    }
+    refused
+}
+
+fn locked(locks: &LockManager, hold: Hold) -> Router {
+    let layer = LockLayer::new(locks.clone()).key("k:<id>").hold(hold);
+    Router::new()
+        .route("/buffered/{id}", post(async || "served"))
+        .route("/stream/{id}", post(async || stream_of(["ser", "v", "ed"])))
+        .route("/empty/{id}", post(async || ()))
+        .route_layer(layer)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_way_to_hold_over_every_protocol_and_store() {
+    let stores = [Store::memory(), Store::far_away(EACH_WAY).await];
+    let mut clients = Vec::new();
+    for store in &stores {
+        for hold in [Hold::Auto, Hold::Handler, Hold::Body] {
+            for version in VERSIONS {
+                for body in ["buffered", "stream", "empty"] {
+                    let what = format!("{}, {hold:?}, {version:?}, {body}", store.name);
+                    // A key of its own for each: they run side by side.
+                    let (app, path) = (locked(&store.locks, hold), format!("/{body}/{}", clients.len()));
+                    clients.push((what, tokio::spawn(async move { refused(app, version, &path).await })));
+                }
+            }
+        }
+    }
+    for (what, client) in clients {
+        assert_eq!(client.await.expect("no panic"), 0, "{what}");
+    }
+}
+
+/// The control: a guard that is dropped gives its key back in the background, and the next request overtakes that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_that_nobody_awaits_is_met_by_the_next_request() {
+    let store = Store::far_away(EACH_WAY).await;
+    let locks = store.locks.clone();
+    let handler = move |Path(id): Path<String>| async move {
+        match locks.lock(id).try_acquire().await.expect("an answer") {
+            Some(guard) => {
+                drop(guard);
+                StatusCode::OK
+            }
+            None => StatusCode::CONFLICT,
+        }
+    };
+    let app = Router::new().route("/{id}", post(handler));
+    assert!(refused(app, Version::Http1, "/k").await > 0);
+}

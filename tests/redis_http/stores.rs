@@ -1,0 +1,28 @@
+//! Where the locks are kept.
+
+use std::time::Duration;
+
+use lock_core::LockManager;
+use lock_tests::{Proxy, RedisServer};
+
+/// A manager, and what has to live as long as it.
+pub(crate) struct Store {
+    pub(crate) name: &'static str,
+    pub(crate) locks: LockManager,
+    _server: Option<(Proxy, RedisServer)>,
+}
+
+impl Store {
+    pub(crate) fn memory() -> Self {
+        Self { name: "memory", locks: LockManager::in_memory(), _server: None }
+    }
+
+    /// A real server behind a wire that is so long.
+    pub(crate) async fn far_away(each_way: Duration) -> Self {
+        let server = RedisServer::start();
+        let proxy = Proxy::before(&server);
+        let locks = LockManager::connect(&proxy.url()).await.expect("the server takes locks");
+        proxy.delay(each_way);
+        Self { name: "redis", locks, _server: Some((proxy, server)) }
+    }
+}
