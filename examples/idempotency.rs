@@ -1,0 +1,83 @@
+//! A payment that is made once, however often the client sends it: `Idempotency-Key`.
+//!
+//! ```sh
+//! cargo run --example idempotency                                      # locks in memory
+//! LOCK_URL=redis://127.0.0.1:6379/ cargo run --example idempotency     # the same on Redis
+//! ```
+//!
+//! Two things are needed, and each alone is wrong. *Stored answers* alone: two copies of a request that arrive together
+//! find no answer and both pay. *A lock* alone: the second copy waits, or is refused, and then pays again. Here the lock
+//! layer stands outside and the stored answers inside of it:
+//!
+//! | request | answer |
+//! | --- | --- |
+//! | without the header | 400, by the layer |
+//! | while the first with this key is under way | 409 with `Retry-After`, by the layer |
+//! | the same again | what the first got, with `idempotent-replayed: true` |
+//! | the same key with another body | 422 |
+//!
+//! `idempotency/payments.rs` has the routes, `idempotency/answers.rs` what is kept. The program sends itself such
+//! requests, says what came back, and ends with status 1 if the card was charged more than once.
+#![allow(clippy::print_stdout, reason = "the report is what this program is for")]
+
+#[path = "idempotency/answers.rs"]
+mod answers;
+#[path = "idempotency/payments.rs"]
+mod payments;
+
+use std::error::Error;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::http::Request;
+use lock_core::ManagerBuilder;
+use tokio::task::JoinSet;
+use tower::ServiceExt;
+
+use answers::Answers;
+use payments::Card;
+
+const COPIES: usize = 5;
+
+#[tokio::main]
+async fn main() -> Result<ExitCode, Box<dyn Error>> {
+    let locks = ManagerBuilder::from_env().await?.service("payments").build()?;
+    let card = Arc::new(Card::default());
+    let app = payments::routes(locks, Arc::clone(&card), Arc::new(Answers::default()));
+
+    println!("{COPIES} copies of one payment at the same moment");
+    let mut copies = JoinSet::new();
+    for _ in 0..COPIES {
+        copies.spawn(pay(app.clone(), Some("k-1"), "30"));
+    }
+    while let Some(copy) = copies.join_next().await {
+        println!("  {}", copy?);
+    }
+    println!("the same once more\n  {}", pay(app.clone(), Some("k-1"), "30").await);
+    println!("the same key for another sum\n  {}", pay(app.clone(), Some("k-1"), "31").await);
+    println!("no key\n  {}", pay(app.clone(), None, "30").await);
+    println!("another payment\n  {}", pay(app, Some("k-2"), "30").await);
+
+    let charges = card.charges();
+    println!("\nthe card was charged {} times: {charges:?}", charges.len());
+    Ok(if charges == [30, 30] { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Sends a payment and says what came back.
+async fn pay(app: Router, key: Option<&str>, sum: &'static str) -> String {
+    let mut request = Request::post("/payments").header("x-tenant", "ann");
+    if let Some(key) = key {
+        request = request.header("idempotency-key", key);
+    }
+    let request = request.body(Body::from(sum)).expect("a good request");
+    let answer = app.oneshot(request).await.unwrap_or_else(|never| match never {});
+    let notes: Vec<String> = ["retry-after", "idempotent-replayed"]
+        .iter()
+        .filter_map(|name| Some(format!("{name}: {}", answer.headers().get(*name)?.to_str().ok()?)))
+        .collect();
+    let status = answer.status().as_u16();
+    let body = to_bytes(answer.into_body(), usize::MAX).await.unwrap_or_default();
+    format!("{status} {} {}", String::from_utf8_lossy(&body), notes.join(", "))
+}

@@ -1,0 +1,98 @@
+//! The route, the lock outside of it, and the answers in between.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Bytes, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use lock_axum::{FencingToken, LockLayer};
+use lock_core::LockManager;
+
+use crate::answers::{Answer, Answers};
+
+/// More than a payment needs.
+const LARGEST_BODY: usize = 64 * 1024;
+
+/// What was charged.
+#[derive(Default)]
+pub(crate) struct Card(Mutex<Vec<u32>>);
+
+impl Card {
+    pub(crate) fn charges(&self) -> Vec<u32> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+pub(crate) fn routes(locks: LockManager, card: Arc<Card>, answers: Arc<Answers>) -> Router {
+    // Two tenants may choose the same key. Waiting for the first copy would do as well: `.wait(..)`.
+    let one_at_a_time = LockLayer::new(locks)
+        .key("payment:<header.x-tenant>:<header.idempotency-key>")
+        .ttl(Duration::from_secs(10));
+    let pay = post(pay)
+        .route_layer(from_fn_with_state(answers, replay))
+        // The last one added is outside.
+        .route_layer(one_at_a_time);
+    Router::new().route("/payments", pay).with_state(card)
+}
+
+/// Runs under the lock: nobody else looks for the answer to this key now, or writes it.
+async fn replay(
+    State(answers): State<Arc<Answers>>,
+    FencingToken(token): FencingToken,
+    request: Request,
+    next: Next,
+) -> Response {
+    let (parts, body) = request.into_parts();
+    let Ok(body) = to_bytes(body, LARGEST_BODY).await else {
+        return StatusCode::PAYLOAD_TOO_LARGE.into_response();
+    };
+    let key = name(&parts.headers);
+    if let Some(known) = answers.get(&key) {
+        return if known.request == body {
+            (known.status, [("idempotent-replayed", "true")], known.body).into_response()
+        } else {
+            (StatusCode::UNPROCESSABLE_ENTITY, "this key was used for another request").into_response()
+        };
+    }
+    let response = next.run(Request::from_parts(parts, body.clone().into())).await;
+    keep(&answers, key, token, body, response).await
+}
+
+/// Keeps what is final. After a 5xx nobody knows what was done: the client may ask again, and the payment must find out.
+async fn keep(
+    answers: &Answers,
+    key: String,
+    token: lock_core::FencingToken,
+    request: Bytes,
+    response: Response,
+) -> Response {
+    let status = response.status();
+    let Ok(body) = to_bytes(response.into_body(), LARGEST_BODY).await else {
+        return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+    };
+    if !status.is_server_error() {
+        answers.put(key, token, Answer { request, status, body: body.clone() });
+    }
+    (status, body).into_response()
+}
+
+/// The layer has refused a request without these.
+fn name(headers: &HeaderMap) -> String {
+    let part = |name| headers.get(name).map(|value| value.as_bytes().escape_ascii().to_string());
+    format!("{:?}", (part("x-tenant"), part("idempotency-key")))
+}
+
+async fn pay(State(card): State<Arc<Card>>, sum: String) -> Response {
+    let Ok(sum) = sum.parse() else {
+        return (StatusCode::BAD_REQUEST, "how much?").into_response();
+    };
+    // The bank takes its time, and the copies of the request come meanwhile.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    card.0.lock().unwrap_or_else(PoisonError::into_inner).push(sum);
+    (StatusCode::CREATED, format!("paid {sum}")).into_response()
+}
