@@ -132,7 +132,19 @@ impl LockGuard {
     /// # }
     /// ```
     pub async fn run<F: Future>(&self, body: F) -> Result<F::Output> {
-        run::inside(self, OnLost::Cancel, Box::pin(body)).await
+        self.run_on_lost(OnLost::Cancel, body).await
+    }
+
+    /// As [`run`](Self::run), with a choice of what becomes of the body when the lock is lost. With
+    /// [`OnLost::Finish`] it comes to its end, and the caller is told after it.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    ///
+    /// # Cancel safety
+    /// As [`run`](Self::run).
+    pub async fn run_on_lost<F: Future>(&self, on_lost: OnLost, body: F) -> Result<F::Output> {
+        run::inside(self, on_lost, Box::pin(body)).await
     }
 
     /// Sets the lease to `ttl` from now on, and renews at once. A lease is never shortened: a shorter `ttl` counts from

@@ -7,7 +7,9 @@ use crate::backend::memory::Memory;
 use crate::backend::{Backend, DynBackend};
 use crate::connect;
 use crate::engine::Engine;
-use crate::error::{LockError, LockErrorKind, LossReason, Result};
+#[cfg(doc)]
+use crate::error::LockErrorKind;
+use crate::error::{LossReason, Result};
 use crate::install;
 use crate::key::{self, IntoKey};
 use crate::kind::Kind;
@@ -192,6 +194,35 @@ impl LockManager {
         CountDownLatch::new(Arc::clone(&self.engine), key)
     }
 
+    /// Checks at start-up what a call would find out late: that the manager has every profile which the program names, in
+    /// `#[distributed_lock(profile = "..")]` for one. What the profiles say was checked when the manager was built.
+    ///
+    /// # Errors
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) with every name that is missing, and what it may have meant.
+    ///
+    /// # Examples
+    /// ```
+    /// use lock_core::{LockManager, Profile, backend::memory::Memory};
+    ///
+    /// let locks = LockManager::builder(Memory::new()).profile("checkout", Profile::new()).build()?;
+    /// locks.validate(["checkout"])?;
+    /// let error = locks.validate(["chekout", "import"]).unwrap_err();
+    /// assert!(error.to_string().contains("did you mean `checkout`?"));
+    /// # Ok::<(), lock_core::LockError>(())
+    /// ```
+    pub fn validate<N: AsRef<str>>(&self, profiles: impl IntoIterator<Item = N>) -> Result<()> {
+        let names: Vec<N> = profiles.into_iter().collect();
+        self.engine.profiles.require(names.iter().map(AsRef::as_ref))
+    }
+
+    /// The profile of this name.
+    ///
+    /// # Errors
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) when there is none, with those that there are.
+    pub fn profile(&self, name: &str) -> Result<Profile> {
+        self.engine.profiles.get(name).cloned()
+    }
+
     /// Name of the store: `memory`, `redis`.
     #[must_use]
     pub fn store(&self) -> &'static str {
@@ -337,24 +368,13 @@ impl ManagerBuilder {
     /// Makes the manager.
     ///
     /// # Errors
-    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) for a namespace with other characters, a default ttl that the
-    /// store cannot hold, or a wait limit that the strategy does not take; [`Unavailable`](LockErrorKind::Unavailable) when the operating system gives no random
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) for a namespace with other characters, a ttl of the defaults or of
+    /// a profile that the store cannot hold, or a wait limit that the strategy beside it does not take; [`Unavailable`](LockErrorKind::Unavailable) when the operating system gives no random
     /// bytes.
     pub fn build(self) -> Result<LockManager> {
         key::validate_namespace(&self.namespace)?;
         let (profiles, store) = (self.profiles, self.backend.capability_dyn());
-        if profiles.ttl < store.min_ttl || profiles.ttl > store.max_ttl {
-            let (ttl, min, max) = (profiles.ttl, store.min_ttl, store.max_ttl);
-            let detail =
-                format!("the default ttl is {ttl:?}: the {} store holds {min:?} to {max:?}", store.store);
-            return Err(LockError::new(LockErrorKind::InvalidRequest, detail));
-        }
-        if let Some(wait) = profiles.wait.filter(|_| !profiles.strategy.takes_wait_limit()) {
-            let name = profiles.strategy.name();
-            let detail =
-                format!("wait is {wait:?}, but strategy `{name}` takes no limit: drop one, or use `retry`");
-            return Err(LockError::new(LockErrorKind::InvalidRequest, detail));
-        }
+        profiles.check(&store)?;
         let engine = Engine::new(self.backend, self.namespace, &self.service, profiles)?;
         Ok(LockManager { engine })
     }

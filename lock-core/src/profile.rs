@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::backend::Capability;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::strategy::{self, Strategy};
 
@@ -54,6 +55,12 @@ impl Profile {
         self.renew = Some(renew);
         self
     }
+
+    /// Whether it says what to do when the key is held.
+    #[must_use]
+    pub fn has_strategy(&self) -> bool {
+        self.strategy.is_some()
+    }
 }
 
 /// The defaults of one manager.
@@ -73,14 +80,69 @@ impl Profiles {
     pub(crate) fn get(&self, name: &str) -> Result<&Profile> {
         self.named.get(name).ok_or_else(|| {
             let known: Vec<_> = self.named.keys().map(String::as_str).collect();
-            let detail = if known.is_empty() {
-                format!("profile `{name}` is not there: the manager has none, add it with `.profile(\"{name}\", ..)`")
-            } else {
-                format!("profile `{name}` is not there; the manager has: {}", known.join(", "))
+            let near = known.iter().max_by(|a, b| likeness(name, a).total_cmp(&likeness(name, b)));
+            let detail = match near {
+                None => format!(
+                    "profile `{name}` is not there: the manager has none, add it with `.profile(\"{name}\", ..)`"
+                ),
+                Some(near) if likeness(name, near) > 0.8 => {
+                    format!("profile `{name}` is not there; did you mean `{near}`?")
+                }
+                Some(_) => format!("profile `{name}` is not there; the manager has: {}", known.join(", ")),
             };
             LockError::new(LockErrorKind::InvalidRequest, detail)
         })
     }
+
+    /// Refuses defaults and profiles that the store or their own strategy cannot keep.
+    pub(crate) fn check(&self, store: &Capability) -> Result<()> {
+        check("the default", Some(self.ttl), self.wait, Some(&self.strategy), store)?;
+        for (name, profile) in &self.named {
+            let strategy = profile.strategy.as_ref().unwrap_or(&self.strategy);
+            check(&format!("profile `{name}`:"), profile.ttl, profile.wait, Some(strategy), store)?;
+        }
+        Ok(())
+    }
+
+    /// All of `names` that are not there, in one error.
+    pub(crate) fn require<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Result<()> {
+        let missing: Vec<LockError> = names.into_iter().filter_map(|name| self.get(name).err()).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let details: Vec<&str> = missing.iter().map(LockError::detail).collect();
+        Err(LockError::new(LockErrorKind::InvalidRequest, details.join("; ")))
+    }
+}
+
+fn likeness(one: &str, other: &str) -> f64 {
+    strsim::jaro_winkler(one, other)
+}
+
+fn check(
+    whose: &str,
+    ttl: Option<Duration>,
+    wait: Option<Duration>,
+    strategy: Option<&Arc<dyn Strategy>>,
+    store: &Capability,
+) -> Result<()> {
+    let invalid = |detail: String| Err(LockError::new(LockErrorKind::InvalidRequest, detail));
+    if let Some(ttl) = ttl.filter(|ttl| *ttl < store.min_ttl || *ttl > store.max_ttl) {
+        let (min, max) = (store.min_ttl, store.max_ttl);
+        return invalid(format!(
+            "{whose} ttl is {ttl:?}: the {} store holds {min:?} to {max:?}",
+            store.store
+        ));
+    }
+    if let (Some(wait), Some(strategy)) = (wait, strategy)
+        && !strategy.takes_wait_limit()
+    {
+        let name = strategy.name();
+        return invalid(format!(
+            "{whose} wait is {wait:?}, but strategy `{name}` takes no limit: drop one, or use `retry`"
+        ));
+    }
+    Ok(())
 }
 
 impl Default for Profiles {
@@ -91,6 +153,53 @@ impl Default for Profiles {
             wait: None,
             renew: true,
             named: BTreeMap::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn profiles() -> Profiles {
+        let mut profiles = Profiles::default();
+        profiles.named.insert("checkout".to_owned(), Profile::new());
+        profiles.named.insert("nightly".to_owned(), Profile::new());
+        profiles
+    }
+
+    #[test]
+    fn every_missing_name_is_told_at_once() {
+        assert!(profiles().require(["checkout", "nightly"]).is_ok());
+        let error = profiles().require(["chekcout", "nightly", "import"]).unwrap_err().to_string();
+        for part in
+            ["`chekcout` is not there; did you mean `checkout`?", "`import` is not there; the manager has"]
+        {
+            assert!(error.contains(part), "{error}");
+        }
+        let error = Profiles::default().require(["a"]).unwrap_err().to_string();
+        assert!(error.contains("the manager has none"), "{error}");
+    }
+
+    #[test]
+    fn a_profile_must_fit_the_store_and_its_strategy() {
+        let store = Capability::exclusive("small");
+        assert!(profiles().check(&store).is_ok());
+        let table = [
+            (
+                Profile::new().ttl(Duration::from_millis(1)),
+                "profile `p`: ttl is 1ms: the small store holds 10ms",
+            ),
+            (
+                Profile::new().strategy(strategy::skip()).wait(Duration::from_secs(1)),
+                "profile `p`: wait is 1s, but strategy `skip` takes no limit",
+            ),
+        ];
+        for (profile, expected) in table {
+            let mut profiles = profiles();
+            profiles.named.insert("p".to_owned(), profile);
+            let error = profiles.check(&store).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
         }
     }
 }
