@@ -10,9 +10,10 @@ use std::task::{Context, Poll, ready};
 use axum::BoxError;
 use axum::body::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use lock_core::{LockGuard, LockScope, LossReason};
+use lock_core::{LockGuard, LockScope, LossReason, OnLost};
 use pin_project_lite::pin_project;
 
+use crate::in_flight::Ticket;
 use crate::service::give_back;
 
 pin_project! {
@@ -49,11 +50,13 @@ pin_project! {
 
 /// The lock of a body that is not sent yet.
 struct Held {
-    lost: Pin<Box<dyn Future<Output = LossReason> + Send>>,
+    /// `None` where a body is sent to its end whatever becomes of the lock.
+    lost: Option<Pin<Box<dyn Future<Output = LossReason> + Send>>>,
     scope: LockScope,
     /// What is left of the announced length.
     left: Option<u64>,
     guard: LockGuard,
+    ticket: Ticket,
 }
 
 impl<B: Body> LockBody<B> {
@@ -66,10 +69,18 @@ impl<B: Body> LockBody<B> {
     }
 
     /// `announced` is the length that the head of the answer promises, if it does.
-    pub(crate) fn held(body: B, guard: LockGuard, scope: LockScope, announced: Option<u64>) -> Self {
+    pub(crate) fn held(
+        body: B,
+        guard: LockGuard,
+        scope: LockScope,
+        announced: Option<u64>,
+        on_lost: OnLost,
+        ticket: Ticket,
+    ) -> Self {
         let handle = guard.handle();
-        let lost = Box::pin(async move { handle.lost().await });
-        let lock = Some(Held { lost, scope, left: announced, guard });
+        let cancels = on_lost == OnLost::Cancel;
+        let lost = cancels.then(|| Box::pin(async move { handle.lost().await }) as Pin<Box<_>>);
+        let lock = Some(Held { lost, scope, left: announced, guard, ticket });
         Self { state: State::Held { body, tail: VecDeque::new(), lock } }
     }
 }
@@ -77,11 +88,12 @@ impl<B: Body> LockBody<B> {
 impl Held {
     /// Why the lock is lost, if it is.
     fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<BoxError> {
+        let Some(lost) = &mut self.lost else { return Poll::Pending };
         // The clock is read before every frame: after a pause of the whole process nothing more may be made.
         if let Err(error) = self.guard.check() {
             return Poll::Ready(error.into());
         }
-        self.lost.as_mut().poll(cx).map(|reason| format!("the lock was lost: {reason}").into())
+        lost.as_mut().poll(cx).map(|reason| format!("the lock was lost: {reason}").into())
     }
 
     /// Counts what is given out. Says whether the announced length is reached.
@@ -159,8 +171,8 @@ where
             | StateProj::Releasing { .. }
             | StateProj::Ended { .. } => return,
         };
-        let Some(Held { guard, .. }) = lock else { return self.set(Self::Ended { tail }) };
-        self.set(Self::Releasing { release: Box::pin(give_back(guard)), tail });
+        let Some(Held { guard, ticket, .. }) = lock else { return self.set(Self::Ended { tail }) };
+        self.set(Self::Releasing { release: Box::pin(release(guard, ticket)), tail });
     }
 }
 
@@ -219,6 +231,11 @@ where
             State::Held { .. } | State::Releasing { .. } | State::Ended { .. } => SizeHint::new(),
         }
     }
+}
+
+async fn release(guard: LockGuard, ticket: Ticket) {
+    give_back(guard).await;
+    drop(ticket);
 }
 
 fn length(data: &Bytes) -> u64 {

@@ -1,17 +1,18 @@
 //! What a mounted layer asks for, and what it answers without its lock.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use http::Version;
+use axum::body::Bytes;
+use http::request::Parts;
+use http::{Response, Version};
 use lock_core::strategy::{self, Strategy};
 use lock_core::{Kind, LockError, LockErrorKind, LockRequest};
 
-use crate::hold::Hold;
-use crate::key::NoKey;
-use crate::keys::{Keys, Rendered};
-use crate::layer::LockLayer;
-use crate::rejection::LockRejection;
+use crate::answer::{LockRejection, Outcome};
+use crate::in_flight::Ticket;
+use crate::key::{Keys, NoKey, Rendered};
+use crate::layer::{LockLayer, Methods, OnStoreError, Options};
 
 /// What was logged already. All services of a layer share it: a router makes many, even one for each request until it
 /// is given its state.
@@ -19,25 +20,35 @@ use crate::rejection::LockRejection;
 pub(crate) struct Told {
     misconfigured: AtomicBool,
     no_route: AtomicBool,
+    /// How many requests were served without a lock because the store did not answer.
+    bypassed: AtomicU64,
 }
 
 /// What the clones of one service share.
 #[derive(Debug)]
 pub(crate) struct Config {
     layer: LockLayer,
-    strategy: Arc<dyn Strategy>,
+    /// `None` where the profile says it.
+    strategy: Option<Arc<dyn Strategy>>,
 }
 
 impl Config {
     /// What a layer asks for, or why its options do not go together.
     pub(crate) fn new(layer: LockLayer) -> Result<Self, String> {
-        let strategy: Arc<dyn Strategy> = match &layer.strategy {
-            Some(strategy) => Arc::clone(strategy),
-            None if layer.wait.is_some() => Arc::new(strategy::retry()),
-            None => Arc::new(strategy::fail_fast()),
+        let options = &layer.options;
+        let profile = options.profile.as_deref().map(|name| options.manager.profile(name));
+        let profile = profile.transpose().map_err(|error| error.to_string())?;
+        let strategy: Option<Arc<dyn Strategy>> = match &options.strategy {
+            Some(strategy) => Some(Arc::clone(strategy)),
+            None if profile.is_some_and(|profile| profile.has_strategy()) => None,
+            None if options.wait.is_some() => Some(Arc::new(strategy::retry())),
+            None => Some(Arc::new(strategy::fail_fast())),
         };
-        check_waiting(&layer, &strategy)?;
+        check_waiting(options, strategy.as_deref())?;
         check_kind(&layer)?;
+        check_times(options)?;
+        check_requests(options)?;
+        options.answers.check()?;
         Ok(Self { layer, strategy })
     }
 
@@ -45,34 +56,78 @@ impl Config {
         &self.layer.key.0
     }
 
-    pub(crate) fn hold(&self) -> Hold {
-        self.layer.hold
+    pub(crate) fn options(&self) -> &Options {
+        &self.layer.options
+    }
+
+    /// Counts the keys of a request; the error says that there are too many.
+    pub(crate) fn count(&self, keys: &Rendered) -> Result<Ticket, LockRejection> {
+        let options = self.options();
+        options
+            .in_flight
+            .enter(keys.keys(), options.max_keys)
+            .ok_or_else(|| LockRejection::too_many_keys(self.keys().template()))
     }
 
     /// The request for the lock on `keys`.
     pub(crate) fn request(&self, keys: Rendered) -> LockRequest {
-        let layer = &self.layer;
+        let options = self.options();
         let request = match keys {
-            Rendered::One(key) => layer.manager.request(key, layer.kind),
-            Rendered::All(keys) => layer.manager.all(keys),
+            Rendered::One(key) => options.manager.request(key, options.kind),
+            Rendered::All(keys) => options.manager.all(keys),
         };
-        let mut request = request.strategy(Arc::clone(&self.strategy));
-        if let Some(ttl) = layer.ttl {
+        let mut request = request.template(self.keys().template().to_owned()).fencing(options.fencing);
+        if let Some(strategy) = &self.strategy {
+            request = request.strategy(Arc::clone(strategy));
+        }
+        if let Some(ttl) = options.ttl {
             request = request.ttl(ttl);
         }
-        if let Some(wait) = layer.wait {
+        if let Some(wait) = options.wait {
             request = request.wait(wait);
         }
-        if let Some(max) = layer.max_hold {
+        if let Some(renew) = options.renew {
+            request = request.renew(renew);
+        }
+        if let Some(min) = options.min_hold {
+            request = request.min_hold(min);
+        }
+        if let Some(max) = options.max_hold {
             request = request.max_hold(max);
         }
-        if let Some(max) = layer.max_waiters {
+        if let Some(max) = options.max_waiters {
             request = request.max_waiters(max);
         }
-        if let Some(label) = &layer.label {
+        if let Some(label) = &options.label {
             request = request.label(label.clone());
         }
+        if let Some(profile) = &options.profile {
+            request = request.profile(profile.clone());
+        }
         request
+    }
+
+    /// Whether a request without its lock is to be served all the same. Says so in the log, less and less often.
+    pub(crate) fn runs_unlocked(&self, error: &LockError) -> bool {
+        let options = self.options();
+        if options.on_store_error != OnStoreError::RunUnlocked || !error.is_unavailable() {
+            return false;
+        }
+        let count = options.told.bypassed.fetch_add(1, Ordering::Relaxed) + 1;
+        if count.is_power_of_two() {
+            tracing::warn!(
+                lock.template = self.keys().template(),
+                %error,
+                count,
+                "the store of locks does not answer, and requests are served without a lock, as the layer says"
+            );
+        }
+        true
+    }
+
+    /// The answer to a request that is not served; `head` is there if the answers want to look at it.
+    pub(crate) fn answer(&self, rejection: LockRejection, head: Option<&Parts>) -> Response<Bytes> {
+        self.options().answers.response(rejection, head)
     }
 
     /// The answer to a request whose lock was not had, or was lost.
@@ -81,7 +136,7 @@ impl Config {
         let rejection = LockRejection::of_error(error, Some(template), version);
         match error.kind() {
             LockErrorKind::Contended | LockErrorKind::TimedOut | LockErrorKind::Overloaded => {}
-            _ if rejection.status().as_u16() == 500 => self.misconfigured(&error.to_string()),
+            _ if rejection.outcome() == Outcome::Misconfigured => self.misconfigured(&error.to_string()),
             // The lock itself has told of its loss, and a shutdown is no news.
             LockErrorKind::Lost | LockErrorKind::ShuttingDown => {}
             _ => tracing::warn!(lock.template = template, %error, "request refused for want of its lock"),
@@ -98,14 +153,16 @@ impl Config {
                 self.misconfigured(&text);
                 Some(LockRejection::misconfigured())
             }
-            NoKey::NoRoute => None,
+            NoKey::NoRoute | NoKey::Skip => None,
         }
     }
 
     /// A request without a route went on without a lock. A service that answers it with anything but "not found" is
     /// one whose work is not protected.
     pub(crate) fn passed_without_route(&self, status: http::StatusCode) {
-        if status != http::StatusCode::NOT_FOUND && !self.layer.told.no_route.swap(true, Ordering::Relaxed) {
+        if status != http::StatusCode::NOT_FOUND
+            && !self.options().told.no_route.swap(true, Ordering::Relaxed)
+        {
             tracing::warn!(
                 lock.template = self.keys().template(),
                 http.status = status.as_u16(),
@@ -118,7 +175,7 @@ impl Config {
     /// Says what is wrong with the program: once, as it is the same for each request.
     fn misconfigured(&self, text: &str) {
         let template = self.keys().template();
-        if self.layer.told.misconfigured.swap(true, Ordering::Relaxed) {
+        if self.options().told.misconfigured.swap(true, Ordering::Relaxed) {
             tracing::debug!(lock.template = template, "misconfigured: {text}");
         } else {
             tracing::error!(
@@ -129,16 +186,19 @@ impl Config {
     }
 }
 
-fn check_waiting(layer: &LockLayer, strategy: &dyn Strategy) -> Result<(), String> {
-    if let Some(wait) = layer.wait.filter(|_| !strategy.takes_wait_limit()) {
+fn check_waiting(options: &Options, strategy: Option<&dyn Strategy>) -> Result<(), String> {
+    if let (Some(wait), Some(strategy)) = (options.wait, strategy)
+        && !strategy.takes_wait_limit()
+    {
         let name = strategy.name();
         return Err(format!(
             "wait is {wait:?}, but the strategy `{name}` takes no limit: drop one, or use `retry`"
         ));
     }
-    match layer.max_waiters {
+    let nobody_waits = options.wait.is_none() && options.strategy.is_none() && options.profile.is_none();
+    match options.max_waiters {
         Some(0) => Err("max_waiters is 0, so nobody could wait: drop it, and `wait` too".to_owned()),
-        Some(max) if layer.wait.is_none() && layer.strategy.is_none() => Err(format!(
+        Some(max) if nobody_waits => Err(format!(
             "max_waiters is {max}, but without `wait` or a `strategy` no request waits: add one, or drop it"
         )),
         _ => Ok(()),
@@ -146,7 +206,7 @@ fn check_waiting(layer: &LockLayer, strategy: &dyn Strategy) -> Result<(), Strin
 }
 
 fn check_kind(layer: &LockLayer) -> Result<(), String> {
-    let kind = layer.kind;
+    let kind = layer.options.kind;
     if matches!(kind, Kind::Semaphore { permits: 0 }) {
         return Err("a semaphore with 0 permits admits nobody: give it at least 1".to_owned());
     }
@@ -154,6 +214,25 @@ fn check_kind(layer: &LockLayer) -> Result<(), String> {
         return Err(format!(
             "kind is {kind}, but several keys have one holder each: drop `kind`, or lock one `key`"
         ));
+    }
+    Ok(())
+}
+
+fn check_times(options: &Options) -> Result<(), String> {
+    match (options.min_hold, options.max_hold) {
+        (Some(min), Some(max)) if min > max => {
+            Err(format!("min_hold is {min:?}, longer than max_hold {max:?}: make one fit the other"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_requests(options: &Options) -> Result<(), String> {
+    if matches!(&options.methods, Methods::Only(methods) if methods.is_empty()) {
+        return Err("`methods` names none, so no request would be locked: name one, or drop it".to_owned());
+    }
+    if options.max_keys == 0 {
+        return Err("max_keys is 0, so no request could be locked: give it at least 1".to_owned());
     }
     Ok(())
 }

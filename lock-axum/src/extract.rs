@@ -6,7 +6,7 @@ use std::ops::Deref;
 use axum::extract::{FromRequestParts, MatchedPath, OptionalFromRequestParts};
 use http::request::Parts;
 
-use crate::rejection::LockRejection;
+use crate::answer::LockRejection;
 
 /// Extracts a view of the lock that the request runs under: its key, what is left of it, whether it is lost.
 ///
@@ -14,7 +14,8 @@ use crate::rejection::LockRejection;
 ///
 /// # Errors
 /// A request without a lock is answered with 500, and the log says which route lacks a
-/// [`LockLayer`](crate::LockLayer). `Option<LockHandle>` is `None` then.
+/// [`LockLayer`](crate::LockLayer); with 503 where the layer serves requests without a lock while the store does not
+/// answer. `Option<LockHandle>` is `None` then.
 ///
 /// # Examples
 /// ```
@@ -27,6 +28,10 @@ use crate::rejection::LockRejection;
 /// ```
 #[derive(Clone, Debug)]
 pub struct LockHandle(lock_core::LockHandle);
+
+/// Says in a request that it is served without a lock, because the store did not answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RunsUnlocked;
 
 impl LockHandle {
     pub(crate) fn new(handle: lock_core::LockHandle) -> Self {
@@ -53,6 +58,13 @@ impl<S: Send + Sync> FromRequestParts<S> for LockHandle {
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Self::Rejection> {
         parts.extensions.get::<Self>().cloned().ok_or_else(|| {
+            if parts.extensions.get::<RunsUnlocked>().is_some() {
+                tracing::warn!(
+                    "the store of locks does not answer, and the handler cannot do without its lock: with \
+                     `OnStoreError::RunUnlocked` it takes an `Option<LockHandle>`"
+                );
+                return LockRejection::store_unavailable();
+            }
             let route = parts.extensions.get::<MatchedPath>().map_or("(none)", MatchedPath::as_str);
             tracing::error!(
                 http.route = route,

@@ -1,5 +1,6 @@
 //! The service: one request from key to answer.
 
+use std::future::Future;
 use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -10,11 +11,15 @@ use http::{Request, Response};
 use http_body::Body;
 use lock_core::{LockGuard, LockScope};
 use tower::Service;
+use tracing::{Instrument, Span};
 
 use crate::body::LockBody;
 use crate::config::Config;
-use crate::extract::LockHandle;
+use crate::extract::{LockHandle, RunsUnlocked};
 use crate::future::ResponseFuture;
+use crate::in_flight::Ticket;
+use crate::key::NoKey;
+use crate::layer::OnDisconnect;
 
 /// How long an answer waits for its release; then the background goes on with it.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(1);
@@ -58,6 +63,7 @@ where
     S::Error: Send,
     B: Send + 'static,
     R: Body + Send + 'static,
+    R::Data: Send,
 {
     type Response = Response<LockBody<R>>;
     type Error = S::Error;
@@ -78,42 +84,96 @@ where
     }
 }
 
+/// From the request to its lock.
 async fn serve<S, B, R>(
+    config: Arc<Config>,
+    inner: S,
+    request: Request<B>,
+) -> Result<Response<LockBody<R>>, S::Error>
+where
+    S: Service<Request<B>, Response = Response<R>> + Send + 'static,
+    S::Future: Send,
+    S::Error: Send,
+    B: Send + 'static,
+    R: Body + Send + 'static,
+    R::Data: Send,
+{
+    let (mut parts, body) = request.into_parts();
+    if !config.options().concern(&parts) {
+        return pass(inner, Request::from_parts(parts, body)).await;
+    }
+    let keys = match config.keys().render(&mut parts).await {
+        Ok(keys) => keys,
+        Err(NoKey::Skip) => return pass(inner, Request::from_parts(parts, body)).await,
+        Err(why) => {
+            if let Some(rejection) = config.no_key(why) {
+                return Ok(config.answer(rejection, Some(&parts)).map(LockBody::problem));
+            }
+            let response = pass(inner, Request::from_parts(parts, body)).await?;
+            config.passed_without_route(response.status());
+            return Ok(response);
+        }
+    };
+    let ticket = match config.count(&keys) {
+        Ok(ticket) => ticket,
+        Err(rejection) => return Ok(config.answer(rejection, Some(&parts)).map(LockBody::problem)),
+    };
+    let guard = match config.request(keys).acquire().await {
+        Ok(guard) => guard,
+        Err(error) if config.runs_unlocked(&error) => {
+            // That of a layer outside says nothing about this one.
+            parts.extensions.remove::<LockHandle>();
+            parts.extensions.insert(RunsUnlocked);
+            return pass(inner, Request::from_parts(parts, body)).await;
+        }
+        Err(error) => {
+            let rejection = config.refuse(&error, parts.version);
+            return Ok(config.answer(rejection, Some(&parts)).map(LockBody::problem));
+        }
+    };
+    parts.extensions.insert(LockHandle::new(guard.handle()));
+    let finishes = config.options().on_disconnect == OnDisconnect::Finish;
+    let work = under_lock(config, inner, Request::from_parts(parts, body), guard, ticket);
+    if finishes { detached(work).await } else { work.await }
+}
+
+/// Serves a request without a lock.
+async fn pass<S, B, R>(mut inner: S, request: Request<B>) -> Result<Response<LockBody<R>>, S::Error>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    R: Body,
+{
+    Ok(inner.call(request).await?.map(LockBody::unlocked))
+}
+
+/// Runs the handler, and gives the lock back unless the body takes it along.
+async fn under_lock<S, B, R>(
     config: Arc<Config>,
     mut inner: S,
     request: Request<B>,
+    guard: LockGuard,
+    ticket: Ticket,
 ) -> Result<Response<LockBody<R>>, S::Error>
 where
     S: Service<Request<B>, Response = Response<R>>,
     R: Body,
 {
-    let (mut parts, body) = request.into_parts();
-    let keys = match config.keys().render(&mut parts).await {
-        Ok(keys) => keys,
-        Err(why) => {
-            if let Some(rejection) = config.no_key(why) {
-                return Ok(rejection.into_response_with(LockBody::problem));
-            }
-            let response = inner.call(Request::from_parts(parts, body)).await?;
-            config.passed_without_route(response.status());
-            return Ok(response.map(LockBody::unlocked));
-        }
-    };
+    let options = config.options();
+    let (parts, body) = request.into_parts();
     let (method, version) = (parts.method.clone(), parts.version);
-    let guard = match config.request(keys).acquire().await {
-        Ok(guard) => guard,
-        Err(error) => return Ok(config.refuse(&error, version).into_response_with(LockBody::problem)),
-    };
-    parts.extensions.insert(LockHandle::new(guard.handle()));
+    let head = options.answers.look_at_request().then(|| parts.clone());
     let handler = async move {
         let answer = inner.call(Request::from_parts(parts, body)).await;
         // With this lock in it: a body that is held runs in the same scope as its handler.
         (answer, LockScope::current())
         // The service is dropped here, before the lock is given back.
     };
-    let (answer, scope) = match guard.run(handler).await {
+    let (answer, scope) = match guard.run_on_lost(options.on_lost, handler).await {
         Ok(answered) => answered,
-        Err(lost) => return Ok(config.refuse(&lost, version).into_response_with(LockBody::problem)),
+        Err(lost) => {
+            let rejection = config.refuse(&lost, version);
+            return Ok(config.answer(rejection, head.as_ref()).map(LockBody::problem));
+        }
     };
     let response = match answer {
         Ok(response) => response,
@@ -124,11 +184,27 @@ where
     };
     let announced =
         response.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-    if config.hold().ends_with_handler(&method, response.status(), announced, response.body()) {
+    if options.hold.ends_with_handler(&method, response.status(), announced, response.body()) {
         give_back(guard).await;
+        drop(ticket);
         return Ok(response.map(LockBody::unlocked));
     }
-    Ok(response.map(|body| LockBody::held(body, guard, scope, announced)))
+    let on_lost = options.on_lost;
+    Ok(response.map(|body| LockBody::held(body, guard, scope, announced, on_lost, ticket)))
+}
+
+/// Runs `work` in a task of its own, which goes on when nobody waits for it any more.
+async fn detached<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
+    // A task knows nothing of the locks of the one that started it.
+    let work = LockScope::current().enter(work).instrument(Span::current());
+    match tokio::spawn(work).await {
+        Ok(done) => done,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The runtime is going away, and this task with it.
+            Err(_) => std::future::pending().await,
+        },
+    }
 }
 
 /// Waits for the release, but not for long: the answer does not depend on it.

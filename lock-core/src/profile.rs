@@ -56,10 +56,10 @@ impl Profile {
         self
     }
 
-    /// Whether it says what to do when the key is held.
+    /// Whether it says what to do when the key is held: a strategy, or how long to wait.
     #[must_use]
     pub fn has_strategy(&self) -> bool {
-        self.strategy.is_some()
+        self.strategy.is_some() || self.wait.is_some()
     }
 }
 

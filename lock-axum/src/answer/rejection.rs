@@ -10,6 +10,8 @@ use http::header::{CONNECTION, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, Version};
 use lock_core::{LockError, LockErrorKind};
 
+use super::outcome::{Outcome, Words};
+
 /// The longest time that a client is told to stay away.
 const LONGEST: Duration = Duration::from_secs(30);
 /// What a client is told when nobody knows when the lock will be free.
@@ -17,13 +19,15 @@ const UNKNOWN: Duration = Duration::from_secs(1);
 
 /// Why a request was not served: a status, headers and a problem document without secrets.
 ///
-/// The document never holds the key, the name of the store or who holds the lock; the log does.
+/// The document never holds the key, the name of the store or who holds the lock; the log does. As a response it is what
+/// the client gets unless [`LockLayer::respond_with`](crate::LockLayer::respond_with) says otherwise.
 #[derive(Clone, Debug)]
 pub struct LockRejection(Box<Problem>);
 
 #[derive(Clone, Debug)]
 struct Problem {
-    outcome: &'static Outcome,
+    outcome: Outcome,
+    status: StatusCode,
     detail: Option<Cow<'static, str>>,
     /// The template of the key, where there is one to show.
     lock: Option<Box<str>>,
@@ -32,58 +36,11 @@ struct Problem {
     close: bool,
 }
 
-/// What there is to say about one way in which a request is not served.
-#[derive(Debug)]
-struct Outcome {
-    kind: &'static str,
-    status: StatusCode,
-    title: &'static str,
-    detail: &'static str,
-}
-
-macro_rules! outcomes {
-    ($($name:ident = $kind:literal, $status:ident, $title:literal, $detail:literal;)*) => {
-        $(static $name: Outcome =
-            Outcome { kind: $kind, status: StatusCode::$status, title: $title, detail: $detail };)*
-    };
-}
-
-outcomes! {
-    CONTENDED = "urn:problem-type:lock-contended", CONFLICT, "Locked",
-        "Another request is working on this.";
-    TIMED_OUT = "urn:problem-type:lock-timed-out", CONFLICT, "Locked",
-        "Another request worked on this for longer than this one could wait.";
-    OVERLOADED = "urn:problem-type:lock-overloaded", SERVICE_UNAVAILABLE, "Overloaded",
-        "Too many requests wait for this.";
-    UNAVAILABLE = "urn:problem-type:lock-store-unavailable", SERVICE_UNAVAILABLE, "Lock not available",
-        "The request was not started because its lock could not be taken.";
-    LOST = "urn:problem-type:lock-lost", SERVICE_UNAVAILABLE, "Lock lost",
-        "The request was stopped on the way. It may have had effects: look before you repeat it.";
-    KEY_INVALID = "urn:problem-type:lock-key-invalid", BAD_REQUEST, "Key of the lock is invalid",
-        "A part of the request that says what is to be locked is invalid.";
-    SHUTTING_DOWN = "urn:problem-type:lock-shutting-down", SERVICE_UNAVAILABLE, "Shutting down",
-        "This server takes no more work.";
-    MISCONFIGURED = "about:blank", INTERNAL_SERVER_ERROR, "Internal Server Error",
-        "The server is not set up to serve this request.";
-}
-
-fn outcome(kind: LockErrorKind) -> &'static Outcome {
-    match kind {
-        LockErrorKind::Contended => &CONTENDED,
-        LockErrorKind::TimedOut => &TIMED_OUT,
-        LockErrorKind::Overloaded => &OVERLOADED,
-        LockErrorKind::Unavailable | LockErrorKind::NoQuorum => &UNAVAILABLE,
-        LockErrorKind::Lost => &LOST,
-        LockErrorKind::InvalidKey => &KEY_INVALID,
-        LockErrorKind::ShuttingDown => &SHUTTING_DOWN,
-        _ => &MISCONFIGURED,
-    }
-}
-
 impl LockRejection {
-    fn new(outcome: &'static Outcome) -> Self {
+    fn new(outcome: Outcome) -> Self {
         Self(Box::new(Problem {
             outcome,
+            status: outcome.words().status,
             detail: None,
             lock: None,
             retry_after: None,
@@ -94,9 +51,9 @@ impl LockRejection {
 
     /// The answer to `error`, over `version` of HTTP; `template` is shown to clients.
     pub(crate) fn of_error(error: &LockError, template: Option<&str>, version: Version) -> Self {
-        let mut rejection = Self::new(outcome(error.kind()));
+        let mut rejection = Self::new(Outcome::of(error.kind()));
         let problem = &mut *rejection.0;
-        if problem.outcome.status != StatusCode::INTERNAL_SERVER_ERROR {
+        if problem.outcome != Outcome::Misconfigured {
             problem.lock = template.map(Into::into);
             problem.waited = error.waited();
         }
@@ -112,7 +69,7 @@ impl LockRejection {
 
     /// A client sent a part of the key that cannot be one.
     pub(crate) fn key_invalid(detail: Cow<'static, str>, template: &str) -> Self {
-        let mut rejection = Self::new(&KEY_INVALID);
+        let mut rejection = Self::new(Outcome::KeyInvalid);
         rejection.0.detail = Some(detail);
         rejection.0.lock = Some(template.into());
         rejection
@@ -120,18 +77,70 @@ impl LockRejection {
 
     /// The program is wrong. The log says how, the client is told nothing.
     pub(crate) fn misconfigured() -> Self {
-        Self::new(&MISCONFIGURED)
+        Self::new(Outcome::Misconfigured)
+    }
+
+    /// The handler needs the lock that it was not given.
+    pub(crate) fn store_unavailable() -> Self {
+        let mut rejection = Self::new(Outcome::StoreUnavailable);
+        rejection.0.retry_after = Some(UNKNOWN);
+        rejection
+    }
+
+    /// So many keys are locked by requests of this layer that no further one is taken.
+    pub(crate) fn too_many_keys(template: &str) -> Self {
+        let mut rejection = Self::new(Outcome::Overloaded);
+        rejection.0.detail = Some("Too many requests are being worked on.".into());
+        rejection.0.lock = Some(template.into());
+        rejection.0.retry_after = Some(UNKNOWN);
+        rejection
+    }
+
+    pub(crate) fn with_status(mut self, status: StatusCode) -> Self {
+        self.0.status = status;
+        self
+    }
+
+    /// What happened.
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
+        self.0.outcome
     }
 
     /// The status of the answer.
     #[must_use]
     pub fn status(&self) -> StatusCode {
-        self.0.outcome.status
+        self.0.status
     }
 
-    /// The body and its headers.
-    pub(crate) fn into_response_with<B>(self, body: impl FnOnce(Bytes) -> B) -> Response<B> {
-        let mut response = Response::new(body(self.0.document().into()));
+    /// One sentence for people.
+    #[must_use]
+    pub fn detail(&self) -> &str {
+        self.0.detail()
+    }
+
+    /// The template of the key, of several with commas; `None` where the program is at fault.
+    #[must_use]
+    pub fn template(&self) -> Option<&str> {
+        self.0.lock.as_deref()
+    }
+
+    /// When another try makes sense, at most 30 s: a hint, and what `Retry-After` says in whole seconds.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.0.retry_after
+    }
+
+    /// How long the request waited for its lock.
+    #[must_use]
+    pub fn waited(&self) -> Option<Duration> {
+        self.0.waited
+    }
+
+    /// The answer: status, headers and document, to be changed at will.
+    #[must_use]
+    pub fn to_response(&self) -> Response<Bytes> {
+        let mut response = Response::new(self.0.document().into());
         *response.status_mut() = self.status();
         self.0.write_headers(response.headers_mut());
         response
@@ -148,13 +157,13 @@ impl std::error::Error for LockRejection {}
 
 impl IntoResponse for LockRejection {
     fn into_response(self) -> axum::response::Response {
-        self.into_response_with(Body::from)
+        self.to_response().map(Body::from)
     }
 }
 
 impl Problem {
     fn detail(&self) -> &str {
-        self.detail.as_deref().unwrap_or(self.outcome.detail)
+        self.detail.as_deref().unwrap_or(self.outcome.words().detail)
     }
 
     fn write_headers(&self, headers: &mut HeaderMap) {
@@ -169,13 +178,13 @@ impl Problem {
 
     fn document(&self) -> String {
         let mut json = String::with_capacity(256);
-        let Outcome { kind, status, title, .. } = self.outcome;
+        let Words { kind, title, .. } = self.outcome.words();
         json.push_str("{\"type\":");
         write_text(&mut json, kind);
         json.push_str(",\"title\":");
         write_text(&mut json, title);
         json.push_str(",\"status\":");
-        json.push_str(status.as_str());
+        json.push_str(self.status.as_str());
         json.push_str(",\"detail\":");
         write_text(&mut json, self.detail());
         if let Some(lock) = &self.lock {
@@ -254,8 +263,8 @@ mod tests {
             (K::Reentered, 500, false),
         ] {
             let error = LockError::new(kind, "redis://:secret@store");
-            let response = LockRejection::of_error(&error, Some("order:<id>"), Version::HTTP_11)
-                .into_response_with(|b| b);
+            let response =
+                LockRejection::of_error(&error, Some("order:<id>"), Version::HTTP_11).to_response();
             assert_eq!(response.status(), status, "{kind:?}");
             assert_eq!(response.headers().contains_key(RETRY_AFTER), retry_after, "{kind:?}");
             assert_eq!(response.headers().contains_key(CONNECTION), kind == K::ShuttingDown, "{kind:?}");

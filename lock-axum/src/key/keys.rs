@@ -4,7 +4,8 @@ use http::request::Parts;
 use lock_core::key::Key;
 use lock_core::{LockError, LockErrorKind, Result};
 
-use crate::key::{KeySource, NoKey, path_params};
+use super::choice::{Chooser, KeyChoice};
+use super::source::{KeySource, NoKey, path_params};
 
 /// The templates of a layer.
 #[derive(Clone, Debug)]
@@ -17,6 +18,8 @@ pub(crate) enum Keys {
         /// The templates with commas between them, for clients and the log.
         templates: Box<str>,
     },
+    /// Of [`LockLayer::key_fn`](crate::LockLayer::key_fn).
+    Chosen(Chooser),
 }
 
 /// What one request locks.
@@ -26,7 +29,23 @@ pub(crate) enum Rendered {
     All(Vec<Key>),
 }
 
+impl Rendered {
+    pub(crate) fn keys(&self) -> &[Key] {
+        match self {
+            Self::One(key) => std::slice::from_ref(key),
+            Self::All(keys) => keys,
+        }
+    }
+}
+
 impl Keys {
+    pub(crate) fn chosen<C: Into<KeyChoice>>(
+        name: &str,
+        choose: impl Fn(&Parts) -> C + Send + Sync + 'static,
+    ) -> Self {
+        Self::Chosen(Chooser::new(name, choose))
+    }
+
     pub(crate) fn one(template: &str) -> Result<Self> {
         KeySource::parse(template).map(Self::One)
     }
@@ -57,6 +76,7 @@ impl Keys {
         match self {
             Self::One(source) => source.template(),
             Self::All { templates, .. } => templates,
+            Self::Chosen(chooser) => chooser.name(),
         }
     }
 
@@ -64,6 +84,7 @@ impl Keys {
         match self {
             Self::One(source) => std::slice::from_ref(source),
             Self::All { sources, .. } => sources,
+            Self::Chosen(_) => &[],
         }
     }
 
@@ -81,6 +102,7 @@ impl Keys {
                 let keys = sources.iter().map(|source| source.render(parts, params));
                 keys.collect::<Result<_, _>>().map(Rendered::All)
             }
+            Self::Chosen(chooser) => chooser.key(parts).map(Rendered::One),
         }
     }
 }

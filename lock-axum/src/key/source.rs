@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use axum::extract::rejection::RawPathParamsRejection;
-use axum::extract::{FromRequestParts, MatchedPath, RawPathParams};
+use axum::extract::{FromRequestParts, MatchedPath, OriginalUri, RawPathParams};
 use http::HeaderName;
 use http::request::Parts;
 use lock_core::key::{Key, KeyTemplate};
@@ -25,11 +25,17 @@ enum Value {
     Query(Box<str>),
     Method,
     Route,
+    Uri,
 }
+
+/// The longest header that is a part of a key: long enough for every identifier, and no token by mistake.
+const LONGEST_HEADER: usize = 255;
 
 /// Why a request has no key.
 #[derive(Debug)]
 pub(crate) enum NoKey {
+    /// The program says that this request needs none.
+    Skip,
     /// The router found no route, so there is nothing to lock.
     NoRoute,
     /// The client's fault; the text names the part, never its value.
@@ -135,9 +141,10 @@ impl Value {
         match name {
             "method" => Ok(Self::Method),
             "route" => Ok(Self::Route),
-            _ if name.contains('.') => {
-                invalid("expected a path parameter, `<header.name>`, `<query.name>`, `<method>` or `<route>`")
-            }
+            "uri.path" => Ok(Self::Uri),
+            _ if name.contains('.') => invalid(
+                "expected a path parameter, `<header.name>`, `<query.name>`, `<method>`, `<route>` or `<uri.path>`",
+            ),
             _ => Ok(Self::Path(name.into())),
         }
     }
@@ -152,6 +159,10 @@ impl Value {
             Self::Header(name) => header(name, parts).map(Cow::Borrowed),
             Self::Query(name) => query(name, parts.uri.query().unwrap_or_default()),
             Self::Method => Ok(parts.method.as_str().into()),
+            // A router that is nested in another has cut its own part off.
+            Self::Uri => {
+                Ok(parts.extensions.get::<OriginalUri>().map_or(&parts.uri, |uri| &uri.0).path().into())
+            }
             Self::Route => match parts.extensions.get::<MatchedPath>() {
                 Some(route) => Ok(route.as_str().into()),
                 None => Err(NoKey::NoRoute),
@@ -192,6 +203,7 @@ fn header<'a>(name: &HeaderName, parts: &'a Parts) -> Result<&'a str, NoKey> {
     }
     match value.to_str() {
         Ok("") => invalid("is empty"),
+        Ok(value) if value.len() > LONGEST_HEADER => invalid("is longer than 255 characters"),
         Ok(value) => Ok(value),
         Err(_) => invalid("has characters that are not visible ASCII"),
     }

@@ -1,0 +1,10 @@
+//! What a client gets whose request was not served.
+
+mod answers;
+mod grpc;
+mod outcome;
+mod rejection;
+
+pub(crate) use answers::{Answers, Form};
+pub use outcome::Outcome;
+pub use rejection::LockRejection;

@@ -1,0 +1,83 @@
+//! The ways in which a request is not served, and what there is to say about each.
+
+use http::StatusCode;
+use lock_core::LockErrorKind;
+
+/// Why a request was not served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// Another request has the lock. 409.
+    Contended,
+    /// Another request had the lock until the wait was over. 409.
+    TimedOut,
+    /// Too many wait, or too many keys are locked at once. 503.
+    Overloaded,
+    /// The store of locks does not answer. 503.
+    StoreUnavailable,
+    /// The lock was lost while the handler ran. 503.
+    Lost,
+    /// A part of the key is missing or invalid. 400.
+    KeyInvalid,
+    /// The manager is shutting down. 503.
+    ShuttingDown,
+    /// The layer is set up wrongly. 500.
+    Misconfigured,
+}
+
+/// One line of the table.
+#[derive(Debug)]
+pub(super) struct Words {
+    pub(super) kind: &'static str,
+    pub(super) status: StatusCode,
+    pub(super) title: &'static str,
+    pub(super) detail: &'static str,
+    /// The code of gRPC: <https://grpc.io/docs/guides/status-codes/>.
+    pub(super) grpc: u8,
+}
+
+macro_rules! words {
+    ($outcome:expr; $($name:ident = $kind:literal, $status:ident, $grpc:literal, $title:literal, $detail:literal;)*) => {
+        match $outcome {
+            $(Outcome::$name => &Words {
+                kind: $kind, status: StatusCode::$status, title: $title, detail: $detail, grpc: $grpc,
+            },)*
+        }
+    };
+}
+
+impl Outcome {
+    pub(crate) fn of(kind: LockErrorKind) -> Self {
+        match kind {
+            LockErrorKind::Contended => Self::Contended,
+            LockErrorKind::TimedOut => Self::TimedOut,
+            LockErrorKind::Overloaded => Self::Overloaded,
+            LockErrorKind::Unavailable | LockErrorKind::NoQuorum => Self::StoreUnavailable,
+            LockErrorKind::Lost => Self::Lost,
+            LockErrorKind::InvalidKey => Self::KeyInvalid,
+            LockErrorKind::ShuttingDown => Self::ShuttingDown,
+            _ => Self::Misconfigured,
+        }
+    }
+
+    pub(super) fn words(self) -> &'static Words {
+        words! { self;
+            Contended = "urn:problem-type:lock-contended", CONFLICT, 10, "Locked",
+                "Another request is working on this.";
+            TimedOut = "urn:problem-type:lock-timed-out", CONFLICT, 10, "Locked",
+                "Another request worked on this for longer than this one could wait.";
+            Overloaded = "urn:problem-type:lock-overloaded", SERVICE_UNAVAILABLE, 8, "Overloaded",
+                "Too many requests wait for this.";
+            StoreUnavailable = "urn:problem-type:lock-store-unavailable", SERVICE_UNAVAILABLE, 14, "Lock not available",
+                "The request was not started because its lock could not be taken.";
+            Lost = "urn:problem-type:lock-lost", SERVICE_UNAVAILABLE, 10, "Lock lost",
+                "The request was stopped on the way. It may have had effects: look before you repeat it.";
+            KeyInvalid = "urn:problem-type:lock-key-invalid", BAD_REQUEST, 3, "Key of the lock is invalid",
+                "A part of the request that says what is to be locked is invalid.";
+            ShuttingDown = "urn:problem-type:lock-shutting-down", SERVICE_UNAVAILABLE, 14, "Shutting down",
+                "This server takes no more work.";
+            Misconfigured = "about:blank", INTERNAL_SERVER_ERROR, 13, "Internal Server Error",
+                "The server is not set up to serve this request.";
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! How many different keys the requests of a layer lock, or wait for, right now.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use lock_core::key::Key;
+
+/// Shared by all services of a layer.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KeysInFlight(Arc<Mutex<HashMap<Key, usize>>>);
+
+impl KeysInFlight {
+    /// Counts `keys` until the ticket is dropped; `None` when there would be more than `max` different ones.
+    pub(crate) fn enter(&self, keys: &[Key], max: usize) -> Option<Ticket> {
+        let mut counts = self.counts();
+        let new = keys.iter().filter(|&key| !counts.contains_key(key)).count();
+        // A request for several keys counts each, even if it names one twice: it is refused a little early then.
+        if new > 0 && counts.len() + new > max {
+            return None;
+        }
+        for key in keys {
+            *counts.entry(key.clone()).or_default() += 1;
+        }
+        drop(counts);
+        Some(Ticket { all: self.clone(), keys: keys.into() })
+    }
+
+    fn counts(&self) -> MutexGuard<'_, HashMap<Key, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.counts().len()
+    }
+}
+
+/// The keys of one request.
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    all: KeysInFlight,
+    keys: Box<[Key]>,
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        let mut counts = self.all.counts();
+        for key in &self.keys {
+            if let Some(count) = counts.get_mut(key) {
+                *count -= 1;
+                if *count == 0 {
+                    counts.remove(key);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys<const N: usize>(names: [&str; N]) -> [Key; N] {
+        names.map(|name| Key::new(name).expect("a key"))
+    }
+
+    #[test]
+    fn different_keys_are_counted_and_forgotten() {
+        let all = KeysInFlight::default();
+        let a = all.enter(&keys(["a"]), 2).expect("room");
+        let again = all.enter(&keys(["a"]), 2).expect("the same key");
+        let b = all.enter(&keys(["b"]), 2).expect("room");
+        assert!(all.enter(&keys(["c"]), 2).is_none());
+        assert!(all.enter(&keys(["a", "b"]), 2).is_some(), "both are there");
+        assert!(all.enter(&keys(["b", "c"]), 2).is_none());
+        drop(a);
+        assert_eq!(all.len(), 2, "the other request for it goes on");
+        drop(again);
+        let c = all.enter(&keys(["c"]), 2).expect("room again");
+        drop((b, c));
+        assert_eq!(all.len(), 0);
+    }
+}

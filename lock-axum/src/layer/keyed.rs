@@ -1,0 +1,158 @@
+//! Which key.
+
+use http::request::Parts;
+use lock_core::Result;
+
+use super::builder::{Keyed, LockLayer, NoKeyYet};
+use crate::key::{KeyChoice, Keys};
+
+impl LockLayer<NoKeyYet> {
+    /// Sets the key to lock, a template:
+    ///
+    /// | placeholder | stands for | when it is not there |
+    /// | --- | --- | --- |
+    /// | `<id>` | the path parameter of this name, decoded | 500, and the log says which there are |
+    /// | `<header.x-tenant>` | a header, once, not empty and of at most 255 visible ASCII characters | 400 |
+    /// | `<query.page>` | a parameter of the query, once and not empty | 400 |
+    /// | `<method>` | the method: `POST` | |
+    /// | `<route>` | the route as it was registered: `/orders/{id}` | not locked, as no route was found |
+    /// | `<uri.path>` | the path as the client wrote it, also under `nest`: `/orders/42`. The same place may be written in several ways, `%34%32` for one | |
+    ///
+    /// Values are encoded: no client can reach the key of another template with a clever value.
+    ///
+    /// # Panics
+    /// When the template cannot be read or a placeholder means nothing: at start-up, with the place and what was
+    /// expected there. [`try_key`](Self::try_key) returns that instead.
+    #[track_caller]
+    pub fn key(self, template: &str) -> LockLayer {
+        match self.try_key(template) {
+            Ok(layer) => layer,
+            Err(error) => panic!("LockLayer: {error}"),
+        }
+    }
+
+    /// As [`key`](Self::key), for templates that come from a configuration.
+    ///
+    /// # Errors
+    /// [`InvalidKey`](lock_core::LockErrorKind::InvalidKey) with the place and what was expected there.
+    pub fn try_key(self, template: &str) -> Result<LockLayer> {
+        Ok(self.keyed(Keys::one(template)?))
+    }
+
+    /// Sets several keys to lock, all or none, each a template as that of [`key`](Self::key). The order does not matter:
+    /// two requests that name the same keys the other way round never wait for each other. Where two templates give the
+    /// same key, it is taken once.
+    ///
+    /// They stand in place of [`key`](Self::key), and each has one holder: another [`kind`](Self::kind) than
+    /// [`Kind::Reentrant`] does not go with them. A layer within a layer must not ask for more keys than the outer one
+    /// has, if they have one in common: it would wait for its own request, and is a 500.
+    ///
+    /// # Panics
+    /// As [`key`](Self::key), and without any template or with the same one twice. [`try_keys`](Self::try_keys) returns
+    /// that instead.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use axum::{Router, body::Body, routing::post};
+    /// # use http::{Request, StatusCode};
+    /// # use lock_axum::LockLayer;
+    /// # use tower::ServiceExt;
+    /// # let locks = lock_core::LockManager::in_memory();
+    /// let both = LockLayer::new(locks.clone()).keys(["account:<from>", "account:<to>"]);
+    /// let app: Router =
+    ///     Router::new().route("/transfer/{from}/{to}", post(async || "moved").route_layer(both));
+    ///
+    /// let busy = locks.lock("account:2").acquire().await?;
+    /// let request = || Request::post("/transfer/1/2").body(Body::empty());
+    /// assert_eq!(app.clone().oneshot(request()?).await?.status(), StatusCode::CONFLICT);
+    /// busy.release().await?;
+    /// assert_eq!(app.oneshot(request()?).await?.status(), StatusCode::OK);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// A layer has one `key` or several `keys`, not both:
+    /// ```compile_fail,E0599
+    /// # let locks = lock_core::LockManager::in_memory();
+    /// lock_axum::LockLayer::new(locks).key("order:<id>").keys(["stock:<id>"]);
+    /// ```
+    #[track_caller]
+    pub fn keys<T: AsRef<str>>(self, templates: impl IntoIterator<Item = T>) -> LockLayer {
+        match self.try_keys(templates) {
+            Ok(layer) => layer,
+            Err(error) => panic!("LockLayer: {error}"),
+        }
+    }
+
+    /// As [`keys`](Self::keys), for templates that come from a configuration.
+    ///
+    /// # Errors
+    /// [`InvalidKey`](lock_core::LockErrorKind::InvalidKey) with the place and what was expected there.
+    ///
+    /// # Examples
+    /// ```
+    /// # let locks = lock_core::LockManager::in_memory();
+    /// let error = lock_axum::LockLayer::new(locks).try_keys(["a:<x>", "a:<x>"]).unwrap_err();
+    /// assert!(error.to_string().contains("twice"));
+    /// ```
+    pub fn try_keys<T: AsRef<str>>(self, templates: impl IntoIterator<Item = T>) -> Result<LockLayer> {
+        Ok(self.keyed(Keys::all(templates)?))
+    }
+
+    /// Lets a function choose the key of each request, or serve it without one, or refuse it: for keys that no template
+    /// can write. `name` stands in its place in spans, metrics, the log and what clients get to see: one of few, and no
+    /// secret.
+    ///
+    /// The function sees the head of the request, without path parameters by name: they are in the
+    /// [`Uri`](http::Uri), and what layers outside have put there is in the extensions.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use axum::{Router, body::Body, routing::post};
+    /// # use http::{Request, StatusCode};
+    /// # use tower::ServiceExt;
+    /// use http::request::Parts;
+    /// use lock_axum::{KeyChoice, LockLayer};
+    /// use lock_core::key::KeyBuilder;
+    ///
+    /// /// Who was authenticated by a layer outside.
+    /// #[derive(Clone)]
+    /// struct Tenant(String);
+    ///
+    /// fn of_tenant(parts: &Parts) -> KeyChoice {
+    ///     match parts.extensions.get::<Tenant>() {
+    ///         Some(Tenant(name)) => KeyBuilder::new().literal("tenant:").value(name).finish().into(),
+    ///         None => KeyChoice::Reject("There is no tenant.".into()),
+    ///     }
+    /// }
+    ///
+    /// # let locks = lock_core::LockManager::in_memory();
+    /// let one_for_each = LockLayer::new(locks.clone()).key_fn("tenant", of_tenant);
+    /// let app: Router = Router::new().route("/import", post(async || "done").route_layer(one_for_each));
+    ///
+    /// let busy = locks.lock("tenant:ann").acquire().await?;
+    /// let request = || Request::post("/import").extension(Tenant("ann".to_owned())).body(Body::empty());
+    /// assert_eq!(app.clone().oneshot(request()?).await?.status(), StatusCode::CONFLICT);
+    /// busy.release().await?;
+    /// assert_eq!(app.clone().oneshot(request()?).await?.status(), StatusCode::OK);
+    /// let nobody = Request::post("/import").body(Body::empty())?;
+    /// assert_eq!(app.oneshot(nobody).await?.status(), StatusCode::BAD_REQUEST);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn key_fn<C: Into<KeyChoice>>(
+        self,
+        name: &str,
+        choose: impl Fn(&Parts) -> C + Send + Sync + 'static,
+    ) -> LockLayer {
+        self.keyed(Keys::chosen(name, choose))
+    }
+
+    fn keyed(self, keys: Keys) -> LockLayer {
+        LockLayer { key: Keyed(keys), options: self.options }
+    }
+}

@@ -1,0 +1,89 @@
+//! Everything that a layer says but its key.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::request::Parts;
+use lock_core::strategy::Strategy;
+use lock_core::{Kind, LockManager, OnLost};
+
+use super::when::{Methods, OnDisconnect, OnStoreError};
+use crate::answer::Answers;
+use crate::config::Told;
+use crate::hold::Hold;
+use crate::in_flight::KeysInFlight;
+
+/// See the methods of [`LockLayer`](crate::LockLayer) of the same names.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    pub(crate) manager: LockManager,
+    pub(crate) kind: Kind,
+    pub(crate) ttl: Option<Duration>,
+    pub(crate) strategy: Option<Arc<dyn Strategy>>,
+    pub(crate) wait: Option<Duration>,
+    pub(crate) renew: Option<bool>,
+    pub(crate) min_hold: Option<Duration>,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) max_waiters: Option<usize>,
+    pub(crate) fencing: bool,
+    pub(crate) label: Option<Cow<'static, str>>,
+    pub(crate) profile: Option<Cow<'static, str>>,
+    pub(crate) hold: Hold,
+    pub(crate) on_disconnect: OnDisconnect,
+    pub(crate) on_lost: OnLost,
+    pub(crate) on_store_error: OnStoreError,
+    pub(crate) methods: Methods,
+    pub(crate) skip_if: Option<SkipIf>,
+    pub(crate) max_keys: usize,
+    pub(crate) in_flight: KeysInFlight,
+    pub(crate) answers: Answers,
+    pub(crate) told: Arc<Told>,
+}
+
+/// More keys at once than a process serves requests, as a rule.
+const MAX_KEYS: usize = 10_000;
+
+impl Options {
+    pub(crate) fn new(manager: LockManager) -> Self {
+        Self {
+            manager,
+            kind: Kind::Reentrant,
+            ttl: None,
+            strategy: None,
+            wait: None,
+            renew: None,
+            min_hold: None,
+            max_hold: None,
+            max_waiters: None,
+            fencing: false,
+            label: None,
+            profile: None,
+            hold: Hold::default(),
+            on_disconnect: OnDisconnect::default(),
+            on_lost: OnLost::default(),
+            on_store_error: OnStoreError::default(),
+            methods: Methods::default(),
+            skip_if: None,
+            max_keys: MAX_KEYS,
+            in_flight: KeysInFlight::default(),
+            answers: Answers::default(),
+            told: Arc::default(),
+        }
+    }
+
+    /// Whether a request with this head is to be locked.
+    pub(crate) fn concern(&self, parts: &Parts) -> bool {
+        self.methods.include(&parts.method) && !self.skip_if.as_ref().is_some_and(|skip| (skip.0)(parts))
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct SkipIf(pub(crate) Arc<dyn Fn(&Parts) -> bool + Send + Sync>);
+
+impl fmt::Debug for SkipIf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SkipIf(..)")
+    }
+}
