@@ -15,7 +15,7 @@ impl KeysInFlight {
         let mut counts = self.counts();
         let new = keys.iter().filter(|&key| !counts.contains_key(key)).count();
         // A request for several keys counts each, even if it names one twice: it is refused a little early then.
-        if new > 0 && counts.len() + new > max {
+        if counts.len() + new > max {
             return None;
         }
         for key in keys {

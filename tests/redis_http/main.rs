@@ -1,6 +1,7 @@
 //! The HTTP layer over real connections, HTTP/1.1 and HTTP/2, with a store in memory and one that is milliseconds away.
 
 mod client;
+mod grpc;
 mod hang_up;
 mod keep_alive;
 mod plain_hyper;

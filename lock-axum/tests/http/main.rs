@@ -3,10 +3,14 @@
 mod answers;
 mod bodies;
 mod connections;
+mod encoding;
 mod extractors;
 mod keys;
 mod kinds;
 mod logs;
 mod loss;
+mod refusals;
 mod services;
 mod support;
+mod trouble;
+mod which;

@@ -1,0 +1,216 @@
+//! Which requests are locked, by which key, and how many keys at once.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::routing::{any, get as on_get};
+use http::request::Parts;
+use http::{Method, Request, StatusCode};
+use lock_axum::{KeyChoice, LockHandle, LockLayer};
+use lock_core::backend::memory::Memory;
+use lock_core::key::{Key, KeyBuilder};
+use lock_core::{LockManager, Profile, strategy};
+use tokio::sync::Notify;
+use tower::Layer;
+
+use crate::support::{get, is_free, request, send, text};
+
+/// Answers with the key that the request is under.
+async fn key(lock: Option<LockHandle>) -> String {
+    lock.map_or("none".to_owned(), |lock| lock.key().to_owned())
+}
+
+fn app(layer: LockLayer) -> Router {
+    Router::new().route("/orders/{id}", any(key).layer(layer))
+}
+
+#[tokio::test]
+async fn only_the_named_methods_are_locked() {
+    let layer = || LockLayer::new(LockManager::in_memory()).key("order:<id>");
+    let table = [
+        (layer(), ["order:7", "order:7", "order:7", "order:7"]),
+        (layer().unsafe_methods(), ["none", "none", "order:7", "order:7"]),
+        (layer().methods([Method::GET, Method::PUT]), ["order:7", "none", "none", "order:7"]),
+    ];
+    for (layer, expected) in table {
+        let app = app(layer);
+        for (method, expected) in
+            [Method::GET, Method::OPTIONS, Method::POST, Method::PUT].iter().zip(expected)
+        {
+            let answer = send(&app, request(method.clone(), "/orders/7")).await;
+            assert_eq!(text(answer).await, expected, "{method}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn head_is_locked_with_get() {
+    let locks = LockManager::in_memory();
+    let app = app(LockLayer::new(locks.clone()).key("order:<id>").methods([Method::GET]));
+    let _busy = locks.lock("order:7").acquire().await.unwrap();
+    assert_eq!(send(&app, request(Method::HEAD, "/orders/7")).await.status(), StatusCode::CONFLICT);
+}
+
+#[tokio::test]
+async fn a_request_is_skipped_when_the_program_says_so() {
+    let layer = LockLayer::new(LockManager::in_memory()).key("order:<header.x-order>");
+    let app = app(layer.skip_if(|parts| parts.uri.query() == Some("dry")));
+    // Not even the header that the key needs is asked for.
+    assert_eq!(text(send(&app, get("/orders/7?dry")).await).await, "none");
+    assert_eq!(send(&app, get("/orders/7")).await.status(), StatusCode::BAD_REQUEST);
+}
+
+fn choose(parts: &Parts) -> KeyChoice {
+    match parts.uri.query() {
+        Some("skip") => KeyChoice::Skip,
+        Some("bad") => KeyChoice::Reject("There is no such place.".into()),
+        Some(place) => KeyBuilder::new().literal("place:").value(&place).finish().into(),
+        None => KeyBuilder::new().finish().into(),
+    }
+}
+
+#[tokio::test]
+async fn a_function_chooses_the_key() {
+    let locks = LockManager::in_memory();
+    let app = app(LockLayer::new(locks.clone()).key_fn("place", choose));
+    assert_eq!(text(send(&app, get("/orders/7?a:b")).await).await, "place:a%3Ab");
+    assert_eq!(text(send(&app, get("/orders/7?skip")).await).await, "none");
+    let answer = send(&app, get("/orders/7?bad")).await;
+    assert_eq!(answer.status(), StatusCode::BAD_REQUEST);
+    let problem = text(answer).await;
+    assert!(
+        problem.contains("There is no such place.") && problem.contains(r#""lock":"place""#),
+        "{problem}"
+    );
+    assert_eq!(send(&app, get("/orders/7")).await.status(), StatusCode::BAD_REQUEST, "an empty key");
+    let _busy = locks.lock("place:x").acquire().await.unwrap();
+    assert_eq!(send(&app, get("/orders/7?x")).await.status(), StatusCode::CONFLICT);
+}
+
+#[tokio::test]
+async fn a_key_of_its_own_type_will_do() {
+    let fixed = |_: &Parts| Key::new("one").unwrap();
+    let app = app(LockLayer::new(LockManager::in_memory()).key_fn("one", fixed));
+    assert_eq!(text(send(&app, get("/orders/7")).await).await, "one");
+}
+
+#[tokio::test]
+async fn the_path_is_what_the_client_wrote_also_in_a_nested_router() {
+    let layer = LockLayer::new(LockManager::in_memory()).key("<uri.path>");
+    let inner = Router::new().route("/orders/{id}", on_get(key).layer(layer));
+    let app = Router::new().nest("/api", inner);
+    assert_eq!(text(send(&app, get("/api/orders/7?q=1")).await).await, "%2Fapi%2Forders%2F7");
+}
+
+#[tokio::test]
+async fn a_long_header_is_no_part_of_a_key() {
+    let app = app(LockLayer::new(LockManager::in_memory()).key("<header.x>"));
+    for (length, status) in [(255, StatusCode::OK), (256, StatusCode::BAD_REQUEST)] {
+        let request = Request::get("/orders/7").header("x", "a".repeat(length)).body(Body::empty()).unwrap();
+        assert_eq!(send(&app, request).await.status(), status, "{length}");
+    }
+}
+
+/// A handler that says when it has begun and waits until it may end.
+fn gated(layer: LockLayer) -> (Router, Arc<Notify>, Arc<Notify>) {
+    let (begun, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let handler = {
+        let (begun, go) = (Arc::clone(&begun), Arc::clone(&go));
+        async move || {
+            begun.notify_one();
+            go.notified().await;
+        }
+    };
+    (Router::new().route("/orders/{id}", on_get(handler).layer(layer)), begun, go)
+}
+
+#[tokio::test]
+async fn keys_in_flight_are_bounded_and_given_back_on_every_way_out() {
+    let locks = LockManager::in_memory();
+    let (app, begun, go) = gated(LockLayer::new(locks.clone()).key("order:<id>").max_keys(1));
+    let first = tokio::spawn({
+        let app = app.clone();
+        async move { send(&app, get("/orders/1")).await.status() }
+    });
+    begun.notified().await;
+    let refused = send(&app, get("/orders/2")).await;
+    assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert!(text(refused).await.contains("lock-overloaded"));
+    assert_eq!(
+        send(&app, get("/orders/1")).await.status(),
+        StatusCode::CONFLICT,
+        "the same key is no further one"
+    );
+    go.notify_one();
+    assert_eq!(first.await.unwrap(), StatusCode::OK);
+
+    // Dropped on the way, and refused for another reason.
+    let dropped = tokio::spawn({
+        let app = app.clone();
+        async move { send(&app, get("/orders/3")).await.status() }
+    });
+    begun.notified().await;
+    dropped.abort();
+    assert!(dropped.await.unwrap_err().is_cancelled());
+    let busy = locks.lock("order:4").acquire().await.unwrap();
+    assert_eq!(send(&app, get("/orders/4")).await.status(), StatusCode::CONFLICT);
+    busy.release().await.unwrap();
+    go.notify_one();
+    assert_eq!(send(&app, get("/orders/5")).await.status(), StatusCode::OK);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_profile_says_what_the_layer_does_not() {
+    let patient = Profile::new().strategy(strategy::retry()).wait(Duration::from_secs(2));
+    let builder = LockManager::builder(Memory::new()).profile("patient", patient);
+    let locks = builder.profile("short", Profile::new().wait(Duration::from_millis(10))).build().unwrap();
+    let waits = async |layer: LockLayer| {
+        let _busy = locks.lock("order:7").acquire().await.unwrap();
+        let begun = tokio::time::Instant::now();
+        assert_eq!(send(&app(layer), get("/orders/7")).await.status(), StatusCode::CONFLICT);
+        begun.elapsed()
+    };
+    let layer = || LockLayer::new(locks.clone()).key("order:<id>");
+    assert_eq!(waits(layer()).await, Duration::ZERO);
+    assert!(waits(layer().profile("patient")).await >= Duration::from_secs(2));
+    let short = waits(layer().profile("short")).await;
+    assert!((Duration::from_millis(10)..Duration::from_secs(1)).contains(&short), "{short:?}");
+    assert_eq!(waits(layer().profile("patient").strategy(strategy::fail_fast())).await, Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_is_kept_for_a_while_after_a_quick_answer() {
+    let locks = LockManager::in_memory();
+    let app = app(LockLayer::new(locks.clone()).key("mail:<id>").min_hold(Duration::from_secs(1)));
+    let begun = tokio::time::Instant::now();
+    assert_eq!(send(&app, get("/orders/7")).await.status(), StatusCode::OK);
+    assert_eq!(begun.elapsed(), Duration::ZERO, "the answer does not wait");
+    assert_eq!(send(&app, get("/orders/7")).await.status(), StatusCode::CONFLICT);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(is_free(&locks, "mail:7").await);
+}
+
+#[test]
+fn contradictions_are_found_when_the_layer_is_mounted() {
+    let layer = || LockLayer::new(LockManager::in_memory()).key("k");
+    let table = [
+        (layer().profile("checkout"), "profile `checkout` is not there"),
+        (layer().methods([]), "`methods` names none"),
+        (layer().max_keys(0), "max_keys is 0"),
+        (
+            layer().min_hold(Duration::from_secs(2)).max_hold(Duration::from_secs(1)),
+            "min_hold is 2s, longer than max_hold 1s",
+        ),
+        (layer().status(lock_axum::Outcome::Lost, StatusCode::OK), "status 200 OK for Lost"),
+        (layer().grpc().locked(), "drop `status` or `grpc`"),
+    ];
+    for (layer, expected) in table {
+        let mounted = catch_unwind(AssertUnwindSafe(|| layer.layer(Router::<()>::new())));
+        let panic = mounted.expect_err("it is refused");
+        let text = panic.downcast_ref::<String>().expect("a text");
+        assert!(text.contains(expected), "{text}");
+    }
+}
