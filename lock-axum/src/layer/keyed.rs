@@ -44,7 +44,7 @@ impl LockLayer<NoKeyYet> {
     /// same key, it is taken once.
     ///
     /// They stand in place of [`key`](Self::key), and each has one holder: another [`kind`](Self::kind) than
-    /// [`Kind::Reentrant`] does not go with them. A layer within a layer must not ask for more keys than the outer one
+    /// [`Kind::Reentrant`](lock_core::Kind::Reentrant) does not go with them. A layer within a layer must not ask for more keys than the outer one
     /// has, if they have one in common: it would wait for its own request, and is a 500.
     ///
     /// # Panics
