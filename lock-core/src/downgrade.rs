@@ -8,6 +8,7 @@ use crate::error::{LockError, LockErrorKind, LossReason, Result};
 use crate::guard::LockGuard;
 use crate::hold::{Hold, Terms};
 use crate::kind::Kind;
+use crate::observe::Op;
 use crate::renewal::Certainty;
 
 /// Pauses between two questions that are not answered: doubled from the first to the last.
@@ -41,6 +42,7 @@ pub(crate) async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
     let (engine, span) = (Arc::clone(&hold.engine), hold.span.clone());
     let reader = Hold::since(hold.since, engine, &keeper, claim, terms, &grant, span);
     reader.set_ttl(hold.ttl());
+    reader.goes_on_from(&hold);
     hold.engine.hold_began();
     keeper.watch_turn(&reader);
     guard.dissolve();
@@ -54,7 +56,8 @@ async fn ask(hold: &Hold) -> Result<crate::clock::Moment> {
     loop {
         let claim = Claim { ttl: hold.ttl(), ..hold.claim.clone() };
         hold.asked(claim.ttl);
-        match hold.engine.backend.downgrade_dyn(&claim).await {
+        let call = hold.engine.backend.downgrade_dyn(&claim);
+        match hold.engine.observer.meters.timed(Op::Downgrade, call).await {
             Renewal::Renewed { sent, .. } => {
                 // The answer may have come after the lease was over.
                 hold.check()?;
@@ -66,7 +69,9 @@ async fn ask(hold: &Hold) -> Result<crate::clock::Moment> {
             }
             Renewal::Unknown(error) if error.is_temporary() => {
                 hold.check()?;
-                tracing::debug!(lock.key = %hold.claim.key, %error, "downgrade not answered, asking again");
+                let observer = &hold.engine.observer;
+                let (key, error) = (observer.shown(&hold.claim.key, None), observer.told(&error));
+                tracing::debug!(lock.key = %key, %error, "downgrade not answered, asking again");
             }
             Renewal::Unknown(error) => return Err(error.with_key(&hold.claim.key)),
         }

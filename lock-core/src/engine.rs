@@ -13,6 +13,7 @@ use crate::error::{LockError, LockErrorKind, Result};
 use crate::gate::Gate;
 use crate::hold::Hold;
 use crate::latch::Latches;
+use crate::observe::{Observer, Op, Origin, Settings};
 use crate::owner::{Identity, Owner, OwnerSource};
 use crate::profile::Profiles;
 use crate::renewal::{Certainty, Keepers, Unwanted};
@@ -31,6 +32,7 @@ pub(crate) struct Engine {
     pub(crate) identity: Arc<Identity>,
     pub(crate) namespace: String,
     pub(crate) profiles: Profiles,
+    pub(crate) observer: Arc<Observer>,
     /// Grants in use.
     held: AtomicUsize,
     /// Acquisitions under way.
@@ -57,6 +59,7 @@ impl Engine {
         namespace: String,
         service: &str,
         profiles: Profiles,
+        told: Settings,
     ) -> Result<Arc<Self>> {
         let capability = backend.capability_dyn();
         let owners = OwnerSource::new().map_err(|error| {
@@ -64,7 +67,9 @@ impl Engine {
             LockError::new(LockErrorKind::Unavailable, what).nothing_taken().with_source(error)
         })?;
         let process = owners.process();
+        let observer = Observer::new(told, capability.store, capability.placement.clock());
         let engine = Arc::new(Self {
+            observer: Arc::new(observer),
             capability,
             clock: capability.placement.clock(),
             keepers: Keepers::new(Arc::clone(&backend)),
@@ -155,12 +160,20 @@ impl Engine {
 
     /// Gives a grant back and waits for the answer.
     pub(crate) async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
-        let answer = match self.backend.release_now_dyn(claim, keep_for) {
+        let answer = match self.release_now(claim, keep_for) {
             Some(answer) => Ok(answer),
-            None => self.backend.release_dyn(claim, keep_for).await,
+            None => {
+                let release = self.backend.release_dyn(claim, keep_for);
+                self.observer.meters.timed(Op::Release, release).await
+            }
         };
         claim.keys().for_each(|key| self.gate.freed(key));
         answer
+    }
+
+    /// As far as the store can do it at once.
+    fn release_now(&self, claim: &Claim, keep_for: Option<Duration>) -> Option<Released> {
+        self.observer.meters.timed_now(Op::Release, || self.backend.release_now_dyn(claim, keep_for))
     }
 
     /// Gives a claim back in the background. Never blocks and never panics; does nothing in a forked child.
@@ -173,17 +186,36 @@ impl Engine {
         certainty: Certainty,
         until: Moment,
     ) {
+        self.give_back_of(claim, keep_until, certainty, until, Origin::default());
+    }
+
+    /// Gives the grant of a hold back in the background.
+    pub(crate) fn give_back_hold(&self, hold: &Hold) {
+        let (claim, until) = (&hold.claim, hold.store_until());
+        self.give_back_of(claim, hold.keep_until(), Certainty::Granted, until, hold.origin());
+    }
+
+    fn give_back_of(
+        &self,
+        claim: &Claim,
+        keep_until: Option<Moment>,
+        certainty: Certainty,
+        until: Moment,
+        origin: Origin,
+    ) {
         if !self.is_own_process() {
             return;
         }
         let keep_for = keep_until.and_then(|end| left(end, self.clock.now()));
-        if self.backend.release_now_dyn(claim, keep_for).is_some() {
+        if self.release_now(claim, keep_for).is_some() {
             claim.keys().for_each(|key| self.gate.freed(key));
             return;
         }
         // Those who wait here are told when the store has answered: before that they would ask in vain.
         let gate = Arc::clone(&self.gate);
-        self.keepers.give_back(Unwanted { claim: claim.clone(), keep_until, certainty, until, gate });
+        let observer = Arc::clone(&self.observer);
+        let claim = claim.clone();
+        self.keepers.give_back(Unwanted { claim, keep_until, certainty, until, gate, observer, origin });
     }
 }
 
@@ -284,7 +316,8 @@ mod tests {
     /// An engine of another process, as a forked child has it.
     fn inherited(store: Memory) -> Arc<Engine> {
         let engine =
-            Engine::new(Arc::new(store), String::new(), "", Profiles::default()).expect("random bytes");
+            Engine::new(Arc::new(store), String::new(), "", Profiles::default(), Settings::default())
+                .expect("random bytes");
         let mut engine = Arc::into_inner(engine).expect("nobody else has it");
         let value = format!("{} host=a pid=0 service= since=0", "0".repeat(48));
         let parent = OwnerRecord::from_value(&value).expect("a record");

@@ -8,7 +8,7 @@ use crate::backend::{FencingToken, Queue, Released, Renew, Renewal};
 use crate::downgrade;
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
 use crate::hold::Hold;
-use crate::renewal::Certainty;
+use crate::observe::{Op, ReleaseError};
 use crate::request::OnLost;
 use crate::run;
 
@@ -169,7 +169,11 @@ impl LockGuard {
         }
         hold.asked(ttl);
         let batch = [Renew { claim: &hold.claim, ttl }];
-        let answer = hold.engine.backend.renew_dyn(&batch).await.into_iter().next();
+        let call = hold.engine.backend.renew_dyn(&batch);
+        let answer = hold.engine.observer.meters.timed(Op::Renew, call).await.into_iter().next();
+        if let Some(answer) = &answer {
+            hold.tell_renewal(answer);
+        }
         match answer {
             Some(Renewal::Renewed { sent, .. }) => {
                 // The answer may have come after the old lease was over: then the lock is lost, and stays so.
@@ -287,12 +291,14 @@ impl Ended {
             Ok(released) => {
                 self.answered = true;
                 if released != Released::Released {
-                    tracing::warn!(parent: &self.hold.span, lock.key = %self.hold.claim.key, ?released,
-                        "the lock was not ours any more when it was released");
+                    self.hold.tell_release_failed(ReleaseError::NotOurs, None);
                 }
                 Ok(released)
             }
-            Err(error) => Err(error.with_key(&self.hold.claim.key)),
+            Err(error) => {
+                self.hold.tell_release_failed(ReleaseError::Unanswered, Some(&error));
+                Err(error.with_key(&self.hold.claim.key))
+            }
         }
     }
 }
@@ -303,7 +309,7 @@ impl Drop for Ended {
         let engine = &hold.engine;
         // A release that was sent frees the key, answered or not: from then on there is nothing to hand over.
         if !self.answered && (self.asked || !self.handed_over()) {
-            engine.give_back(&hold.claim, hold.keep_until(), Certainty::Granted, hold.store_until());
+            engine.give_back_hold(hold);
         }
         engine.hold_ended();
     }

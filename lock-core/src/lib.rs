@@ -35,6 +35,7 @@
 //! | [`LockGuard`], [`LockHandle`] | what holds, and what looks on |
 //! | [`LockScope`] | the locks of a task, for nested calls |
 //! | [`CountDownLatch`] | waiting for so many others |
+//! | [`observe`] | what an operator sees: metrics, spans, events |
 //!
 //! # Features
 //!
@@ -43,6 +44,8 @@
 //! | `macros` | the attribute `#[distributed_lock]` | yes |
 //! | `redis` | the store `redis://` | no |
 //! | `redis-tls` | TLS for it, `rediss://` | no |
+//! | `metrics` | counters and histograms through the `metrics` facade, see [`observe`] | no |
+//! | `testing` | help for tests of code that locks: [`testing`] | no |
 //! | `testkit` | the contract suite for backends | no |
 //! | `full` | all of them | no |
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -52,6 +55,7 @@
 #[path = "private.rs"]
 pub mod __private;
 mod acquire;
+mod assert;
 pub mod backend;
 pub mod clock;
 mod connect;
@@ -66,7 +70,7 @@ pub mod key;
 mod kind;
 mod latch;
 mod manager;
-mod observe;
+pub mod observe;
 mod outcome;
 pub mod owner;
 mod profile;
@@ -75,17 +79,23 @@ mod request;
 mod run;
 mod scope;
 pub mod strategy;
+#[cfg(feature = "testing")]
+#[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
+pub mod testing;
 #[cfg(feature = "testkit")]
 #[cfg_attr(docsrs, doc(cfg(feature = "testkit")))]
 pub mod testkit;
 mod waits;
 
+#[doc(hidden)]
+pub use assert::__assert_locked;
 pub use backend::{FencingToken, Released};
 pub use error::{LockError, LockErrorKind, LossReason, Result};
 pub use guard::{LockGuard, LockHandle};
 pub use kind::Kind;
 pub use latch::CountDownLatch;
 pub use manager::{LockManager, ManagerBuilder, ShutdownReport};
+pub use observe::{LockEvent, LockEvents};
 pub use outcome::{FromLockError, FromSkipped, Skipped};
 pub use profile::Profile;
 pub use request::{LockRequest, OnLost};

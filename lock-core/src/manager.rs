@@ -14,8 +14,8 @@ use crate::install;
 use crate::key::{self, IntoKey};
 use crate::kind::Kind;
 use crate::latch::CountDownLatch;
+use crate::observe::{LockEvents, Settings};
 use crate::profile::{Profile, Profiles};
-use crate::renewal::Certainty;
 use crate::request::LockRequest;
 use crate::scope::LockScope;
 use crate::strategy::Strategy;
@@ -223,6 +223,11 @@ impl LockManager {
         self.engine.profiles.get(name).cloned()
     }
 
+    #[cfg(feature = "testing")]
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
     /// Name of the store: `memory`, `redis`.
     #[must_use]
     pub fn store(&self) -> &'static str {
@@ -233,6 +238,42 @@ impl LockManager {
     #[must_use]
     pub fn held(&self) -> usize {
         self.engine.held()
+    }
+
+    /// What happens to the locks of this manager from now on. Any number may listen; while nobody does, it costs nothing.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), lock_core::LockError> {
+    /// use lock_core::{LockEvent, LockManager};
+    ///
+    /// let locks = LockManager::in_memory();
+    /// let mut events = locks.events();
+    /// locks.lock("order:42").run(async {}).await?;
+    /// match events.next().await {
+    ///     Some(LockEvent::Granted { lock, waited, .. }) => println!("{} after {waited:?}", lock.key),
+    ///     other => panic!("{other:?}"),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn events(&self) -> LockEvents {
+        self.engine.observer.events.subscribe()
+    }
+
+    /// Counts the locks of `template` from zero on, before one of them is asked for: a dashboard then shows 0, and an alert
+    /// has something to compare with. The HTTP layer says so when it is mounted; for others there is
+    /// [`ManagerBuilder::template`]. Without the feature `metrics` it does nothing.
+    pub fn known_template(&self, template: &str) {
+        self.engine.observer.meters.know(template);
+    }
+
+    /// Counts a piece of work that ran without its lock because the store failed, as the HTTP layer does when it is told
+    /// to; whoever runs something of the kind calls this. `template` is what the key is rendered from, never the key.
+    pub fn bypassed(&self, template: &str) {
+        self.engine.observer.bypassed(template);
     }
 
     /// Ends the manager in good order: refuses new requests, wakes waiters with
@@ -252,7 +293,7 @@ impl LockManager {
         for hold in engine.holds() {
             if hold.lose(LossReason::ShutDown) {
                 report.revoked.push(hold.claim.key.as_str().to_owned());
-                engine.give_back(&hold.claim, hold.keep_until(), Certainty::Granted, hold.store_until());
+                engine.give_back_hold(&hold);
             }
         }
         if engine.is_busy() {
@@ -260,6 +301,7 @@ impl LockManager {
         }
         report.unanswered = engine.pending_releases() + engine.acquiring();
         engine.backend.close_dyn().await;
+        engine.observer.events.close();
         report
     }
 }
@@ -299,11 +341,18 @@ pub struct ManagerBuilder {
     namespace: String,
     service: String,
     profiles: Profiles,
+    told: Settings,
 }
 
 impl ManagerBuilder {
     pub(crate) fn new(backend: Arc<dyn DynBackend>) -> Self {
-        Self { backend, namespace: String::new(), service: String::new(), profiles: Profiles::default() }
+        Self {
+            backend,
+            namespace: String::new(),
+            service: String::new(),
+            profiles: Profiles::default(),
+            told: Settings::default(),
+        }
     }
 
     /// As [`LockManager::connect`], with defaults to follow.
@@ -365,6 +414,34 @@ impl ManagerBuilder {
         self
     }
 
+    /// Counts the locks of `template` from zero on: see [`LockManager::known_template`]. Install the recorder of metrics
+    /// before.
+    pub fn template(mut self, template: impl Into<String>) -> Self {
+        self.told.templates.push(template.into());
+        self
+    }
+
+    /// Whether keys are kept out of spans and of the log, which then say the template: for keys that name people. Errors
+    /// and [`events`](LockManager::events) have the key all the same, so what the program does with those is its own
+    /// choice. Default: no.
+    pub fn redact_keys(mut self, redact: bool) -> Self {
+        self.told.redact_keys = redact;
+        self
+    }
+
+    /// A lock that is held for longer says so, once, at WARN and in the metrics: it may be a body that hangs, or a guard
+    /// that was forgotten. Default: one hour.
+    pub fn warn_held_after(mut self, held: Duration) -> Self {
+        self.told.held_long = held;
+        self
+    }
+
+    /// A lock that was waited for longer, and was granted, says so at INFO. Default: 1 s.
+    pub fn log_waited_after(mut self, waited: Duration) -> Self {
+        self.told.waited_long = waited;
+        self
+    }
+
     /// Makes the manager.
     ///
     /// # Errors
@@ -375,7 +452,7 @@ impl ManagerBuilder {
         key::validate_namespace(&self.namespace)?;
         let (profiles, store) = (self.profiles, self.backend.capability_dyn());
         profiles.check(&store)?;
-        let engine = Engine::new(self.backend, self.namespace, &self.service, profiles)?;
+        let engine = Engine::new(self.backend, self.namespace, &self.service, profiles, self.told)?;
         Ok(LockManager { engine })
     }
 }

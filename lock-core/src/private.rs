@@ -1,16 +1,20 @@
 //! What the code written by `#[distributed_lock]` calls. Not a public interface: it changes together with the macro,
 //! which is pinned to the same version.
 
+use std::future::Future;
 pub use std::time::Duration;
 
 pub use crate::key::KeyBuilder;
 pub use crate::strategy;
-pub use crate::{Kind, LockHandle, LockManager, LockRequest, OnLost};
+pub use crate::{Kind, LockHandle, LockManager, OnLost};
 
-use crate::error::{LockError, Result};
+use crate::error::{LockError, LockErrorKind, Result};
+use crate::guard::LockGuard;
 use crate::key::Key;
 use crate::outcome::{FromLockError, FromSkipped};
-use crate::strategy::Strategy;
+use crate::request::LockRequest;
+use crate::run;
+use crate::strategy::{Backoff, Strategy};
 
 /// The manager of `manager = expr`. A place where a reference, an `Arc`, a `Box` .. becomes a `&LockManager`.
 #[doc(hidden)]
@@ -22,28 +26,45 @@ pub fn manager(manager: &LockManager) -> Result<LockManager> {
 #[doc(hidden)]
 #[derive(Debug)]
 #[must_use]
-pub struct Request(Result<LockRequest>);
+pub struct Request {
+    request: Result<LockRequest>,
+    on_lost: OnLost,
+}
 
 impl Request {
-    /// A request for `key` as `kind`; `label` says which function holds it.
-    pub fn new(manager: Result<LockManager>, key: Result<Key>, kind: Kind, label: &'static str) -> Self {
-        Self(manager.and_then(|manager| Ok(manager.request(key?, kind).label(label))))
+    /// A request for `key` as `kind`. The template is what the key was rendered from; `label` says which function holds
+    /// it.
+    pub fn new(
+        manager: Result<LockManager>,
+        key: Result<Key>,
+        kind: Kind,
+        template: &'static str,
+        label: &'static str,
+    ) -> Self {
+        Self::named(manager.and_then(|manager| Ok(manager.request(key?, kind))), template, label)
     }
 
     /// A request for all of `keys`, or none.
     pub fn all<const N: usize>(
         manager: Result<LockManager>,
         keys: [Result<Key>; N],
+        template: &'static str,
         label: &'static str,
     ) -> Self {
-        Self(manager.and_then(|manager| {
+        let request = manager.and_then(|manager| {
             let keys: Vec<Key> = keys.into_iter().collect::<Result<_>>()?;
-            Ok(manager.all(keys).label(label))
-        }))
+            Ok(manager.all(keys))
+        });
+        Self::named(request, template, label)
+    }
+
+    fn named(request: Result<LockRequest>, template: &'static str, label: &'static str) -> Self {
+        let request = request.map(|request| request.template(template).label(label));
+        Self { request, on_lost: OnLost::default() }
     }
 
     fn map(self, change: impl FnOnce(LockRequest) -> LockRequest) -> Self {
-        Self(self.0.map(change))
+        Self { request: self.request.map(change), ..self }
     }
 
     /// See [`LockRequest::ttl`].
@@ -59,6 +80,11 @@ impl Request {
     /// See [`LockRequest::wait`].
     pub fn wait(self, wait: Duration) -> Self {
         self.map(|request| request.wait(wait))
+    }
+
+    /// See [`LockRequest::backoff`].
+    pub fn backoff(self, base: Duration, max: Duration) -> Self {
+        self.map(|request| request.backoff(Backoff::exponential(base, max)))
     }
 
     /// See [`LockRequest::max_waiters`].
@@ -81,11 +107,6 @@ impl Request {
         self.map(|request| request.label(label))
     }
 
-    /// See [`LockRequest::template`].
-    pub fn template(self, template: &'static str) -> Self {
-        self.map(|request| request.template(template))
-    }
-
     /// See [`LockRequest::profile`].
     pub fn profile(self, name: &'static str) -> Self {
         self.map(|request| request.profile(name))
@@ -98,22 +119,96 @@ impl Request {
 
     /// See [`LockRequest::on_lost`].
     pub fn on_lost(self, on_lost: OnLost) -> Self {
-        self.map(|request| request.on_lost(on_lost))
+        Self { on_lost, ..self }
     }
 
-    /// The request, or why there is none.
+    /// See [`LockRequest::run`].
+    pub fn run<F: Future>(self, body: F) -> impl Future<Output = Result<F::Output>> {
+        let on_lost = self.on_lost;
+        run::after(self.asking(), on_lost, Box::pin(body))
+    }
+
+    /// By itself, so that the compiler translates it once, not for each body.
+    fn asking(self) -> run::Asking {
+        Box::pin(async move { self.request?.acquire().await })
+    }
+
+    /// Acquires the lock, for a function whose body needs it or that has a fallback.
     ///
     /// # Errors
     ///
-    /// No manager, or a key that cannot be rendered.
-    pub fn build(self) -> Result<LockRequest> {
-        self.0
+    /// No manager, a key that cannot be rendered, and those of [`LockRequest::acquire`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`LockRequest::acquire`].
+    pub async fn acquire(self) -> Result<Held> {
+        Ok(Held { guard: self.request?.acquire().await?, on_lost: self.on_lost })
     }
 }
 
-/// A look at a parameter, which makes the body take it over as a whole.
+/// A lock that was had, for the body to run under. The body is made after it, so that what was passed to the function
+/// can go to the fallback instead.
 #[doc(hidden)]
-pub const fn keep<T: ?Sized>(_parameter: &T) {}
+#[derive(Debug)]
+#[must_use]
+pub struct Held {
+    guard: LockGuard,
+    on_lost: OnLost,
+}
+
+impl Held {
+    /// See [`LockGuard::handle`].
+    #[must_use]
+    pub fn handle(&self) -> LockHandle {
+        self.guard.handle()
+    }
+
+    /// See [`LockRequest::run`].
+    pub fn run<F: Future>(self, body: F) -> impl Future<Output = Result<F::Output>> {
+        run::under(self.guard, self.on_lost, Box::pin(body))
+    }
+}
+
+/// Whether a function with a fallback falls back: others have the key, and the strategy had enough of it. A store that
+/// fails is no such case, nor is a request that is wrong, and a loss never comes this way.
+#[doc(hidden)]
+#[must_use]
+pub fn falls_back(error: &LockError) -> bool {
+    error.is_contended() || error.kind() == LockErrorKind::Overloaded
+}
+
+/// The answer of a fallback as that of the function.
+#[doc(hidden)]
+pub fn of_fallback<T, A: AnswerOf<T>>(answer: A) -> T {
+    answer.answer()
+}
+
+/// The one type of answer. A trait, because of a plain mismatch of types the compiler says how to rewrite the attribute,
+/// and that would be wrong in another way.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "the fallback answers with `{Self}`, but the function with `{T}`",
+    label = "this must have the return type of the function",
+    note = "a fallback is called with the arguments of the function, and its answer is the answer of the call"
+)]
+pub trait AnswerOf<T> {
+    /// The same.
+    fn answer(self) -> T;
+}
+
+impl<T> AnswerOf<T> for T {
+    fn answer(self) -> T {
+        self
+    }
+}
+
+/// The answer of a branch that is never taken.
+#[doc(hidden)]
+#[must_use]
+pub fn never<T>() -> T {
+    unreachable!("BUG: this branch is never taken")
+}
 
 /// The answer of a locked function.
 #[doc(hidden)]
@@ -125,4 +220,35 @@ pub fn outcome<T: FromLockError>(outcome: Result<T>) -> T {
 #[doc(hidden)]
 pub fn outcome_or_skip<T: FromSkipped>(outcome: Result<T>, function: &'static str) -> T {
     outcome.unwrap_or_else(|error: LockError| T::from_skipped(error, function))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_others_who_have_the_key_are_a_reason_to_fall_back() {
+        use LockErrorKind::{
+            Contended, InvalidKey, InvalidRequest, Lost, NoQuorum, NotInstalled, Overloaded, Reentered,
+            ShuttingDown, TimedOut, Unavailable, Unsupported, Upgrade,
+        };
+        for kind in [Contended, TimedOut, Overloaded] {
+            assert!(falls_back(&LockError::new(kind, "")), "{kind:?}");
+        }
+        assert!(falls_back(&LockError::new(Contended, "").skipped()), "in place of a skip");
+        for kind in [
+            InvalidKey,
+            InvalidRequest,
+            Lost,
+            NoQuorum,
+            NotInstalled,
+            Reentered,
+            ShuttingDown,
+            Unavailable,
+            Unsupported,
+            Upgrade,
+        ] {
+            assert!(!falls_back(&LockError::new(kind, "")), "{kind:?}");
+        }
+    }
 }

@@ -13,7 +13,7 @@ use crate::hold::Terms;
 use crate::key::{IntoKey, Key};
 use crate::kind::Kind;
 use crate::run;
-use crate::strategy::{self, Strategy};
+use crate::strategy::{self, Backoff, Strategy};
 
 /// What happens to the body when the lock is lost while it runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -63,6 +63,7 @@ pub struct LockRequest {
     ttl: Option<Duration>,
     strategy: Option<Arc<dyn Strategy>>,
     wait: Option<Duration>,
+    backoff: Option<Backoff>,
     renew: Option<bool>,
     fencing: bool,
     reentrant: bool,
@@ -118,6 +119,7 @@ impl LockRequest {
             ttl: None,
             strategy: None,
             wait: None,
+            backoff: None,
             renew: None,
             fencing: false,
             reentrant: true,
@@ -148,6 +150,13 @@ impl LockRequest {
     /// for ever, refuses a limit.
     pub fn wait(mut self, limit: Duration) -> Self {
         self.wait = Some(limit);
+        self
+    }
+
+    /// The pauses of a strategy between its tries, in place of the strategy's own. A strategy that does not try again
+    /// refuses a backoff.
+    pub fn backoff(mut self, backoff: Backoff) -> Self {
+        self.backoff = Some(backoff);
         self
     }
 
@@ -252,6 +261,7 @@ impl LockRequest {
     pub async fn try_acquire(mut self) -> Result<Option<LockGuard>> {
         self.strategy = Some(Arc::new(strategy::fail_fast()));
         self.wait = None;
+        self.backoff = None;
         match acquire::acquire(self.plan()?).await {
             Ok(guard) => Ok(Some(guard)),
             Err(error) if error.kind() == LockErrorKind::Contended => Ok(None),
@@ -332,6 +342,10 @@ impl LockRequest {
         let own_strategy = self.strategy.or(profile.strategy);
         let default_wait = if own_strategy.is_none() { defaults.wait } else { None };
         let strategy = own_strategy.unwrap_or_else(|| Arc::clone(&defaults.strategy));
+        let strategy = match self.backoff {
+            None => strategy,
+            Some(backoff) => with_backoff(&*strategy, backoff).map_err(|error| error.with_key(&key))?,
+        };
         // In a box, because it is passed on through several futures.
         let plan = Box::new(Plan {
             ttl: self.ttl.or(profile.ttl).unwrap_or(defaults.ttl),
@@ -355,4 +369,13 @@ impl LockRequest {
         plan.check().map_err(|error| error.with_key(&plan.key))?;
         Ok(plan)
     }
+}
+
+fn with_backoff(strategy: &dyn Strategy, backoff: Backoff) -> Result<Arc<dyn Strategy>> {
+    strategy.with_backoff(backoff).ok_or_else(|| {
+        let name = strategy.name();
+        let detail =
+            format!("a backoff is given, but strategy `{name}` takes none: drop one, or use `retry`");
+        LockError::new(LockErrorKind::InvalidRequest, detail)
+    })
 }

@@ -67,6 +67,11 @@ impl LockScope {
         CURRENT.scope(self, future)
     }
 
+    /// Calls `act` in this scope.
+    pub(crate) fn within<R>(&self, act: impl FnOnce() -> R) -> R {
+        CURRENT.sync_scope(self.clone(), act)
+    }
+
     pub(crate) fn with_hold(mut self, hold: &Arc<Hold>) -> Self {
         self.innermost = Some(Arc::new(Entered { hold: hold.downgrade(), outer: self.innermost }));
         self
@@ -98,6 +103,26 @@ impl LockScope {
             next = entered.outer.as_deref();
         }
         None
+    }
+
+    /// Whether a lock on `key`, written without its namespace, is held in this scope.
+    #[must_use]
+    pub fn holds(&self, key: &Key) -> bool {
+        self.live().any(|hold| {
+            let full = key.in_namespace(&hold.engine.namespace);
+            hold.claim.keys().any(|held| *held == full)
+        })
+    }
+
+    /// The keys that are held in this scope, with their namespaces, the innermost first.
+    #[must_use]
+    pub fn keys(&self) -> Vec<String> {
+        self.live().flat_map(|hold| hold.claim.keys().map(ToString::to_string).collect::<Vec<_>>()).collect()
+    }
+
+    fn live(&self) -> impl Iterator<Item = Arc<Hold>> {
+        let all = std::iter::successors(self.innermost.as_deref(), |entered| entered.outer.as_deref());
+        all.filter_map(|entered| entered.hold.upgrade()).filter(|hold| hold.is_held())
     }
 
     fn depth(&self) -> usize {

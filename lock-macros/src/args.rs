@@ -1,49 +1,50 @@
 //! Tokens to options. No meaning here: a value is any expression, kept with its span and its keyword.
 
-use proc_macro2::{Ident, Span, TokenStream, TokenTree};
+use proc_macro2::{Group, Ident, TokenStream, TokenTree};
 use syn::ext::IdentExt as _;
 use syn::parse::{ParseStream, Parser as _};
-use syn::{Expr, LitStr, Token};
+use syn::{Expr, LitStr, Token, token};
 
 use crate::errors::Errors;
 use crate::suggest::{did_you_mean, list};
 
-/// The options, each with the form that an error shows.
-const OPTIONS: [(&str, &str); 17] = [
-    ("key", "key = \"order:<id>\""),
-    ("keys", "keys = [\"a:<x>\", \"b:<y>\"]"),
-    ("kind", "kind = \"fair\""),
-    ("permits", "permits = 3"),
-    ("ttl", "ttl = \"500ms\""),
-    ("strategy", "strategy = \"retry\""),
-    ("wait", "wait = \"2s\""),
-    ("max_waiters", "max_waiters = 64"),
-    ("renew", "renew = false"),
-    ("max_hold", "max_hold = \"10m\""),
-    ("min_hold", "min_hold = \"1s\""),
-    ("on_lost", "on_lost = \"finish\""),
-    ("handle", "handle = lock"),
-    ("label", "label = \"pay\""),
-    ("profile", "profile = \"checkout\""),
-    ("manager", "manager = self.locks"),
-    ("crate", "crate = ::lock_core"),
-];
+/// The words that a list of `name = value` may have, each with the form that an error shows.
+pub(crate) struct Words {
+    /// What a word is: "option".
+    pub(crate) one: &'static str,
+    pub(crate) forms: &'static [(&'static str, &'static str)],
+}
 
-/// Names that are reserved for what a later version brings, and what to write until then. Ignoring one would change
-/// what is locked.
-const NOT_YET: [(&str, &str); 2] = [
-    (
-        "backoff",
-        "write `strategy = retry().backoff(Backoff::exponential(..))`, with both from `lock_core::strategy`",
-    ),
-    ("fallback", "let the caller look at the error, `Err(error) if error.is_contended()`"),
-];
+const OPTIONS: Words = Words {
+    one: "option",
+    forms: &[
+        ("key", "key = \"order:<id>\""),
+        ("keys", "keys = [\"a:<x>\", \"b:<y>\"]"),
+        ("kind", "kind = \"fair\""),
+        ("permits", "permits = 3"),
+        ("ttl", "ttl = \"500ms\""),
+        ("strategy", "strategy = \"retry\""),
+        ("wait", "wait = \"2s\""),
+        ("backoff", "backoff(base = \"10ms\", max = \"200ms\")"),
+        ("max_waiters", "max_waiters = 64"),
+        ("fallback", "fallback = pay_later"),
+        ("renew", "renew = false"),
+        ("max_hold", "max_hold = \"10m\""),
+        ("min_hold", "min_hold = \"1s\""),
+        ("on_lost", "on_lost = \"finish\""),
+        ("handle", "handle = lock"),
+        ("label", "label = \"pay\""),
+        ("profile", "profile = \"checkout\""),
+        ("manager", "manager = self.locks"),
+        ("crate", "crate = ::lock_core"),
+    ],
+};
 
 /// One option as it was written.
 pub(crate) struct Arg {
     /// The keyword; errors about two options that do not go together point at it.
     pub(crate) name: Ident,
-    /// What stands behind the `=`.
+    /// What stands behind the `=`, or verbatim between the parentheses of an option that has parts.
     pub(crate) value: Expr,
     /// The position among the options: of two that contradict each other the later one is reported.
     pub(crate) position: usize,
@@ -66,7 +67,9 @@ pub(crate) struct Args {
     pub(crate) ttl: Option<Arg>,
     pub(crate) strategy: Option<Arg>,
     pub(crate) wait: Option<Arg>,
+    pub(crate) backoff: Option<Arg>,
     pub(crate) max_waiters: Option<Arg>,
+    pub(crate) fallback: Option<Arg>,
     pub(crate) renew: Option<Arg>,
     pub(crate) max_hold: Option<Arg>,
     pub(crate) min_hold: Option<Arg>,
@@ -82,34 +85,11 @@ impl Args {
     /// Reads all options; what cannot be read becomes an error and the next option is tried.
     pub(crate) fn parse(tokens: TokenStream, errors: &mut Errors) -> Self {
         let mut args = Self::default();
-        let read = |input: ParseStream<'_>| {
-            for position in 0.. {
-                if input.is_empty() {
-                    break;
-                }
-                match parse_one(input, position) {
-                    Ok(arg) => args.set(arg, input, errors),
-                    Err(error) => errors.push(error),
-                }
-                skip_to_next(input);
-            }
-            Ok(())
-        };
-        let read = read.parse2(tokens);
-        errors.take(read);
+        read_all(tokens, &OPTIONS, errors, |arg, errors| {
+            let slot = args.slot(&arg.name).expect("BUG: the table knows a name that has no place");
+            put(slot, arg, errors);
+        });
         args
-    }
-
-    fn set(&mut self, arg: Arg, rest: ParseStream<'_>, errors: &mut Errors) {
-        if !rest.is_empty() && !rest.peek(Token![,]) {
-            errors.at(rest.span(), "expected `,`");
-        }
-        let slot = self.slot(&arg.name).expect("BUG: `form_of` knows a name that has no place");
-        if slot.is_some() {
-            errors.at(arg.name.span(), format_args!("`{}` is given twice", arg.name));
-        } else {
-            *slot = Some(arg);
-        }
     }
 
     fn slot(&mut self, name: &Ident) -> Option<&mut Option<Arg>> {
@@ -121,7 +101,9 @@ impl Args {
             "ttl" => &mut self.ttl,
             "strategy" => &mut self.strategy,
             "wait" => &mut self.wait,
+            "backoff" => &mut self.backoff,
             "max_waiters" => &mut self.max_waiters,
+            "fallback" => &mut self.fallback,
             "renew" => &mut self.renew,
             "max_hold" => &mut self.max_hold,
             "min_hold" => &mut self.min_hold,
@@ -136,47 +118,100 @@ impl Args {
     }
 }
 
-/// Reads `name = expression`.
-fn parse_one(input: ParseStream<'_>, position: usize) -> syn::Result<Arg> {
-    if let Ok(text) = input.fork().parse::<LitStr>() {
-        return Err(syn::Error::new(
-            text.span(),
-            format_args!("name the option: `key = {:?}`", text.value()),
-        ));
-    }
-    // `parse_any` because `crate` is a keyword.
-    let name = input
-        .call(Ident::parse_any)
-        .map_err(|error| syn::Error::new(error.span(), format_args!("expected an option: {}", known())))?;
-    let form = form_of(&name)?;
-    let expected = |span: Span| syn::Error::new(span, format_args!("expected a value: `{form}`"));
-    if !input.peek(Token![=]) {
-        return Err(expected(name.span()));
-    }
-    let equals: Token![=] = input.parse()?;
-    if input.is_empty() || input.peek(Token![,]) {
-        return Err(expected(equals.span));
-    }
-    Ok(Arg { name, value: input.parse()?, position })
-}
-
-/// The form in which the option is written.
-fn form_of(name: &Ident) -> syn::Result<&'static str> {
-    let word = name.to_string();
-    if let Some((_, form)) = OPTIONS.iter().find(|(option, _)| *option == word) {
-        return Ok(form);
-    }
-    let message = if let Some((_, instead)) = NOT_YET.iter().find(|(option, _)| *option == word) {
-        format!("`{word}` is not available in the attribute in this version: {instead}")
-    } else {
-        let near = did_you_mean(&word, OPTIONS.map(|(option, _)| option));
-        format!("unknown option `{word}`{near}\noptions: {}", known())
+/// Reads a list of `name = value` and gives each to `take`; what cannot be read becomes an error.
+pub(crate) fn read_all(
+    tokens: TokenStream,
+    words: &Words,
+    errors: &mut Errors,
+    mut take: impl FnMut(Arg, &mut Errors),
+) {
+    let read = |input: ParseStream<'_>| {
+        for position in 0.. {
+            if input.is_empty() {
+                break;
+            }
+            match words.parse_one(input, position) {
+                Ok(arg) => {
+                    if !input.is_empty() && !input.peek(Token![,]) {
+                        errors.at(input.span(), "expected `,`");
+                    }
+                    take(arg, errors);
+                }
+                Err(error) => errors.push(error),
+            }
+            skip_to_next(input);
+        }
+        Ok(())
     };
-    Err(syn::Error::new(name.span(), message))
+    let read = read.parse2(tokens);
+    errors.take(read);
 }
 
-fn known() -> String {
-    list(OPTIONS.map(|(option, _)| option))
+/// Keeps `arg`, unless there is one of its name.
+pub(crate) fn put(slot: &mut Option<Arg>, arg: Arg, errors: &mut Errors) {
+    if slot.is_some() {
+        errors.at(arg.name.span(), format_args!("`{}` is given twice", arg.name));
+    } else {
+        *slot = Some(arg);
+    }
+}
+
+impl Words {
+    /// Reads `name = expression`, or `name(..)` where the form has parentheses.
+    fn parse_one(&self, input: ParseStream<'_>, position: usize) -> syn::Result<Arg> {
+        let Self { one, forms } = self;
+        if let Ok(text) = input.fork().parse::<LitStr>() {
+            let (first, _) = forms[0];
+            let message = format!("name the {one}: `{first} = {:?}`", text.value());
+            return Err(syn::Error::new(text.span(), message));
+        }
+        // `parse_any` because `crate` is a keyword.
+        let name = input.call(Ident::parse_any).map_err(|error| {
+            syn::Error::new(error.span(), format_args!("expected {} {one}: {}", article(one), self.known()))
+        })?;
+        let form = self.form_of(&name)?;
+        if form[name.to_string().len()..].starts_with('(') {
+            if !input.peek(token::Paren) {
+                let message = format!("`{name}` takes its parts in parentheses: `{form}`");
+                return Err(syn::Error::new(name.span(), message));
+            }
+            let parts: Group = input.parse()?;
+            return Ok(Arg { name, value: Expr::Verbatim(parts.stream()), position });
+        }
+        let expected = |span| syn::Error::new(span, format_args!("expected a value: `{form}`"));
+        if !input.peek(Token![=]) {
+            return Err(expected(name.span()));
+        }
+        let equals: Token![=] = input.parse()?;
+        if input.is_empty() || input.peek(Token![,]) {
+            return Err(expected(equals.span));
+        }
+        Ok(Arg { name, value: input.parse()?, position })
+    }
+
+    /// The form in which the option is written.
+    fn form_of(&self, name: &Ident) -> syn::Result<&'static str> {
+        let Self { one, forms } = self;
+        let word = name.to_string();
+        if let Some((_, form)) = forms.iter().find(|(option, _)| *option == word) {
+            return Ok(form);
+        }
+        let near = did_you_mean(&word, self.words());
+        let message = format!("unknown {one} `{word}`{near}\n{one}s: {}", self.known());
+        Err(syn::Error::new(name.span(), message))
+    }
+
+    fn words(&self) -> impl Iterator<Item = &'static str> {
+        self.forms.iter().map(|(word, _)| *word)
+    }
+
+    fn known(&self) -> String {
+        list(self.words())
+    }
+}
+
+fn article(word: &str) -> &'static str {
+    if word.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" }
 }
 
 /// Moves behind the next comma, so that one broken option does not hide the errors of the others.
@@ -196,11 +231,11 @@ mod tests {
     #[test]
     fn each_option_of_the_table_has_a_place() {
         let mut args = Args::default();
-        for (option, _) in OPTIONS {
+        for option in OPTIONS.words() {
             let name = if option == "crate" {
                 Ident::parse_any.parse_str("crate").unwrap()
             } else {
-                Ident::new(option, Span::call_site())
+                Ident::new(option, proc_macro2::Span::call_site())
             };
             assert!(args.slot(&name).is_some(), "{option}");
         }
@@ -208,7 +243,7 @@ mod tests {
 
     #[test]
     fn the_forms_of_the_table_are_read_without_error() {
-        for (option, form) in OPTIONS {
+        for (option, form) in OPTIONS.forms {
             let mut errors = Errors::default();
             let mut args = Args::parse(form.parse().unwrap(), &mut errors);
             assert!(errors.into_tokens().is_none(), "{form}");

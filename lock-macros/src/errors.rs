@@ -30,6 +30,11 @@ impl Errors {
         result.map_err(|error| self.push(error)).ok()
     }
 
+    /// The errors as one; `value` when there is none.
+    pub(crate) fn or<T>(self, value: T) -> syn::Result<T> {
+        self.0.map_or(Ok(value), Err)
+    }
+
     /// One `compile_error!` for each error; `None` when there is none.
     pub(crate) fn into_tokens(self) -> Option<TokenStream> {
         self.0.map(|error| error.into_compile_error())

@@ -4,17 +4,21 @@
 //! Use it through `lock_core::distributed_lock`; this crate is a part of `lock-core` and pinned to its version.
 //!
 //! The data flow, one file a step: the tokens of the attribute become options (`args`), options and signature become a
-//! specification (`spec`, with `keys`, `kind`, `rules` and what they read with), the function becomes a body (`shape`), and both
-//! become code (`expand`). What is wrong becomes a compile error under the token it is about; a function that cannot be
+//! specification (`spec`, with `keys`, `kind`, `backoff`, `fallback`, `rules` and what they read with), the function becomes a
+//! body (`shape`), and both become code (`expand`, with `request` and `doc_line`). What is wrong becomes a compile error under the token it is about; a function that cannot be
 //! locked is never let through.
 
 mod args;
+mod backoff;
+mod doc_line;
 mod duration;
 mod errors;
 mod expand;
+mod fallback;
 mod keys;
 mod kind;
 mod params;
+mod request;
 mod rules;
 mod shape;
 mod spec;

@@ -9,6 +9,7 @@ use crate::value::duration_of;
 /// Refuses what contradicts itself. An option that is wrong in itself has its own error and is passed over here.
 pub(crate) fn check(args: &Args, errors: &mut Errors) {
     wait_without_waiting(args, errors);
+    backoff_without_trying_again(args, errors);
     max_waiters_without_waiting(args, errors);
     keys_of_another_kind(args, errors);
     min_hold_beyond_max_hold(args, errors);
@@ -38,10 +39,29 @@ fn wait_without_waiting(args: &Args, errors: &mut Errors) {
     errors.at(wait.later_of(strategy).name.span(), message);
 }
 
+/// Pauses say nothing to a strategy that does not try again. One that is an expression has pauses of its own, or none.
+fn backoff_without_trying_again(args: &Args, errors: &mut Errors) {
+    let (Some(backoff), Some(strategy)) = (&args.backoff, &args.strategy) else { return };
+    let message = match spec::strategy(strategy) {
+        Ok(Strategy::Named(named)) if !named.tries_again() => format!(
+            "`backoff` does not go with `strategy = \"{}\"`, which does not try again: drop `backoff`, or choose `retry`, \
+             `retry_or_skip` or `wait`",
+            named.name()
+        ),
+        Ok(Strategy::Value(_)) => {
+            "`backoff` does not go with a `strategy` that is an expression: write it into the \
+                                   expression, such as `retry().backoff(Backoff::exponential(base, max))`"
+                .to_owned()
+        }
+        Ok(Strategy::Named(_)) | Err(_) => return,
+    };
+    errors.at(backoff.later_of(strategy).name.span(), message);
+}
+
 /// Where nobody waits, there are no waiters to count.
 fn max_waiters_without_waiting(args: &Args, errors: &mut Errors) {
     let (Some(max), Some((strategy, named))) = (&args.max_waiters, strategy(args)) else { return };
-    if named.waits_for_a_while() || named == Named::Wait {
+    if named.tries_again() {
         return;
     }
     let message = format!(

@@ -3,14 +3,14 @@
 //! A shape that is not recognised is an error, never a guess: a body that is not found would run without the lock.
 
 use proc_macro2::{Ident, Span, TokenStream};
-use quote::{ToTokens as _, quote};
+use quote::ToTokens as _;
 use syn::ext::IdentExt as _;
 use syn::parse::{ParseStream, Parser as _};
 use syn::spanned::Spanned as _;
 use syn::visit::{self, Visit};
 use syn::{
-    Attribute, Block, Expr, ExprAsync, FnArg, GenericArgument, PatIdent, PathArguments, ReturnType,
-    Signature, Stmt, Token, Type, TypeParamBound, Visibility, braced,
+    Attribute, ExprPath, FnArg, GenericArgument, PatIdent, PathArguments, ReturnType, Signature, Token, Type,
+    TypeParamBound, Visibility, braced, parenthesized,
 };
 
 use crate::errors::Errors;
@@ -100,16 +100,17 @@ impl Function {
     //     Body { stmts, output: T, boxed_by: Box::pin }
     fn boxed_body(&self) -> syn::Result<Body> {
         let ReturnType::Type(_, ret) = &self.sig.output else { return Err(self.not_async()) };
+        if is_impl_future(ret) {
+            return Err(impl_future(ret));
+        }
         let output = match pinned_output(ret) {
             Pinned::No => return Err(self.not_async()),
             Pinned::Unclear => return Err(unclear(ret.span())),
             Pinned::Future(output) => output,
         };
-        let stmts = Block::parse_within.parse2(self.stmts.clone()).map_err(|_| unclear(ret.span()))?;
-        let (boxed_by, block) = only_box_pin(&stmts).ok_or_else(|| unclear(ret.span()))?;
-        let stmts = &block.block.stmts;
-        let (stmts, output) = (quote!(#(#stmts)*), Some(output.clone()));
-        Ok(Body { stmts, output, parameters: Vec::new(), boxed_by: Some(boxed_by) })
+        let (boxed_by, stmts) = only_box_pin.parse2(self.stmts.clone()).map_err(|_| unclear(ret.span()))?;
+        let (output, boxed_by) = (Some(output.clone()), Some(boxed_by));
+        Ok(Body { stmts, output, parameters: Vec::new(), boxed_by })
     }
 
     fn not_async(&self) -> syn::Error {
@@ -173,6 +174,25 @@ fn unclear(span: Span) -> syn::Error {
     )
 }
 
+fn impl_future(ret: &Type) -> syn::Error {
+    syn::Error::new(
+        ret.span(),
+        "a function that returns `impl Future` cannot be locked: what stands before its future would run without the \
+         lock\nhelp: write it as an `async fn` that returns what the future gives",
+    )
+}
+
+/// `impl Future<..>`, with whatever bounds beside it.
+fn is_impl_future(ty: &Type) -> bool {
+    let Type::ImplTrait(object) = ty else { return false };
+    object.bounds.iter().any(|bound| match bound {
+        TypeParamBound::Trait(bound) => {
+            bound.path.segments.last().is_some_and(|segment| segment.ident == "Future")
+        }
+        _ => false,
+    })
+}
+
 enum Pinned<'a> {
     /// Not a pinned box at all.
     No,
@@ -214,23 +234,22 @@ fn generic_of<'a>(ty: &'a Type, name: &str) -> Option<&'a Type> {
     })
 }
 
-/// `Box::pin` and the block of `Box::pin(async move { .. })`, when that is all there is: a statement before it would
-/// run without the lock.
-fn only_box_pin(stmts: &[Stmt]) -> Option<(TokenStream, &ExprAsync)> {
-    let [Stmt::Expr(Expr::Call(call), None)] = stmts else { return None };
-    let Expr::Path(path) = &*call.func else { return None };
-    let ends = path.path.segments.iter().rev().map(|segment| &segment.ident);
+/// `Box::pin` and the statements of `Box::pin(async move { .. })`, when that is all there is: a statement before it would
+/// run without the lock. The statements are not parsed.
+fn only_box_pin(input: ParseStream<'_>) -> syn::Result<(TokenStream, TokenStream)> {
+    let function: ExprPath = input.parse()?;
+    let ends = function.path.segments.iter().rev().map(|segment| &segment.ident);
     if !ends.take(2).eq(["pin", "Box"]) {
-        return None;
+        return Err(input.error("not `Box::pin`"));
     }
-    match call.args.first() {
-        Some(Expr::Async(block))
-            if call.args.len() == 1 && block.capture.is_some() && block.attrs.is_empty() =>
-        {
-            Some((call.func.to_token_stream(), block))
-        }
-        _ => None,
-    }
+    let (argument, block);
+    parenthesized!(argument in input);
+    argument.parse::<Token![async]>()?;
+    argument.parse::<Token![move]>()?;
+    braced!(block in argument);
+    argument.parse::<Option<Token![,]>>()?;
+    // `parse2` and the parentheses check that nothing follows.
+    Ok((function.into_token_stream(), block.parse()?))
 }
 
 /// The names that the signature binds, `self` included. Not those that begin with an underscore: to mention one of them

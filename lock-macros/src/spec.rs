@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use proc_macro2::Ident;
-use syn::{Expr, Lit, LitStr, Path, Signature};
+use syn::{Expr, ExprPath, Lit, LitStr, Path, Signature};
 
 use crate::args::{Arg, Args};
+use crate::backoff::{Backoff, backoff};
 use crate::errors::Errors;
+use crate::fallback::fallback;
 use crate::keys::Keys;
 use crate::kind::Kind;
 use crate::params::Params;
@@ -23,9 +25,12 @@ pub(crate) struct LockSpec {
     pub(crate) kind: Kind,
     pub(crate) ttl: Option<(LitStr, Duration)>,
     pub(crate) strategy: Option<Strategy>,
-    pub(crate) wait: Option<Duration>,
+    pub(crate) wait: Option<(LitStr, Duration)>,
+    pub(crate) backoff: Option<Backoff>,
     /// A literal above 0, or an expression that is evaluated once per call.
     pub(crate) max_waiters: Option<Expr>,
+    /// Who is called when the key is held.
+    pub(crate) fallback: Option<ExprPath>,
     pub(crate) renew: Option<bool>,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) min_hold: Option<Duration>,
@@ -73,6 +78,11 @@ impl Named {
         matches!(self, Self::Skip | Self::RetryOrSkip)
     }
 
+    /// Whether it tries again at all: only then are there waiters to count, and pauses between tries.
+    pub(crate) fn tries_again(self) -> bool {
+        self.waits_for_a_while() || self == Self::Wait
+    }
+
     /// Whether it waits, and not for ever: only then does a length of the wait mean anything.
     pub(crate) fn waits_for_a_while(self) -> bool {
         matches!(self, Self::Retry | Self::RetryOrSkip)
@@ -94,8 +104,10 @@ impl LockSpec {
         let kind = Kind::of(args, errors);
         let ttl = check(args.ttl.as_ref(), errors, ttl);
         let strategy = check(args.strategy.as_ref(), errors, strategy);
-        let wait = check(args.wait.as_ref(), errors, |arg| Ok(duration_of(arg)?.1));
+        let wait = check(args.wait.as_ref(), errors, duration_of);
+        let backoff = check(args.backoff.as_ref(), errors, backoff);
         let max_waiters = check(args.max_waiters.as_ref(), errors, max_waiters);
+        let fallback = check(args.fallback.as_ref(), errors, |arg| fallback(arg, signature));
         let renew = check(args.renew.as_ref(), errors, renew);
         let max_hold = check(args.max_hold.as_ref(), errors, |arg| Ok(duration_of(arg)?.1));
         let min_hold = check(args.min_hold.as_ref(), errors, |arg| Ok(duration_of(arg)?.1));
@@ -111,7 +123,9 @@ impl LockSpec {
             ttl: ttl?,
             strategy: strategy?,
             wait: wait?,
+            backoff: backoff?,
             max_waiters: max_waiters?,
+            fallback: fallback?,
             renew: renew?,
             max_hold: max_hold?,
             min_hold: min_hold?,

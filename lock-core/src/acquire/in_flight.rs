@@ -8,6 +8,7 @@ use crate::clock::Moment;
 use crate::engine::Engine;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::hold::drift;
+use crate::observe::Op;
 use crate::renewal::Certainty;
 use crate::waits::{Expected, Waits, Word};
 
@@ -114,7 +115,8 @@ impl InFlight {
             if let Some(attempt) = self.beat().await? {
                 return Ok(attempt);
             }
-            tracing::debug!(lock.key = %self.claim.key, "the place in the queue is gone, queueing again");
+            let key = engine.observer.shown(&self.claim.key, None);
+            tracing::debug!(lock.key = %key, "the place in the queue is gone, queueing again");
             self.start_over();
         }
         let queued = self.state == Sent::Queued;
@@ -125,11 +127,12 @@ impl InFlight {
         let expected = matches!(ask, Ask::Enqueue(_))
             .then(|| beats.then(|| Waits::expect(&engine.waits, self.claim.owner)))
             .flatten();
-        let answer = match ask {
-            Ask::Grab => backend.grab_dyn(&self.claim).await,
-            Ask::Try => backend.try_acquire_dyn(&self.claim).await,
-            Ask::Enqueue(room) => backend.enqueue_dyn(&self.claim, room).await,
+        let (op, call) = match ask {
+            Ask::Grab => (Op::Grab, backend.grab_dyn(&self.claim)),
+            Ask::Try => (Op::TryAcquire, backend.try_acquire_dyn(&self.claim)),
+            Ask::Enqueue(room) => (Op::Enqueue, backend.enqueue_dyn(&self.claim, room)),
         };
+        let answer = engine.observer.meters.timed(op, call).await;
         match &answer {
             Ok(Attempt::Granted(grant)) => return self.in_time(*grant).map(Attempt::Granted),
             Ok(Attempt::Held(held)) => self.held(held, expected),
@@ -170,7 +173,8 @@ impl InFlight {
             place.lease = place.lease.min(asked);
         }
         let engine = Arc::clone(&self.engine);
-        match engine.backend.beat_dyn(&self.claim).await {
+        let call = engine.backend.beat_dyn(&self.claim);
+        match engine.observer.meters.timed(Op::Beat, call).await {
             Ok(Beat::Granted(grant)) => self.in_time(grant).map(|grant| Some(Attempt::Granted(grant))),
             Ok(Beat::Waiting(held)) => {
                 self.held(&held, None);

@@ -14,24 +14,41 @@ mod wait;
 pub(crate) use in_flight::InFlight;
 pub(crate) use plan::Plan;
 
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
 use crate::error::Result;
 use crate::guard::LockGuard;
-use crate::observe;
+use crate::observe::{self, Asked};
 
 /// Acquires as planned.
 pub(crate) async fn acquire(plan: Box<Plan>) -> Result<LockGuard> {
     let span = observe::acquire_span(&plan);
     let key = plan.key.clone();
-    async move {
-        plan.engine.check_process()?;
-        match plan.entered()? {
-            Some(guard) => Ok(guard),
-            None => steps::Acquire::new(&plan).run().await,
+    observed(plan, span.clone()).instrument(span).await.map_err(|error| error.or_key(&key))
+}
+
+/// Acquires, and tells what came of it. To enter a lock again is nothing to tell.
+async fn observed(mut plan: Box<Plan>, span: Span) -> Result<LockGuard> {
+    plan.engine.check_process()?;
+    let (outcome, begins) = match plan.entered() {
+        Ok(Some(guard)) => return Ok(guard),
+        Ok(None) => {
+            let mut acquire = steps::Acquire::new(&plan);
+            acquire.span = span.clone();
+            let asked = Asked::new(&plan, &span, acquire.started);
+            let outcome = acquire.run().await;
+            let begins = asked.ended(&outcome);
+            (outcome, begins)
         }
+        Err(error) => {
+            let asked = Asked::new(&plan, &span, plan.engine.clock.now());
+            let outcome = Err(error);
+            let begins = asked.ended(&outcome);
+            (outcome, begins)
+        }
+    };
+    if let Ok(guard) = &outcome {
+        guard.hold().begins(plan.template.take(), begins);
     }
-    .instrument(span)
-    .await
-    .map_err(|error| error.or_key(&key))
+    outcome
 }

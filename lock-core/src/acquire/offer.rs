@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::gate::Turn;
 use crate::guard::LockGuard;
 use crate::hold::{Hold, outlasts};
-use crate::observe;
+use crate::observe::{self, Op};
 use crate::renewal::Keeper;
 
 /// While a process takes turns, it talks to the store so often at least: should the store's word that others wait be
@@ -100,7 +100,8 @@ impl Acquire<'_> {
         }
         turn.asked(ttl);
         let batch = [Renew { claim: &turn.lease().claim, ttl }];
-        let answer = self.engine.backend.renew_dyn(&batch).await.into_iter().next();
+        let call = self.engine.backend.renew_dyn(&batch);
+        let answer = self.engine.observer.meters.timed(Op::Renew, call).await.into_iter().next();
         match answer {
             Some(Renewal::Renewed { sent, waiters }) => {
                 turn.leased(sent, ttl);
@@ -125,6 +126,6 @@ impl Acquire<'_> {
     }
 
     fn report(&self) {
-        observe::granted(self.attempts, || self.waited());
+        self.span.record("lock.attempts", self.attempts);
     }
 }

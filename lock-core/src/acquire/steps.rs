@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tracing::Span;
+
 use super::in_flight::{Ask, InFlight};
 use super::offer::Offer;
 use super::plan::Plan;
@@ -59,6 +61,8 @@ pub(super) struct Acquire<'a> {
     /// When the log was last told that the store fails.
     warned: Option<Moment>,
     pub(super) waiter: Option<Waiter<'a>>,
+    /// Of the request; a part of one has none.
+    pub(super) span: Span,
     /// Of a request for several keys: those that it has already.
     pub(super) parts: Parts,
     /// Ends after the claim is given back, for a shutdown that waits for both.
@@ -82,6 +86,7 @@ impl<'a> Acquire<'a> {
             own: false,
             warned: None,
             waiter: None,
+            span: Span::none(),
             parts: Parts::default(),
             _under_way: engine.begin_acquiring(),
         }
@@ -238,7 +243,7 @@ impl<'a> Acquire<'a> {
                 let now = self.engine.clock.now();
                 if self.warned.is_none_or(|last| now.since(last) >= STORE_WARNING) {
                     self.warned = Some(now);
-                    tracing::warn!(lock.key = %self.plan.key, %error, "the store fails, the wait for the lock goes on");
+                    observe::store_fails(self.plan, &error);
                 }
                 let pause = pause.max(STORE_PAUSE);
                 if self.waiter.is_some() || self.claim.has_place() {
@@ -269,7 +274,7 @@ impl<'a> Acquire<'a> {
             _ => LockErrorKind::TimedOut,
         };
         let waiters = self.contention(held).waiters;
-        observe::gave_up(&self.plan.key, kind, waited, held);
+        self.span.record("lock.attempts", self.attempts);
         let own = held.holder.as_ref().is_some_and(|holder| holder.identity() == &*self.engine.identity);
         let error = LockError::new(kind, if own { OWN_GUARD } else { "" })
             .with_waited(waited)

@@ -10,6 +10,7 @@ use crate::backend::{LatchState, LatchStep};
 use crate::engine::Engine;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::{IntoKey, Key};
+use crate::observe::Op;
 
 /// A count-down latch over all processes: set once to a count, counted down, and open from zero on for everybody who
 /// waits. Made by [`LockManager::latch`](crate::LockManager::latch); does nothing until one of its steps is taken.
@@ -157,7 +158,8 @@ impl CountDownLatch {
     pub async fn count(&self) -> Result<Option<u32>> {
         let key = self.checked()?;
         self.engine.check_open()?;
-        match self.engine.backend.latch_dyn(key, &LatchStep::Look).await {
+        let call = self.engine.backend.latch_dyn(key, &LatchStep::Look);
+        match self.engine.observer.meters.timed(Op::Latch, call).await {
             Ok(LatchState::Set { left, .. }) => Ok(Some(left)),
             Ok(LatchState::Unset) => Ok(None),
             Err(error) => Err(error.with_latch(key)),

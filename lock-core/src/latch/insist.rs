@@ -7,6 +7,7 @@ use crate::clock::Moment;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::key::Key;
+use crate::observe::Op;
 
 /// The shortest pause after a failure of the store; less where the ttl leaves no room for it.
 pub(super) const SHORTEST_PAUSE: Duration = Duration::from_millis(25);
@@ -32,7 +33,7 @@ pub(super) async fn insist(
     let mut pauses = Pauses::new(SHORTEST_PAUSE.min(ttl / 8), LONGEST_PAUSE);
     let mut nag = Nag::at_once();
     loop {
-        let error = match engine.backend.latch_dyn(key, step).await {
+        let error = match engine.observer.meters.timed(Op::Latch, engine.backend.latch_dyn(key, step)).await {
             Err(error) if error.is_temporary() => error,
             answer => return answer,
         };
@@ -43,6 +44,7 @@ pub(super) async fn insist(
             return Err(error.with_waited(waited));
         }
         if nag.is_due(now) {
+            let (key, error) = (engine.observer.shown(key, None), engine.observer.told(&error));
             tracing::warn!(lock.key = %key, %error, "the store fails, a step of the latch is tried again");
         }
         if let Err(closing) = engine.sleep(pause).await {

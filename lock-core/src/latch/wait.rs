@@ -8,6 +8,7 @@ use crate::clock::Moment;
 use crate::engine::Engine;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
+use crate::observe::Op;
 
 /// How often a wait asks: several times in the lease that it keeps, and often enough that a push which was lost costs
 /// little.
@@ -76,7 +77,8 @@ impl<'a> Wait<'a> {
             // Made before the question, so that nothing is missed between the answer and the pause.
             let told = waiter.told();
             self.engine.check_open()?;
-            let answer = self.engine.backend.latch_dyn(self.key, &self.step).await;
+            let call = self.engine.backend.latch_dyn(self.key, &self.step);
+            let answer = self.engine.observer.meters.timed(Op::Latch, call).await;
             let Some(pause) = self.next(answer)? else { return Ok(()) };
             tokio::select! {
                 () = told => {}
@@ -101,7 +103,8 @@ impl<'a> Wait<'a> {
             }
             Verdict::Unset => {
                 if self.unset.is_due(self.engine.clock.now()) {
-                    tracing::warn!(lock.key = %self.key, "the latch is not set, the wait for it goes on");
+                    let key = self.engine.observer.shown(self.key, None);
+                    tracing::warn!(lock.key = %key, "the latch is not set, the wait for it goes on");
                 }
                 "nobody has set the latch: `set` says how many are to count down".to_owned()
             }
@@ -118,7 +121,9 @@ impl<'a> Wait<'a> {
             return Err(error.with_waited(self.waited()));
         }
         if self.outage.is_due(self.engine.clock.now()) {
-            tracing::warn!(lock.key = %self.key, %error, "the store fails, the wait for the latch goes on");
+            let observer = &self.engine.observer;
+            let (key, error) = (observer.shown(self.key, None), observer.told(&error));
+            tracing::warn!(lock.key = %key, %error, "the store fails, the wait for the latch goes on");
         }
         let pause = self.pauses.next();
         self.pause(pause, || error)

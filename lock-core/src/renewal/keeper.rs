@@ -13,6 +13,7 @@ use crate::backend::{DynBackend, Renew, Renewal};
 use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, LossReason};
 use crate::hold::Hold;
+use crate::observe::Op;
 
 /// The most grants in one call of the backend.
 const MAX_BATCH: usize = 2_000;
@@ -183,6 +184,7 @@ impl Keeper {
         if hold.loss().is_some() || hold.has_ended() {
             return false;
         }
+        hold.tell_if_held_long(self.clock.now());
         // Until the renewal is answered, the deadline is what is left to watch.
         self.file(hold, last_look(hold));
         hold.terms.renew && !hold.renewal_in_flight.swap(true, Ordering::AcqRel)
@@ -197,7 +199,9 @@ impl Keeper {
         let Some(shortest) = batch.iter().map(|renew| renew.ttl).min() else { return };
         // The backend has deadlines of its own; this one is for a backend without manners.
         let deadline = (shortest / 3).max(SHORTEST_CALL);
-        let Ok(answers) = tokio::time::timeout(deadline, self.backend.renew_dyn(&batch)).await else {
+        let meters = &holds[0].engine.observer.meters;
+        let call = meters.timed(Op::Renew, self.backend.renew_dyn(&batch));
+        let Ok(answers) = tokio::time::timeout(deadline, call).await else {
             return;
         };
         for ((hold, renew), answer) in holds.iter().zip(&batch).zip(answers) {
@@ -212,6 +216,7 @@ impl Keeper {
         if hold.has_ended() || hold.loss().is_some() {
             return;
         }
+        hold.tell_renewal(&answer);
         match answer {
             Renewal::Renewed { sent, waiters } => {
                 if waiters.is_some_and(|waiters| waiters > 0) {
@@ -226,8 +231,7 @@ impl Keeper {
             }
             Renewal::Unknown(error) => {
                 if hold.endanger() {
-                    tracing::warn!(parent: &hold.span, lock.key = %hold.claim.key, %error,
-                        left = ?hold.remaining(), "renewal not answered, trying again within the lease");
+                    hold.tell_endangered(&error);
                 }
                 self.file(hold, within_limits(hold, Due::retry(self.clock.now(), ttl)));
             }
@@ -265,7 +269,8 @@ fn last_look(hold: &Hold) -> Due {
 
 fn within_limits(hold: &Hold, due: Due) -> Due {
     let due = due.no_later_than(hold.deadline());
-    hold.max_hold_end().map_or(due, |limit| due.no_later_than(limit))
+    let due = hold.max_hold_end().map_or(due, |limit| due.no_later_than(limit));
+    hold.long_after().map_or(due, |long| due.no_later_than(long))
 }
 
 #[cfg(test)]

@@ -10,8 +10,9 @@ use super::keeper::Keeper;
 use crate::backend::{Claim, Released};
 use crate::clock::Moment;
 use crate::engine;
-use crate::error::LockErrorKind;
+use crate::error::{LockError, LockErrorKind};
 use crate::gate::Gate;
+use crate::observe::{Observer, Op, Origin};
 
 /// Whether the claim is known to be granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,12 +34,28 @@ pub(crate) struct Unwanted {
     pub(crate) until: Moment,
     /// Where others of this process wait for the key.
     pub(crate) gate: Arc<Gate>,
+    pub(crate) observer: Arc<Observer>,
+    /// What it was, for those who read the log.
+    pub(crate) origin: Origin,
 }
 
 impl Unwanted {
     /// Those who wait here for the key are to ask the store: it is free, or will be without another word.
     pub(super) fn freed(&self) {
         self.claim.keys().for_each(|key| self.gate.freed(key));
+    }
+
+    fn abandoned(&self, error: &LockError) {
+        self.origin.abandoned();
+        let template = self.origin.template();
+        let (key, error) = (self.observer.shown(&self.claim.key, template), self.observer.told(error));
+        tracing::error!(lock.template = template, lock.key = %key, %error, "release not answered; the lease is over");
+    }
+
+    fn log_retry(&self, error: &LockError) {
+        let template = self.origin.template();
+        let (key, error) = (self.observer.shown(&self.claim.key, template), self.observer.told(error));
+        tracing::debug!(lock.key = %key, %error, "release not answered, trying again");
     }
 }
 
@@ -134,7 +151,8 @@ async fn until_answered(keeper: &Keeper, unwanted: &Unwanted) -> Option<Released
             // While the store hangs, the releases must not crowd out everything else.
             let _turn = keeper.release_turns.acquire().await;
             let keep_for = unwanted.keep_until.and_then(|end| engine::left(end, keeper.clock().now()));
-            keeper.backend().release_dyn(&unwanted.claim, keep_for).await
+            let release = keeper.backend().release_dyn(&unwanted.claim, keep_for);
+            unwanted.observer.meters.timed(Op::Release, release).await
         };
         match answer {
             Ok(answer) => return Some(answer),
@@ -145,10 +163,10 @@ async fn until_answered(keeper: &Keeper, unwanted: &Unwanted) -> Option<Released
                     if unwanted.certainty == Certainty::Maybe {
                         return None;
                     }
-                    tracing::warn!(lock.key = %unwanted.claim.key, %error, "release not answered; the lease is over");
+                    unwanted.abandoned(&error);
                     return None;
                 }
-                tracing::debug!(lock.key = %unwanted.claim.key, %error, "release not answered, trying again");
+                unwanted.log_retry(&error);
             }
         }
         tokio::time::sleep(pause).await;

@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use super::{
-    Contention, Decision, FailFast, Retry, RetryOrSkip, Skip, Strategy, Wait, fail_fast, retry,
+    Backoff, Contention, Decision, FailFast, Retry, RetryOrSkip, Skip, Strategy, Wait, fail_fast, retry,
     retry_or_skip, skip, wait,
 };
 use crate::error::{LockError, LockErrorKind};
@@ -76,6 +77,10 @@ impl Strategy for NamedStrategy {
 
     fn takes_wait_limit(&self) -> bool {
         self.inner().takes_wait_limit()
+    }
+
+    fn with_backoff(&self, backoff: Backoff) -> Option<Arc<dyn Strategy>> {
+        self.inner().with_backoff(backoff)
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Contention;
+use super::{Backoff, Contention};
 
 /// What to do when the key is held; see the [module](super) for the ones there are and for how to write one.
 #[diagnostic::on_unimplemented(
@@ -29,6 +29,14 @@ pub trait Strategy: fmt::Debug + Send + Sync + 'static {
     fn takes_wait_limit(&self) -> bool {
         false
     }
+
+    /// The same strategy with other pauses between tries; `None` for one that does not pause, or whose pauses are not a
+    /// [`Backoff`]. A request that sets a backoff for such a strategy is refused instead of being ignored. Default:
+    /// `None`.
+    fn with_backoff(&self, backoff: Backoff) -> Option<Arc<dyn Strategy>> {
+        let _ = backoff;
+        None
+    }
 }
 
 impl<S: Strategy + ?Sized> Strategy for Arc<S> {
@@ -42,6 +50,10 @@ impl<S: Strategy + ?Sized> Strategy for Arc<S> {
 
     fn takes_wait_limit(&self) -> bool {
         (**self).takes_wait_limit()
+    }
+
+    fn with_backoff(&self, backoff: Backoff) -> Option<Arc<dyn Strategy>> {
+        (**self).with_backoff(backoff)
     }
 }
 

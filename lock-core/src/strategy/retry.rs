@@ -1,6 +1,7 @@
 //! Wait up to a limit, then fail or do without.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Backoff, Contention, Decision, Strategy};
@@ -89,6 +90,10 @@ impl Strategy for Retry {
     fn takes_wait_limit(&self) -> bool {
         true
     }
+
+    fn with_backoff(&self, backoff: Backoff) -> Option<Arc<dyn Strategy>> {
+        Some(Arc::new(self.backoff(backoff)))
+    }
 }
 
 /// Waits up to a limit, then does without; see [`retry_or_skip`].
@@ -146,5 +151,9 @@ impl Strategy for RetryOrSkip {
 
     fn takes_wait_limit(&self) -> bool {
         true
+    }
+
+    fn with_backoff(&self, backoff: Backoff) -> Option<Arc<dyn Strategy>> {
+        Some(Arc::new(self.backoff(backoff)))
     }
 }

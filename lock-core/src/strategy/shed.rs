@@ -1,8 +1,9 @@
 //! Wait while few do.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
-use super::{Contention, Decision, Strategy};
+use super::{Backoff, Contention, Decision, Strategy};
 
 /// Waits like another strategy while few wait, and gives up at once when many do; see [`shed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,5 +53,10 @@ impl<S: Strategy> Strategy for Shed<S> {
 
     fn takes_wait_limit(&self) -> bool {
         self.inner.takes_wait_limit()
+    }
+
+    fn with_backoff(&self, backoff: Backoff) -> Option<Arc<dyn Strategy>> {
+        let inner = self.inner.with_backoff(backoff)?;
+        Some(Arc::new(shed(inner, self.max_waiters)))
     }
 }

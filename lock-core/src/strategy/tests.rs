@@ -226,6 +226,39 @@ fn contentions() -> impl proptest::strategy::Strategy<Value = Contention> {
     )
 }
 
+#[test]
+fn other_pauses_are_taken_by_what_tries_again_and_change_nothing_else() {
+    let second = Contention::new().with_jitter(1.0);
+    let backoff = Backoff::exponential(MS * 70, LIMIT);
+    let named = |name: &str| name.parse::<NamedStrategy>().expect("a known name");
+    let table: [(&dyn Strategy, bool); 9] = [
+        (&fail_fast(), false),
+        (&skip(), false),
+        (&named("skip"), false),
+        (&shed(fail_fast(), 3), false),
+        (&retry(), true),
+        (&retry_or_skip(), true),
+        (&wait(), true),
+        (&named("wait"), true),
+        (&Arc::new(shed(retry(), 3)), true),
+    ];
+    for (strategy, takes) in table {
+        let changed = strategy.with_backoff(backoff);
+        assert_eq!(changed.is_some(), takes, "{strategy:?}");
+        let Some(changed) = changed else { continue };
+        assert_eq!(pause(changed.decide(&second)), MS * 70, "{strategy:?}");
+        assert_ne!(pause(strategy.decide(&second)), MS * 70, "{strategy:?}");
+        assert_eq!(changed.name(), strategy.name());
+        assert_eq!(changed.takes_wait_limit(), strategy.takes_wait_limit());
+        let late = at(LIMIT).with_waiters(Some(3));
+        assert_eq!(
+            matches!(changed.decide(&late), Decision::RetryAfter(_)),
+            matches!(strategy.decide(&late), Decision::RetryAfter(_)),
+            "{strategy:?}"
+        );
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(1000) })]
 

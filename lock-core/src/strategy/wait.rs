@@ -1,6 +1,7 @@
 //! Wait for ever.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use super::{Backoff, Contention, Decision, Strategy};
 
@@ -45,5 +46,9 @@ impl Strategy for Wait {
 
     fn name(&self) -> Cow<'static, str> {
         "wait".into()
+    }
+
+    fn with_backoff(&self, backoff: Backoff) -> Option<Arc<dyn Strategy>> {
+        Some(Arc::new(self.backoff(backoff)))
     }
 }

@@ -20,6 +20,27 @@ where
     Ok((value, [0; N]))
 }
 
+#[distributed_lock(key = "call:<name>", manager = locks)]
+async fn calls<'a, F, G>(
+    locks: &LockManager,
+    name: &str,
+    first: F,
+    mut second: G,
+    third: &mut (dyn FnMut(u64) + Send),
+    fourth: impl AsyncFn(u64) -> u64,
+    total: &'a mut u64,
+) -> Result<&'a mut u64, LockError>
+where
+    F: FnOnce() -> u64,
+    G: FnMut(&str) -> u64,
+{
+    assert!(is_held(locks, &format!("call:{name}")).await);
+    *total += first() + second(name) + second(name);
+    third(*total);
+    *total += fourth(1).await;
+    Ok(total)
+}
+
 #[distributed_lock(key = "impl", manager = locks)]
 async fn returns_impl(locks: LockManager) -> Result<impl Iterator<Item = u8> + use<>, LockError> {
     assert!(is_held(&locks, "impl").await);
@@ -84,6 +105,15 @@ async fn signatures_keep_their_meaning() {
     assert_eq!((*value, zeros), ("x", [0; 3]));
     assert_eq!(assert_send(returns_impl(locks.clone())).await.unwrap().count(), 2);
     assert_eq!(returns_nothing_but_impl(locks.clone()).await.into(), Some(7));
+    let (mut seen, mut total, mut count) = (0, 0, 0);
+    let counts = |name: &str| {
+        count += 1;
+        count + name.len() as u64
+    };
+    let mut look = |n| seen = n;
+    let called = calls(&locks, "n", || 10, counts, &mut look, async |n| n + 5, &mut total);
+    assert_eq!(*called.await.unwrap(), 21);
+    assert_eq!((seen, total, count), (15, 21, 2));
     assert_eq!(recursive(&locks, 3).await.unwrap(), 6);
     assert_eq!(re_entered(&locks, 3).await.unwrap(), 6);
     assert_eq!(*not_send(&locks, Rc::new(3)).await.unwrap(), 3);

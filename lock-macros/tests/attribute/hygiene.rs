@@ -43,6 +43,33 @@ impl Shop {
         None
     }
 
+    /// Is passed on.
+    #[distributed_lock(
+        key = "order:<error>",
+        backoff(base = "10ms", max = "20ms"),
+        fallback = Self::later,
+        manager = self.locks,
+        handle = fallback
+    )]
+    async fn pay(
+        &self,
+        error: u8,
+        held: u8,
+        _unused: u8,
+        (one, mut two): (u8, u8),
+        _: u8,
+    ) -> Result<u8, LockError> {
+        fallback.check()?;
+        two += 1;
+        Ok(error + held + one + two)
+    }
+
+    async fn later(&self, _: u8, _: u8, _: u8, _: (u8, u8), _: u8) -> Result<u8, LockError> {
+        tokio::task::yield_now().await;
+        let _ = &self.locks;
+        Ok(0)
+    }
+
     const fn name(&self) -> &'static str {
         let _ = &self.locks;
         "shop"
@@ -53,6 +80,7 @@ impl Shop {
 async fn names_do_not_collide() {
     let shop = Shop { locks: LockManager::in_memory() };
     assert_eq!(shop.ship("a b", 1, 2, 3, 4).await.unwrap(), 7);
+    assert_eq!(shop.pay(1, 2, 3, (4, 5), 6).await.unwrap(), 13);
     shop.sweep().await;
     assert_eq!(shop.find().await, None);
 }

@@ -177,3 +177,36 @@ async fn parameters_are_dropped_before_the_lock_is_given_back() {
     assert_eq!(*held.lock().unwrap(), [true; 4]);
     assert_eq!(locks.held(), 0);
 }
+
+/// Notes on drop whether there is a manager.
+struct Looks(Arc<AtomicBool>);
+
+impl Drop for Looks {
+    fn drop(&mut self) {
+        self.0.store(LockManager::current().is_ok(), Ordering::SeqCst);
+    }
+}
+
+#[distributed_lock(key = "looks", max_hold = "1s")]
+async fn looks(looks: Looks) -> Result<(), LockError> {
+    let _looks = looks;
+    std::future::pending().await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_is_dropped_in_the_scope_in_which_it_ran() {
+    let locks = LockManager::in_memory();
+    let found = Arc::new(AtomicBool::new(false));
+    let started = |found: &Arc<AtomicBool>| {
+        let mut call = Box::pin(looks(Looks(Arc::clone(found))));
+        locks.scope(async move {
+            let waited = tokio::time::timeout(Duration::from_millis(1), &mut call).await;
+            assert!(waited.is_err(), "the body never ends");
+            (call,)
+        })
+    };
+    drop(started(&found).await);
+    assert!(found.swap(false, Ordering::SeqCst), "dropped by its caller");
+    assert!(started(&found).await.0.await.unwrap_err().is_lost());
+    assert!(found.load(Ordering::SeqCst), "dropped because the lock was lost");
+}

@@ -1,5 +1,6 @@
 //! What a locked function does, by topic. One binary, on the memory store.
 
+mod fallback;
 mod generics;
 mod handle;
 mod hygiene;
@@ -10,4 +11,5 @@ mod options;
 mod outcomes;
 mod receivers;
 mod support;
+mod templates;
 mod traits;

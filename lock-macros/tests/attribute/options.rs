@@ -1,12 +1,13 @@
 //! What each option does to the lock.
 
+use std::borrow::Cow;
 use std::fmt::{self, Display};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use lock_core::backend::memory::Memory;
-use lock_core::strategy::{FailFast, fail_fast};
+use lock_core::strategy::{Backoff, Contention, Decision, FailFast, Strategy, fail_fast};
 use lock_core::{LockError, LockErrorKind, LockManager, LossReason, Profile, distributed_lock};
 
 use crate::support::{hold, is_held};
@@ -215,4 +216,63 @@ async fn a_profile_gives_what_the_attribute_does_not_say() {
     let error = of_profile(&LockManager::in_memory()).await.unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::InvalidRequest);
     assert!(error.to_string().contains("checkout"), "{error}");
+}
+
+/// A strategy that notes the pauses it is given.
+#[derive(Debug, Default, Clone)]
+struct Noting(Arc<Mutex<Vec<Duration>>>);
+
+impl Strategy for Noting {
+    fn decide(&self, contention: &Contention) -> Decision {
+        fail_fast().decide(contention)
+    }
+
+    fn name(&self) -> Cow<'static, str> {
+        "noting".into()
+    }
+
+    fn with_backoff(&self, backoff: Backoff) -> Option<Arc<dyn Strategy>> {
+        let attempts = [1, u32::MAX].map(|n| Contention::new().with_attempts(n).with_jitter(1.0));
+        let pauses = attempts.map(|attempt| backoff.delay(&attempt, None));
+        self.0.lock().unwrap().extend(pauses);
+        Some(Arc::new(fail_fast()))
+    }
+}
+
+#[distributed_lock(key = "pauses", backoff(base = "70ms", max = "3s"), manager = locks)]
+async fn with_pauses(locks: &LockManager) -> Result<(), LockError> {
+    Ok(())
+}
+
+#[distributed_lock(key = "pauses", backoff(max = "3s"), manager = locks)]
+async fn with_longest_pause(locks: &LockManager) -> Result<(), LockError> {
+    Ok(())
+}
+
+#[distributed_lock(key = "pauses", strategy = "retry_or_skip", wait = "3s", backoff(base = "1s", max = "1s"), manager = locks)]
+async fn with_strategy_and_pauses(locks: &LockManager) -> Result<Option<()>, LockError> {
+    Ok(Some(()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_backoff_refines_the_strategy_that_there_is() {
+    let noting = Noting::default();
+    let locks = LockManager::builder(Memory::new()).strategy(noting.clone()).build().unwrap();
+    with_pauses(&locks).await.unwrap();
+    with_longest_pause(&locks).await.unwrap();
+    let noted: Vec<_> = noting.0.lock().unwrap().iter().map(Duration::as_millis).collect();
+    assert_eq!(noted, [70, 3_000, 5, 3_000]);
+
+    let held = hold(&locks, "pauses").await;
+    assert_eq!(with_strategy_and_pauses(&locks).await.unwrap(), None);
+    held.release().await.unwrap();
+    assert_eq!(with_strategy_and_pauses(&locks).await.unwrap(), Some(()));
+}
+
+#[tokio::test]
+async fn a_backoff_for_a_strategy_that_does_not_try_again_is_refused() {
+    let locks = LockManager::builder(Memory::new()).strategy(fail_fast()).build().unwrap();
+    let error = with_pauses(&locks).await.unwrap_err();
+    assert_eq!(error.kind(), LockErrorKind::InvalidRequest);
+    assert!(error.to_string().contains("`fail_fast`"), "{error}");
 }

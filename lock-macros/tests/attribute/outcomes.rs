@@ -95,6 +95,42 @@ async fn retry(probe: &Probe) -> Result<u64, LockError> {
     Ok(1)
 }
 
+type Done = Result<(), ShipError>;
+type Found<T> = Result<Option<T>, LockError>;
+type Nothing = ();
+
+#[distributed_lock(key = "k", strategy = "skip", manager = probe.locks)]
+async fn alias_of_result(probe: &Probe) -> Done {
+    probe.ran();
+    Ok(())
+}
+
+#[distributed_lock(key = "k", strategy = "skip", manager = probe.locks)]
+async fn alias_with_a_type(probe: &Probe) -> Found<u64> {
+    probe.ran();
+    Ok(Some(1))
+}
+
+#[distributed_lock(key = "k", strategy = "skip", manager = probe.locks)]
+async fn alias_of_unit(probe: &Probe) -> Nothing {
+    probe.ran();
+}
+
+#[tokio::test]
+async fn the_name_of_a_return_type_does_not_matter() {
+    let probe = Probe::new();
+    let held = hold(&probe.locks, "k").await;
+    assert!(alias_of_result(&probe).await.is_ok());
+    assert_eq!(alias_with_a_type(&probe).await.unwrap(), None);
+    alias_of_unit(&probe).await;
+    assert_eq!(probe.runs(), 0);
+    held.release().await.unwrap();
+    assert!(alias_of_result(&probe).await.is_ok());
+    assert_eq!(alias_with_a_type(&probe).await.unwrap(), Some(1));
+    alias_of_unit(&probe).await;
+    assert_eq!(probe.runs(), 3);
+}
+
 #[distributed_lock(key = "<name>", strategy = "skip", manager = probe.locks)]
 async fn bad_key(probe: &Probe, name: &str) -> Option<u64> {
     probe.ran();

@@ -72,6 +72,13 @@ impl Memory {
         self.0.shards.iter().map(|shard| lock(shard).entries.len()).sum()
     }
 
+    /// How many wait for `key`, but for `owner`.
+    #[cfg(feature = "testing")]
+    pub(crate) fn waiting(&self, key: &Key, owner: crate::owner::Owner) -> usize {
+        let shard = self.shard(self.place(key));
+        shard.entries.get(key).map_or(0, |entry| entry.waiting(owner))
+    }
+
     pub(super) fn next_watcher(&self) -> u64 {
         self.0.watchers.fetch_add(1, Ordering::Relaxed)
     }

@@ -53,6 +53,26 @@ whole!(with_handle, lock, {
     Ok(())
 });
 
+macro_rules! signature {
+    ($name:ident, $argument:ident, $ty:ty, $key:literal, $answer:ty, $body:block) => {
+        #[distributed_lock(key = $key, backoff(base = "10ms"))]
+        async fn $name($argument: $ty) -> $answer $body
+    };
+}
+
+signature!(by_argument, sku, &str, "stock:<sku>", Result<usize, LockError>, { Ok(sku.len()) });
+
+macro_rules! pauses {
+    ($name:ident, $base:literal, $max:expr) => {
+        #[distributed_lock(key = "constant", backoff(base = $base, max = $max))]
+        async fn $name(id: u64) -> Result<u64, LockError> {
+            Ok(id)
+        }
+    };
+}
+
+pauses!(paused, "10ms", "20ms");
+
 macro_rules! method {
     ($ty:ident) => {
         impl $ty {
@@ -69,5 +89,6 @@ method!(Shop);
 
 fn main() {
     drop((constant(1), evaluated(1), with_handle(1), Shop(1).sweep()));
+    drop((by_argument("x"), paused(1)));
     drop((listed(1), seated(1), computed(1)));
 }

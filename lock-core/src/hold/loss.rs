@@ -1,0 +1,91 @@
+//! Whether a grant is still ours, and telling those whom it concerns when it is not.
+
+use std::sync::atomic::Ordering;
+
+use super::Hold;
+use super::state::{self, code, reason};
+use crate::backend::Placement;
+use crate::error::{LockError, LockErrorKind, LossReason, Result};
+
+impl Hold {
+    /// Renewals are late. Returns whether that is news.
+    pub(crate) fn endanger(&self) -> bool {
+        self.state
+            .compare_exchange(state::HELD, state::ENDANGERED, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
+    }
+
+    pub(crate) fn is_endangered(&self) -> bool {
+        self.state.load(Ordering::Acquire) == state::ENDANGERED
+    }
+
+    pub(crate) fn is_held(&self) -> bool {
+        !self.remaining().is_zero()
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.state.load(Ordering::Acquire) == state::ENDED
+    }
+
+    /// Whether a loss was told; the clock is not asked.
+    pub(super) fn is_revoked(&self) -> bool {
+        self.state.load(Ordering::Acquire) > state::ENDED
+    }
+
+    /// Why the grant is lost, if it is. Reads the clock: a lease that ran out is lost from then on, told or not.
+    pub(crate) fn loss(&self) -> Option<LossReason> {
+        let known = self.state.load(Ordering::Acquire);
+        if known > state::ENDANGERED {
+            return reason(known);
+        }
+        let now = self.now();
+        if self.deadline().is_past(now) {
+            self.lose(LossReason::Expired);
+        } else if self.max_hold_end().is_some_and(|end| end.is_past(now)) {
+            self.lose(LossReason::MaxHold);
+        }
+        reason(self.state.load(Ordering::Acquire))
+    }
+
+    /// Tells everybody that the grant is lost. The first reason stays; an ended hold cannot be lost.
+    pub(crate) fn lose(&self, why: LossReason) -> bool {
+        let told = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| {
+            (now <= state::ENDANGERED).then_some(code(why))
+        });
+        if told.is_ok() {
+            self.tell_lost(why);
+            self.changed.notify_waiters();
+            // Who waits here waited for this guard, and now has to ask the store.
+            self.claim.keys().for_each(|key| self.engine.gate.freed(key));
+        }
+        told.is_ok()
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        match self.loss() {
+            Some(reason) => Err(LockError::lost(&self.claim.key, reason)),
+            None if self.has_ended() => {
+                Err(LockError::new(LockErrorKind::Lost, "it was given back").with_key(&self.claim.key))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Completes when the grant is lost; never for one that was given back.
+    pub(crate) async fn lost(&self) -> LossReason {
+        loop {
+            let mut changed = std::pin::pin!(self.changed.notified());
+            changed.as_mut().enable();
+            if let Some(reason) = self.loss() {
+                return reason;
+            }
+            // Over a store in this process the keeper may have gone with its runtime, so nobody else looks at the clock.
+            let by_itself = self.engine.capability.placement == Placement::Embedded && !self.has_ended();
+            let left = self.remaining();
+            tokio::select! {
+                () = changed => {}
+                () = tokio::time::sleep(left), if by_itself => {}
+            }
+        }
+    }
+}

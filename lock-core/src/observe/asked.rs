@@ -1,0 +1,174 @@
+//! A request under way, until it is known what became of it.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use tracing::{Level, Span};
+
+use super::event::{LockEvent, LockName};
+use super::labels::Outcome;
+use super::limiter::Warning;
+use super::metrics::Meter;
+use super::observer::Observer;
+use super::spans::{failed, millis};
+use crate::acquire::Plan;
+use crate::clock::Moment;
+use crate::error::{LockError, Result};
+use crate::guard::LockGuard;
+
+/// A request under way. Dropped before it has [ended](Self::ended), it was cancelled.
+#[derive(Debug)]
+pub(crate) struct Asked<'a> {
+    plan: &'a Plan,
+    span: &'a Span,
+    started: Moment,
+    meter: Meter,
+    has_ended: bool,
+}
+
+/// What is said of a grant once it has come to its caller.
+#[derive(Debug)]
+pub(crate) struct Begins {
+    pub(super) meter: Meter,
+    pub(super) waited: Option<Duration>,
+}
+
+impl<'a> Asked<'a> {
+    /// A request that began at `started`, with its own span.
+    pub(crate) fn new(plan: &'a Plan, span: &'a Span, started: Moment) -> Self {
+        let group = Observer::group(plan.template.as_deref(), plan.label.as_deref());
+        let meter = plan.engine.observer.meters.of(group, started);
+        meter.asks();
+        Self { plan, span, started, meter, has_ended: false }
+    }
+
+    /// Tells what became of it.
+    pub(crate) fn ended(mut self, outcome: &Result<LockGuard>) -> Begins {
+        self.has_ended = true;
+        match outcome {
+            Ok(_) => self.granted(),
+            Err(error) => self.refused(error),
+        }
+    }
+
+    fn observer(&self) -> &'a Observer {
+        &self.plan.engine.observer
+    }
+
+    fn waited(&self) -> Duration {
+        self.plan.engine.clock.now().since(self.started)
+    }
+
+    fn granted(&self) -> Begins {
+        let meter = self.meter.clone();
+        let told = meter.is_on() || self.observer().events.are_wanted() || tracing::enabled!(Level::INFO);
+        if !(told || !self.span.is_disabled()) {
+            return Begins { meter, waited: None };
+        }
+        let waited = self.waited();
+        meter.asked(Outcome::Acquired, waited);
+        self.span.record("lock.waited_ms", millis(waited));
+        if waited >= self.observer().settings.waited_long {
+            let template = self.plan.template.as_deref();
+            let key = self.observer().shown(&self.plan.key, template);
+            tracing::info!(lock.template = template, lock.key = %key, lock.waited_ms = millis(waited),
+                "lock granted after a long wait");
+        } else {
+            tracing::debug!("lock granted");
+        }
+        Begins { meter, waited: Some(waited) }
+    }
+
+    fn refused(&self, error: &LockError) -> Begins {
+        let waited = error.waited().unwrap_or_else(|| self.waited());
+        let outcome = Outcome::of(error);
+        self.meter.asked(outcome, waited);
+        self.span.record("lock.waited_ms", millis(waited));
+        if let Some(waiters) = error.waiters() {
+            self.span.record("lock.waiters", waiters);
+        }
+        if let Some(position) = error.position() {
+            self.span.record("lock.position", position);
+        }
+        if outcome.is_failure() {
+            failed(self.span, &self.observer().told(error));
+        }
+        self.log(error, outcome, waited);
+        self.observer().events.tell(|| LockEvent::Refused {
+            lock: self.name(),
+            why: error.kind(),
+            skipped: error.is_skipped(),
+            waited,
+            holder: error.holder().cloned(),
+        });
+        Begins { meter: Meter::default(), waited: None }
+    }
+
+    fn log(&self, error: &LockError, outcome: Outcome, waited: Duration) {
+        let plan = self.plan;
+        let (template, label) = (plan.template.as_deref(), plan.label.as_deref());
+        let admit = |warning| self.observer().admit(Observer::group(template, label), warning);
+        let key = self.observer().shown(&plan.key, template);
+        let holder = error.holder().map(tracing::field::display);
+        let waited = millis(waited);
+        match outcome {
+            Outcome::Timeout => {
+                if let Some(left_out) = admit(Warning::GaveUp) {
+                    tracing::warn!(lock.template = template, lock.key = %key, holder, lock.waited_ms = waited,
+                        left_out, "gave up waiting for the lock");
+                }
+            }
+            Outcome::Overloaded => {
+                if let Some(left_out) = admit(Warning::Overloaded) {
+                    tracing::warn!(lock.template = template, lock.key = %key, holder, waiters = error.waiters(),
+                        left_out, "too many wait for the lock");
+                }
+            }
+            Outcome::Contended | Outcome::Skipped => {
+                tracing::debug!(lock.key = %key, holder, lock.waited_ms = waited, "lock is held")
+            }
+            Outcome::StoreError | Outcome::Refused | Outcome::Acquired | Outcome::Cancelled => {
+                let error = self.observer().told(error);
+                tracing::debug!(lock.key = %key, %error, "lock not granted");
+            }
+        }
+    }
+
+    fn name(&self) -> LockName {
+        name(self.plan)
+    }
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        let told = self.meter.is_on() || self.observer().events.are_wanted() || !self.span.is_disabled();
+        if self.has_ended || !told {
+            return;
+        }
+        let waited = self.waited();
+        self.meter.asked(Outcome::Cancelled, waited);
+        self.span.record("lock.waited_ms", millis(waited));
+        self.observer().events.tell(|| LockEvent::Cancelled { lock: self.name(), waited });
+    }
+}
+
+fn name(plan: &Plan) -> LockName {
+    LockName {
+        key: plan.key.clone(),
+        more: std::sync::Arc::clone(&plan.more),
+        template: plan.template.clone(),
+        label: plan.label.as_ref().map(|label| Cow::clone(label)),
+        kind: plan.terms.kind,
+    }
+}
+
+/// The store failed a request that goes on.
+pub(crate) fn store_fails(plan: &Plan, error: &LockError) {
+    let observer = &plan.engine.observer;
+    let (template, label) = (plan.template.as_deref(), plan.label.as_deref());
+    observer.events.tell(|| LockEvent::StoreFailed { lock: name(plan), error: error.to_string() });
+    let Some(left_out) = observer.admit(Observer::group(template, label), Warning::StoreFails) else { return };
+    let (key, error) = (observer.shown(&plan.key, template), observer.told(error));
+    tracing::warn!(lock.template = template, lock.key = %key, %error, left_out,
+        "the store fails, the wait for the lock goes on");
+}

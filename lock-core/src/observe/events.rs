@@ -1,0 +1,107 @@
+//! The stream of what happens to the locks of a manager.
+
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::broadcast::{self, error::RecvError};
+
+use super::event::LockEvent;
+
+/// How many events a listener may be behind.
+const CAPACITY: usize = 1024;
+
+/// The events of one manager, on their way to those who listen.
+#[derive(Debug, Default)]
+pub(crate) struct Events {
+    listeners: Arc<AtomicUsize>,
+    to: Mutex<To>,
+}
+
+#[derive(Debug, Default)]
+enum To {
+    /// Nobody has listened yet.
+    #[default]
+    Nobody,
+    Listeners(broadcast::Sender<LockEvent>),
+    /// The manager has shut down.
+    Closed,
+}
+
+impl Events {
+    fn to(&self) -> MutexGuard<'_, To> {
+        self.to.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn subscribe(&self) -> LockEvents {
+        let mut to = self.to();
+        let events = match &*to {
+            To::Listeners(sender) => sender.subscribe(),
+            To::Nobody => {
+                let (sender, events) = broadcast::channel(CAPACITY);
+                *to = To::Listeners(sender);
+                events
+            }
+            To::Closed => broadcast::channel(1).1,
+        };
+        self.listeners.fetch_add(1, Ordering::AcqRel);
+        LockEvents { events, listeners: Arc::clone(&self.listeners) }
+    }
+
+    /// Whether anybody listens: what makes an event is worth its cost only then.
+    #[inline]
+    pub(crate) fn are_wanted(&self) -> bool {
+        self.listeners.load(Ordering::Relaxed) > 0
+    }
+
+    /// Tells those who listen. Never waits for them: who is too far behind misses the oldest.
+    pub(crate) fn tell(&self, event: impl FnOnce() -> LockEvent) {
+        if !self.are_wanted() {
+            return;
+        }
+        let event = event();
+        if let To::Listeners(sender) = &*self.to() {
+            let _ = sender.send(event);
+        }
+    }
+
+    /// Ends the streams, after what was told.
+    pub(crate) fn close(&self) {
+        *self.to() = To::Closed;
+    }
+}
+
+/// What happens to the locks of a manager, from the call of [`LockManager::events`](crate::LockManager::events) on.
+///
+/// Bounded: a listener that is more than 1,024 events behind misses the oldest, and is told how many
+/// ([`LockEvent::Missed`]). No lock ever waits for a listener. Several may listen, and each gets every event.
+pub struct LockEvents {
+    events: broadcast::Receiver<LockEvent>,
+    listeners: Arc<AtomicUsize>,
+}
+
+impl LockEvents {
+    /// The next event; `None` once the manager was shut down, or is gone with all its guards.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: no event is lost.
+    pub async fn next(&mut self) -> Option<LockEvent> {
+        match self.events.recv().await {
+            Ok(event) => Some(event),
+            Err(RecvError::Lagged(missed)) => Some(LockEvent::Missed(missed)),
+            Err(RecvError::Closed) => None,
+        }
+    }
+}
+
+impl Drop for LockEvents {
+    fn drop(&mut self) {
+        self.listeners.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl fmt::Debug for LockEvents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockEvents").field("waiting", &self.events.len()).finish()
+    }
+}

@@ -1,0 +1,228 @@
+//! A lock in use, until it is released or lost.
+
+use std::borrow::Cow;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::time::Duration;
+
+use super::asked::Begins;
+use super::event::{LockEvent, LockName};
+use super::labels::{End, ReleaseError, Renewed};
+use super::limiter::Warning;
+use super::metrics::Meter;
+use super::observer::{LeftOut, Observer, Shown};
+use super::spans::{failed, millis};
+use crate::backend::Renewal;
+use crate::clock::Moment;
+use crate::error::{LockError, LossReason};
+use crate::hold::Hold;
+
+/// What was told of a hold.
+///
+/// Nothing is, before it comes to its caller: one key of several, or a grant whose fencing token could not be had, is not
+/// in use. From then on it counts as held until [`close`](Self::close), which happens once.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    phase: AtomicU8,
+    begun: OnceLock<Begun>,
+    told_long: AtomicBool,
+}
+
+const IDLE: u8 = 0;
+const OPEN: u8 = 1;
+const CLOSED: u8 = 2;
+
+#[derive(Clone, Debug)]
+pub(super) struct Begun {
+    pub(super) template: Option<Cow<'static, str>>,
+    pub(super) meter: Meter,
+}
+
+impl Seen {
+    /// Ends it; what it was, for the one who ended what was in use.
+    fn close(&self) -> Option<&Begun> {
+        (self.phase.swap(CLOSED, Ordering::AcqRel) == OPEN).then(|| self.begun.get()).flatten()
+    }
+}
+
+impl Hold {
+    /// The lock has come to its caller.
+    pub(crate) fn begins(&self, template: Option<Cow<'static, str>>, begins: Begins) {
+        let Begins { meter, waited } = begins;
+        meter.holds();
+        let begun = self.seen.begun.get_or_init(|| Begun { template, meter });
+        if let Some(waited) = waited {
+            let fencing_token = self.known_fence();
+            self.engine.observer.events.tell(|| {
+                let lock = self.event_name();
+                LockEvent::Granted { lock, waited, fencing_token }
+            });
+        }
+        let opened = self.seen.phase.compare_exchange(IDLE, OPEN, Ordering::AcqRel, Ordering::Acquire);
+        // It may have been lost on its way.
+        if opened.is_err()
+            && let Some(reason) = self.loss()
+        {
+            self.count_lost(begun, reason);
+        }
+    }
+
+    /// This hold goes on with what was told of another: the use has not ended.
+    ///
+    /// For one that nobody else knows of yet.
+    pub(crate) fn goes_on_from(&self, before: &Self) {
+        let Some(begun) = before.seen.begun.get() else { return };
+        if before.seen.phase.swap(CLOSED, Ordering::AcqRel) != OPEN {
+            begun.meter.holds();
+        }
+        let _ = self.seen.begun.set(begun.clone());
+        self.seen.told_long.store(before.seen.told_long.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.seen.phase.store(OPEN, Ordering::Release);
+    }
+
+    /// The last guard is gone.
+    pub(crate) fn tell_released(&self) {
+        let Some(begun) = self.seen.close() else { return };
+        begun.meter.holds_no_more();
+        let events = &self.engine.observer.events;
+        if begun.meter.is_on() || events.are_wanted() || !self.span.is_disabled() {
+            let held = self.held();
+            begun.meter.used(End::Released, held);
+            self.span.record("lock.held_ms", millis(held));
+            let fencing_token = self.known_fence();
+            events.tell(|| LockEvent::Released { lock: self.event_name(), held, fencing_token });
+        }
+        tracing::debug!(parent: &self.span, "lock released");
+    }
+
+    /// It is lost.
+    pub(crate) fn tell_lost(&self, reason: LossReason) {
+        let (template, key) = (self.template(), self.shown());
+        tracing::error!(parent: &self.span, lock.template = template, lock.key = %key, %reason, "lock lost");
+        failed(&self.span, &reason);
+        if let Some(begun) = self.seen.close() {
+            self.count_lost(begun, reason);
+        }
+    }
+
+    fn count_lost(&self, begun: &Begun, reason: LossReason) {
+        let held = self.held();
+        begun.meter.holds_no_more();
+        begun.meter.lost(reason);
+        begun.meter.used(End::of(reason), held);
+        self.span.record("lock.held_ms", millis(held));
+        let fencing_token = self.known_fence();
+        self.engine.observer.events.tell(|| {
+            let lock = self.event_name();
+            LockEvent::Lost { lock, reason, held, fencing_token }
+        });
+    }
+
+    /// A renewal was answered, or was not.
+    pub(crate) fn tell_renewal(&self, answer: &Renewal) {
+        if let Some(begun) = self.seen.begun.get() {
+            begun.meter.renewed(Renewed::of(answer));
+        }
+    }
+
+    /// It will be lost unless a renewal gets through.
+    pub(crate) fn tell_endangered(&self, error: &LockError) {
+        let left = self.remaining();
+        self.engine.observer.events.tell(|| LockEvent::Endangered { lock: self.event_name(), left });
+        if let Some(left_out) = self.admit(Warning::Renewal) {
+            let error = self.engine.observer.told(error);
+            tracing::warn!(parent: &self.span, lock.template = self.template(), lock.key = %self.shown(), %error,
+                ?left, left_out, "renewal not answered, trying again within the lease");
+        }
+    }
+
+    /// When it will have been held for long; `None` once that was told.
+    pub(crate) fn long_after(&self) -> Option<Moment> {
+        let is_told = self.seen.told_long.load(Ordering::Relaxed);
+        (!is_told).then(|| self.since.plus(self.engine.observer.settings.held_long))
+    }
+
+    /// Tells, once, that it is held for long.
+    pub(crate) fn tell_if_held_long(&self, now: Moment) {
+        if !self.long_after().is_some_and(|after| after.is_past(now)) {
+            return;
+        }
+        let Some(begun) = self.seen.begun.get() else { return };
+        if self.seen.told_long.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        begun.meter.held_long();
+        let held = now.since(self.since);
+        self.engine.observer.events.tell(|| LockEvent::HeldLong { lock: self.event_name(), held });
+        if let Some(left_out) = self.admit(Warning::HeldLong) {
+            tracing::warn!(parent: &self.span, lock.template = self.template(), lock.key = %self.shown(),
+                lock.held_ms = millis(held), left_out, "the lock is held for long: is its holder stuck?");
+        }
+    }
+
+    /// Its release did not go well.
+    pub(crate) fn tell_release_failed(&self, why: ReleaseError, error: Option<&LockError>) {
+        let origin = Origin { begun: self.seen.begun.get().cloned() };
+        origin.meter().release_failed(why);
+        let observer = &self.engine.observer;
+        observer.events.tell(|| LockEvent::ReleaseFailed { lock: self.event_name() });
+        let Some(left_out) = self.admit(Warning::Release) else { return };
+        let (template, key) = (self.template(), self.shown());
+        let error = error.map(|error| tracing::field::display(observer.told(error)));
+        match why {
+            ReleaseError::NotOurs => tracing::warn!(parent: &self.span, lock.template = template,
+                lock.key = %key, left_out, "the lock was not ours any more when it was released"),
+            ReleaseError::Unanswered | ReleaseError::Abandoned => tracing::warn!(parent: &self.span,
+                lock.template = template, lock.key = %key, error, left_out,
+                "release not answered; it goes on in the background"),
+        }
+    }
+
+    /// What is said of this lock after it is gone.
+    pub(crate) fn origin(&self) -> Origin {
+        Origin { begun: self.seen.begun.get().cloned() }
+    }
+
+    fn held(&self) -> Duration {
+        self.engine.clock.now().since(self.since)
+    }
+
+    fn template(&self) -> Option<&str> {
+        self.seen.begun.get()?.template.as_deref()
+    }
+
+    fn shown(&self) -> Shown<'_> {
+        self.engine.observer.shown(&self.claim.key, self.template())
+    }
+
+    fn admit(&self, warning: Warning) -> Option<LeftOut> {
+        let group = Observer::group(self.template(), self.claim.record.label());
+        self.engine.observer.admit(group, warning)
+    }
+
+    fn event_name(&self) -> LockName {
+        let template = self.seen.begun.get().and_then(|begun| begun.template.clone());
+        LockName::of_claim(&self.claim, self.terms.kind, template)
+    }
+}
+
+/// Of which lock a release in the background is.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Origin {
+    begun: Option<Begun>,
+}
+
+impl Origin {
+    fn meter(&self) -> Meter {
+        self.begun.as_ref().map(|begun| begun.meter.clone()).unwrap_or_default()
+    }
+
+    pub(crate) fn template(&self) -> Option<&str> {
+        self.begun.as_ref()?.template.as_deref()
+    }
+
+    /// The release was given up.
+    pub(crate) fn abandoned(&self) {
+        self.meter().release_failed(ReleaseError::Abandoned);
+    }
+}

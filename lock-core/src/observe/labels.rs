@@ -1,0 +1,255 @@
+//! The values of labels: few, and known beforehand.
+
+use crate::backend::Renewal;
+use crate::error::{LockError, LockErrorKind, LossReason};
+
+/// How a request for a lock ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Acquired,
+    /// Another has it, and the strategy does not wait.
+    Contended,
+    /// Another had it until the wait was over.
+    Timeout,
+    /// Too many wait.
+    Overloaded,
+    /// Another has it, and the strategy does without.
+    Skipped,
+    StoreError,
+    /// Its future was dropped.
+    Cancelled,
+    /// Everything else: a request that makes no sense, a manager that shuts down.
+    Refused,
+}
+
+impl Outcome {
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Acquired,
+        Self::Contended,
+        Self::Timeout,
+        Self::Overloaded,
+        Self::Skipped,
+        Self::StoreError,
+        Self::Cancelled,
+        Self::Refused,
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Acquired => "acquired",
+            Self::Contended => "contended",
+            Self::Timeout => "timeout",
+            Self::Overloaded => "overloaded",
+            Self::Skipped => "skipped",
+            Self::StoreError => "store_error",
+            Self::Cancelled => "cancelled",
+            Self::Refused => "refused",
+        }
+    }
+
+    /// What became of a request that ended with this error.
+    pub(crate) fn of(error: &LockError) -> Self {
+        match error.kind() {
+            _ if error.is_skipped() => Self::Skipped,
+            LockErrorKind::Contended => Self::Contended,
+            LockErrorKind::TimedOut => Self::Timeout,
+            LockErrorKind::Overloaded => Self::Overloaded,
+            LockErrorKind::Unavailable | LockErrorKind::NoQuorum => Self::StoreError,
+            LockErrorKind::Lost
+            | LockErrorKind::InvalidKey
+            | LockErrorKind::InvalidRequest
+            | LockErrorKind::Unsupported
+            | LockErrorKind::NotInstalled
+            | LockErrorKind::Upgrade
+            | LockErrorKind::Reentered
+            | LockErrorKind::ShuttingDown => Self::Refused,
+        }
+    }
+
+    /// Whether an operator is to see a failure in it. That another has the lock, or that the caller does without, is what
+    /// locks are for.
+    pub(crate) fn is_failure(self) -> bool {
+        matches!(self, Self::Timeout | Self::Overloaded | Self::StoreError | Self::Refused)
+    }
+}
+
+/// How the use of a lock ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Its last guard is gone.
+    Released,
+    /// The lease ran out, or the store says that it is another's.
+    Lost,
+    /// By an operator.
+    Forced,
+    MaxHold,
+    ShutDown,
+}
+
+impl End {
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Released, Self::Lost, Self::Forced, Self::MaxHold, Self::ShutDown];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Released => "released",
+            Self::Lost => "lost",
+            Self::Forced => "forced",
+            Self::MaxHold => "max_hold",
+            Self::ShutDown => "shut_down",
+        }
+    }
+
+    pub(crate) fn of(reason: LossReason) -> Self {
+        match reason {
+            LossReason::Expired | LossReason::Taken => Self::Lost,
+            LossReason::Forced => Self::Forced,
+            LossReason::MaxHold => Self::MaxHold,
+            LossReason::ShutDown => Self::ShutDown,
+        }
+    }
+}
+
+/// Why a lock was lost; [`LossReason`] as a label.
+pub(crate) const LOSSES: [LossReason; 5] = [
+    LossReason::Expired,
+    LossReason::Taken,
+    LossReason::MaxHold,
+    LossReason::Forced,
+    LossReason::ShutDown,
+];
+
+pub(crate) fn loss(reason: LossReason) -> &'static str {
+    match reason {
+        LossReason::Expired => "expired",
+        LossReason::Taken => "taken",
+        LossReason::MaxHold => "max_hold",
+        LossReason::Forced => "forced",
+        LossReason::ShutDown => "shut_down",
+    }
+}
+
+/// What came of a renewal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Renewed {
+    Yes,
+    /// The store says that the grant is another's.
+    NotMine,
+    /// No answer, or none that says either.
+    Unknown,
+}
+
+impl Renewed {
+    pub(crate) const ALL: [Self; 3] = [Self::Yes, Self::NotMine, Self::Unknown];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Yes => "renewed",
+            Self::NotMine => "not_mine",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    pub(crate) fn of(answer: &Renewal) -> Self {
+        match answer {
+            Renewal::Renewed { .. } => Self::Yes,
+            Renewal::NotMine => Self::NotMine,
+            Renewal::Unknown(_) => Self::Unknown,
+        }
+    }
+}
+
+/// What went wrong with a release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReleaseError {
+    /// The store did not answer its caller; the background goes on with it.
+    Unanswered,
+    /// The lock was another's by then.
+    NotOurs,
+    /// The background has given up too: the key was left to its ttl.
+    Abandoned,
+}
+
+impl ReleaseError {
+    pub(crate) const ALL: [Self; 3] = [Self::Unanswered, Self::NotOurs, Self::Abandoned];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Unanswered => "unanswered",
+            Self::NotOurs => "not_ours",
+            Self::Abandoned => "abandoned",
+        }
+    }
+}
+
+/// A call of the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Op {
+    Grab,
+    TryAcquire,
+    Enqueue,
+    Beat,
+    Renew,
+    Release,
+    Fence,
+    Downgrade,
+    Latch,
+}
+
+impl Op {
+    pub(crate) const COUNT: usize = 9;
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Grab => "grab",
+            Self::TryAcquire => "try_acquire",
+            Self::Enqueue => "enqueue",
+            Self::Beat => "beat",
+            Self::Renew => "renew",
+            Self::Release => "release",
+            Self::Fence => "fence",
+            Self::Downgrade => "downgrade",
+            Self::Latch => "latch",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_becomes_of_a_request() {
+        use LockErrorKind::{
+            Contended, InvalidRequest, NoQuorum, Overloaded, Reentered, ShuttingDown, TimedOut, Unavailable,
+        };
+        for (kind, outcome) in [
+            (Contended, Outcome::Contended),
+            (TimedOut, Outcome::Timeout),
+            (Overloaded, Outcome::Overloaded),
+            (Unavailable, Outcome::StoreError),
+            (NoQuorum, Outcome::StoreError),
+            (InvalidRequest, Outcome::Refused),
+            (Reentered, Outcome::Refused),
+            (ShuttingDown, Outcome::Refused),
+        ] {
+            assert_eq!(Outcome::of(&LockError::new(kind, "")), outcome, "{kind:?}");
+        }
+        for kind in [Contended, TimedOut] {
+            assert_eq!(Outcome::of(&LockError::new(kind, "").skipped()), Outcome::Skipped, "{kind:?}");
+        }
+    }
+
+    /// Each value is found by its number, and has a name of its own.
+    #[test]
+    fn values_stand_in_the_order_of_their_numbers() {
+        assert!(Outcome::ALL.iter().enumerate().all(|(at, one)| *one as usize == at));
+        assert!(End::ALL.iter().enumerate().all(|(at, one)| *one as usize == at));
+        assert!(LOSSES.iter().enumerate().all(|(at, one)| *one as usize == at));
+        assert!(Renewed::ALL.iter().enumerate().all(|(at, one)| *one as usize == at));
+        assert!(ReleaseError::ALL.iter().enumerate().all(|(at, one)| *one as usize == at));
+        assert_eq!(Op::Latch as usize + 1, Op::COUNT);
+        let names: std::collections::BTreeSet<_> = Outcome::ALL.map(Outcome::name).into();
+        assert_eq!(names.len(), Outcome::ALL.len());
+    }
+}

@@ -1,0 +1,110 @@
+//! Warnings that repeat are told once in a while, with a count of those left out.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::clock::Moment;
+
+/// The shortest time between two warnings of one sort about locks of one template.
+const EVERY: Duration = Duration::from_secs(10);
+
+/// The most templates that are told apart.
+const MAX_TEMPLATES: usize = 256;
+
+/// What is warned of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Warning {
+    /// The wait was over before the lock was free.
+    GaveUp,
+    Overloaded,
+    StoreFails,
+    Renewal,
+    Release,
+    HeldLong,
+}
+
+impl Warning {
+    const COUNT: usize = 6;
+}
+
+/// Warnings of one sort about one template.
+#[derive(Clone, Copy, Debug, Default)]
+struct Told {
+    last: Option<Moment>,
+    left_out: u64,
+}
+
+impl Told {
+    /// How many were left out before this one, if this one is to be told.
+    fn admit(&mut self, now: Moment) -> Option<u64> {
+        if self.last.is_some_and(|last| now.since(last) < EVERY) {
+            self.left_out += 1;
+            return None;
+        }
+        self.last = Some(now);
+        Some(std::mem::take(&mut self.left_out))
+    }
+
+    fn is_over(&self, now: Moment) -> bool {
+        self.last.is_none_or(|last| now.since(last) >= EVERY)
+    }
+}
+
+/// Who says how often the log is told. Its memory is bounded: beyond so many templates, the further ones share one place.
+#[derive(Debug, Default)]
+pub(crate) struct Limiter {
+    templates: Mutex<HashMap<Box<str>, [Told; Warning::COUNT]>>,
+}
+
+impl Limiter {
+    /// How many like it were left out before this one; `None` when this one is to be left out too.
+    pub(crate) fn admit(&self, template: &str, warning: Warning, now: Moment) -> Option<u64> {
+        let mut templates = self.templates.lock().unwrap_or_else(PoisonError::into_inner);
+        if !templates.contains_key(template) && templates.len() >= MAX_TEMPLATES {
+            templates.retain(|_, told| !told.iter().all(|one| one.is_over(now)));
+        }
+        let is_known = templates.contains_key(template);
+        let name = if is_known || templates.len() < MAX_TEMPLATES { template } else { "" };
+        if let Some(told) = templates.get_mut(name) {
+            return told[warning as usize].admit(now);
+        }
+        let told = templates.entry(name.into()).or_default();
+        told[warning as usize].admit(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+
+    #[test]
+    fn one_in_ten_seconds_is_told_and_the_others_are_counted() {
+        let (limiter, start) = (Limiter::default(), Clock::Suspend.now());
+        let at = |ms| start.plus(Duration::from_millis(ms));
+        let admit = |template, warning, ms| limiter.admit(template, warning, at(ms));
+        assert_eq!(admit("a", Warning::GaveUp, 0), Some(0));
+        assert_eq!(admit("a", Warning::GaveUp, 1), None);
+        assert_eq!(admit("b", Warning::GaveUp, 2), Some(0), "another template");
+        assert_eq!(admit("a", Warning::Renewal, 3), Some(0), "another sort");
+        assert_eq!(admit("a", Warning::GaveUp, 9_999), None);
+        assert_eq!(admit("a", Warning::GaveUp, 10_000), Some(2));
+        assert_eq!(admit("a", Warning::GaveUp, 10_001), None);
+        assert_eq!(admit("a", Warning::GaveUp, 60_000), Some(1));
+    }
+
+    #[test]
+    fn any_number_of_templates_takes_a_bounded_memory() {
+        let (limiter, start) = (Limiter::default(), Clock::Suspend.now());
+        let len = || limiter.templates.lock().unwrap().len();
+        let told = (0..10_000)
+            .filter(|id| limiter.admit(&format!("order {id}"), Warning::GaveUp, start).is_some())
+            .count();
+        assert!(len() <= MAX_TEMPLATES + 1, "{}", len());
+        assert_eq!(told, MAX_TEMPLATES + 1, "the further ones share one place");
+        let later = start.plus(EVERY);
+        assert_eq!(limiter.admit("new", Warning::GaveUp, later), Some(0), "what is over makes room");
+        assert!(len() <= 2, "{}", len());
+    }
+}

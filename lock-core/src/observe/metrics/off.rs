@@ -1,0 +1,76 @@
+//! The twin without the feature.
+
+use std::future::Future;
+use std::time::Duration;
+
+use crate::clock::{Clock, Moment};
+use crate::error::LossReason;
+use crate::observe::labels::{End, Op, Outcome, ReleaseError, Renewed};
+
+/// See the twin.
+#[derive(Debug)]
+pub(crate) struct Meters;
+
+/// See the twin.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Meter;
+
+impl Meters {
+    pub(crate) fn new(_backend: &'static str, _clock: Clock) -> Self {
+        Self
+    }
+
+    #[inline(always)]
+    pub(crate) fn of(&self, _template: &str, _now: Moment) -> Meter {
+        Meter
+    }
+
+    #[inline(always)]
+    pub(crate) fn timed<'a, F: Future + 'a>(&'a self, _op: Op, call: F) -> F {
+        call
+    }
+
+    #[inline(always)]
+    pub(crate) fn timed_now<T>(&self, _op: Op, call: impl FnOnce() -> Option<T>) -> Option<T> {
+        call()
+    }
+
+    pub(crate) fn know(&self, _template: &str) {}
+}
+
+impl Meter {
+    #[inline(always)]
+    pub(crate) fn is_on(&self) -> bool {
+        false
+    }
+
+    #[inline(always)]
+    pub(crate) fn asks(&self) {}
+
+    #[inline(always)]
+    pub(crate) fn asked(&self, _outcome: Outcome, _waited: Duration) {}
+
+    #[inline(always)]
+    pub(crate) fn holds(&self) {}
+
+    #[inline(always)]
+    pub(crate) fn holds_no_more(&self) {}
+
+    #[inline(always)]
+    pub(crate) fn used(&self, _end: End, _held: Duration) {}
+
+    #[inline(always)]
+    pub(crate) fn renewed(&self, _answer: Renewed) {}
+
+    #[inline(always)]
+    pub(crate) fn lost(&self, _reason: LossReason) {}
+
+    #[inline(always)]
+    pub(crate) fn release_failed(&self, _why: ReleaseError) {}
+
+    #[inline(always)]
+    pub(crate) fn bypassed(&self) {}
+
+    #[inline(always)]
+    pub(crate) fn held_long(&self) {}
+}

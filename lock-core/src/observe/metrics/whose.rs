@@ -1,0 +1,72 @@
+//! Which recorder is there.
+
+use metrics::Recorder;
+
+/// A recorder, told apart from another one by where it lives.
+///
+/// A recorder is installed once in the life of a process, so this is one value, and none before. Tests replace it on their
+/// thread; one that comes to lie where another one was is taken for that one, so each test makes a manager of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Whose(usize);
+
+impl Whose {
+    /// The recorder of the calling thread; `None` where nobody records.
+    pub(super) fn here() -> Option<Self> {
+        metrics::with_recorder(Self::of)
+    }
+
+    /// The recorder that the facade has until one is installed is a value without size in its own memory. One without size
+    /// that was installed has none: its address is its alignment.
+    fn of(recorder: &dyn Recorder) -> Option<Self> {
+        let address = std::ptr::from_ref(recorder).cast::<()>().addr();
+        let nobody = size_of_val(recorder) == 0 && address != align_of_val(recorder);
+        (!nobody).then_some(Self(address))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use metrics::{
+        Counter, Gauge, Histogram, Key, KeyName, Metadata, NoopRecorder, Recorder, SharedString, Unit,
+    };
+
+    use super::*;
+
+    struct Sized(u8);
+    struct Unsized;
+
+    macro_rules! records_nothing {
+        ($name:ty) => {
+            impl Recorder for $name {
+                fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+                fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+                fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+                fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
+                    Counter::noop()
+                }
+                fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+                    Gauge::noop()
+                }
+                fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+                    Histogram::noop()
+                }
+            }
+        };
+    }
+    records_nothing!(Sized);
+    records_nothing!(Unsized);
+
+    #[test]
+    fn a_recorder_is_told_from_none_and_from_another() {
+        static NOBODY: NoopRecorder = NoopRecorder;
+        let (one, other) = (Sized(1), Sized(2));
+        assert_ne!(one.0, other.0);
+        assert_eq!(Whose::of(&NOBODY), None);
+        assert!(Whose::of(&one).is_some() && Whose::of(&one) == Whose::of(&one));
+        assert_ne!(Whose::of(&one), Whose::of(&other));
+        let installed: &'static dyn Recorder = Box::leak(Box::new(Unsized));
+        assert!(Whose::of(installed).is_some(), "as the facade keeps one that is installed");
+        metrics::with_local_recorder(&one, || assert_eq!(Whose::here(), Whose::of(&one)));
+        assert_eq!(Whose::here(), None);
+    }
+}

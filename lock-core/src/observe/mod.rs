@@ -1,0 +1,21 @@
+#![doc = include_str!("docs.md")]
+
+mod asked;
+mod event;
+mod events;
+mod held;
+#[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "nothing shows the names of the values"))]
+mod labels;
+mod limiter;
+mod metrics;
+mod observer;
+mod spans;
+
+pub use event::{LockEvent, LockName};
+pub use events::LockEvents;
+
+pub(crate) use asked::{Asked, store_fails};
+pub(crate) use held::{Origin, Seen};
+pub(crate) use labels::{Op, ReleaseError};
+pub(crate) use observer::{Observer, Settings};
+pub(crate) use spans::{acquire_span, hold_span};

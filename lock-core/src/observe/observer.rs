@@ -1,0 +1,122 @@
+//! What one manager tells of its locks, and how much of it.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::events::Events;
+use super::limiter::{Limiter, Warning};
+use super::metrics::{Meter, Meters};
+use crate::clock::Clock;
+use crate::error::LockError;
+use crate::key::Key;
+
+/// How much is told.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// Whether keys stay out of spans and of the log.
+    pub(crate) redact_keys: bool,
+    /// A lock that is held for longer is told of.
+    pub(crate) held_long: Duration,
+    /// A grant that was waited for longer is told at INFO.
+    pub(crate) waited_long: Duration,
+    /// Templates that are counted from zero on.
+    pub(crate) templates: Vec<String>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            redact_keys: false,
+            held_long: Duration::from_secs(60 * 60),
+            waited_long: Duration::from_secs(1),
+            templates: Vec::new(),
+        }
+    }
+}
+
+/// One manager's voice.
+#[derive(Debug)]
+pub(crate) struct Observer {
+    pub(crate) settings: Settings,
+    pub(crate) meters: Meters,
+    pub(crate) events: Events,
+    limiter: Limiter,
+    clock: Clock,
+}
+
+/// What a lock without template and label is counted as.
+const NONE: &str = "none";
+
+impl Observer {
+    pub(crate) fn new(settings: Settings, store: &'static str, clock: Clock) -> Self {
+        let meters = Meters::new(store, clock);
+        for template in &settings.templates {
+            meters.know(template);
+        }
+        Self { settings, meters, events: Events::default(), limiter: Limiter::default(), clock }
+    }
+
+    /// What locks are counted by: few values, never a key.
+    pub(super) fn group<'a>(template: Option<&'a str>, label: Option<&'a str>) -> &'a str {
+        template.or(label).unwrap_or(NONE)
+    }
+
+    /// A key as the log may show it.
+    pub(crate) fn shown<'a>(&self, key: &'a Key, template: Option<&'a str>) -> Shown<'a> {
+        if self.settings.redact_keys { Shown::Hidden(template) } else { Shown::Key(key) }
+    }
+
+    /// An error as the log may show it: its text may name keys.
+    pub(crate) fn told<'a>(&self, error: &'a LockError) -> Told<'a> {
+        Told { error, hidden: self.settings.redact_keys }
+    }
+
+    /// Whether a warning about locks of `group` is to be told now, and how many like it were left out before.
+    pub(crate) fn admit(&self, group: &str, warning: Warning) -> Option<LeftOut> {
+        let left_out = self.limiter.admit(group, warning, self.clock.now())?;
+        Some((left_out > 0).then_some(left_out))
+    }
+
+    /// Something ran without its lock.
+    pub(crate) fn bypassed(&self, template: &str) {
+        self.meter(template).bypassed();
+        self.events.tell(|| super::LockEvent::Bypassed { template: template.into() });
+        tracing::debug!(lock.template = template, "ran without its lock: the store does not answer");
+    }
+
+    fn meter(&self, template: &str) -> Meter {
+        self.meters.of(template, self.clock.now())
+    }
+}
+
+/// How many warnings like this one were left out before it; `None` when none was.
+pub(crate) type LeftOut = Option<u64>;
+
+/// A key, or the template in its place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Shown<'a> {
+    Key(&'a Key),
+    Hidden(Option<&'a str>),
+}
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Key(key) => key.fmt(f),
+            Self::Hidden(template) => f.write_str(template.unwrap_or("hidden")),
+        }
+    }
+}
+
+/// An error, or its kind in its place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Told<'a> {
+    error: &'a LockError,
+    hidden: bool,
+}
+
+impl fmt::Display for Told<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.hidden { write!(f, "{:?}", self.error.kind()) } else { self.error.fmt(f) }
+    }
+}

@@ -1,0 +1,111 @@
+//! Keys that are held elsewhere.
+
+use std::time::Duration;
+
+use lock_core::testing::TestLocks;
+use lock_core::{Kind, LockError, LockErrorKind, Profile, distributed_lock, strategy};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[distributed_lock(key = "order:<id>", wait = "2s")]
+async fn ship(id: u64) -> Result<u64, LockError> {
+    Ok(id)
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_process_holds_until_it_lets_go() {
+    let locks = TestLocks::new();
+    let elsewhere = locks.contend("order:7").await;
+    assert_eq!(elsewhere.key(), "order:7");
+    assert_eq!(locks.scope(ship(7)).await.unwrap_err().kind(), LockErrorKind::TimedOut);
+    assert_eq!(locks.scope(ship(8)).await.unwrap(), 8);
+    elsewhere.release().await;
+    assert_eq!(locks.scope(ship(7)).await.unwrap(), 7);
+    drop(locks.contend("order:7").await);
+    assert_eq!(locks.scope(ship(7)).await.unwrap(), 7);
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_is_another_process_and_no_nested_call() {
+    let locks = TestLocks::new();
+    locks
+        .lock("order:7")
+        .run(async {
+            let error = locks.lock("order:8").strategy(strategy::fail_fast()).acquire().await.map(drop);
+            assert!(error.is_ok());
+            let elsewhere = locks.contend("order:8").await;
+            assert!(locks.lock("order:8").try_acquire().await.unwrap().is_none());
+            drop(elsewhere);
+        })
+        .await
+        .unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn for_a_while() {
+    let locks = TestLocks::new();
+    locks.contend_for("order:7", SECOND).await;
+    assert!(locks.lock("order:7").try_acquire().await.unwrap().is_none());
+    assert_eq!(locks.scope(ship(7)).await.unwrap(), 7);
+    locks.contend_for("order:7", 3 * SECOND).await;
+    assert!(locks.scope(ship(7)).await.unwrap_err().is_timed_out());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_test_knows_who_waits() {
+    for kind in [Kind::Reentrant, Kind::Fair] {
+        let locks = TestLocks::builder().namespace("shop").build();
+        let elsewhere = locks.contend("k").await;
+        let mut waiting = Vec::new();
+        for count in 1..=3 {
+            let request = locks.request("k", kind).wait(SECOND);
+            waiting.push(tokio::spawn(async move { request.run(async {}).await }));
+            locks.until_waiting("k", count).await;
+        }
+        elsewhere.release().await;
+        for request in waiting {
+            request.await.unwrap().unwrap();
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "2 should wait for `k`, and 1 do")]
+async fn a_wait_that_never_comes_is_a_failed_test() {
+    let locks = TestLocks::new();
+    let _elsewhere = locks.contend("k").await;
+    let request = locks.lock("k").strategy(strategy::wait());
+    let _waiting = tokio::spawn(request.run(async {}));
+    locks.until_waiting("k", 2).await;
+}
+
+#[tokio::test]
+#[should_panic(expected = "another process cannot take `k`")]
+async fn nobody_can_hold_what_is_held() {
+    let locks = TestLocks::new();
+    let _guard = locks.lock("k").acquire().await.unwrap();
+    let _ = locks.contend("k").await;
+}
+
+#[tokio::test]
+async fn profiles_and_namespaces_are_those_of_the_program() {
+    let locks = TestLocks::builder()
+        .namespace("shop")
+        .profile("quick", Profile::new().strategy(strategy::fail_fast()))
+        .with(|builder| builder.service("shop"))
+        .build();
+    locks.validate(["quick"]).unwrap();
+    let elsewhere = locks.contend("k").await;
+    assert_eq!(elsewhere.key(), "shop:k");
+    let error = locks.lock("k").profile("quick").acquire().await.unwrap_err();
+    assert_eq!(error.kind(), LockErrorKind::Contended);
+    assert!(error.to_string().contains("another process"), "{error}");
+}
+
+#[tokio::test]
+async fn every_value_has_a_store_of_its_own() {
+    let (one, other) = (TestLocks::new(), TestLocks::new());
+    let _held = one.contend("k").await;
+    assert!(other.lock("k").try_acquire().await.unwrap().is_some());
+    assert!(one.clone().lock("k").try_acquire().await.unwrap().is_none(), "a clone shares it");
+}

@@ -1,0 +1,6 @@
+//! What the help for tests promises to tests.
+
+mod asserting;
+mod contending;
+mod failing;
+mod losing;

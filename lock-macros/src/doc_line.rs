@@ -1,0 +1,109 @@
+//! The line that the documentation of a locked function gets.
+
+use proc_macro2::TokenStream;
+use quote::{ToTokens, quote};
+
+use crate::keys::Keys;
+use crate::kind::Kind;
+use crate::spec::{LockSpec, Strategy};
+
+// Output:
+//     #[doc = ""] #[doc = "Locked by `order:<id>`, kind `read`, ttl `500ms`, strategy `retry`."]
+pub(crate) fn of(spec: &LockSpec, has_docs: bool) -> TokenStream {
+    let mut line = format!("Locked by {}", locked_by(&spec.keys));
+    match &spec.kind {
+        Kind::Reentrant => {}
+        Kind::Fair => line += ", kind `fair`",
+        Kind::Read => line += ", kind `read`",
+        Kind::Write => line += ", kind `write`",
+        Kind::Semaphore(permits) => {
+            line += &format!(", kind `semaphore`, permits {}", code(&expression(permits)));
+        }
+    }
+    if let Some((ttl, _)) = &spec.ttl {
+        line += &format!(", ttl `{}`", ttl.value().trim());
+    }
+    match &spec.strategy {
+        Some(Strategy::Named(named)) => line += &format!(", strategy `{}`", named.name()),
+        Some(Strategy::Value(value)) => line += &format!(", strategy {}", code(&expression(value))),
+        None => {}
+    }
+    if let Some((wait, _)) = &spec.wait {
+        line += &format!(", wait `{}`", wait.value().trim());
+    }
+    if let Some(fallback) = &spec.fallback {
+        let name = expression(fallback);
+        line += &format!("; when the key is held, {} is called instead", code(&name));
+    }
+    line.push('.');
+    let paragraph = has_docs.then(|| quote!(#[doc = ""]));
+    quote!(#paragraph #[doc = #line])
+}
+
+/// The templates as a sentence has them: `a`, `b` and `c`.
+fn locked_by(keys: &Keys) -> String {
+    let words: Vec<_> = keys.templates().iter().map(|template| code(&template.literal.value())).collect();
+    match words.split_last() {
+        Some((last, first)) if !first.is_empty() => format!("{} and {last}, all or none", first.join(", ")),
+        _ => words.concat(),
+    }
+}
+
+/// Text as Markdown code; text with a backtick needs a longer fence.
+fn code(text: &str) -> String {
+    if text.contains('`') { format!("`` {text} ``") } else { format!("`{text}`") }
+}
+
+fn expression(value: &impl ToTokens) -> String {
+    value
+        .to_token_stream()
+        .to_string()
+        .replace(" :: ", "::")
+        .replace(" (", "(")
+        .replace("( ", "(")
+        .replace(" )", ")")
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::expand::attribute;
+
+    fn expand(args: &str, item: &str) -> String {
+        attribute(args.parse().expect(args), &item.parse().expect(item)).to_string()
+    }
+
+    const SHIP: &str = "async fn ship(id: u64) -> Result<u64, LockError> { Ok(id) }";
+
+    #[test]
+    fn the_docs_say_what_locks_the_function() {
+        for (options, line) in [
+            (r#"key = "order:<id>""#, "Locked by `order:<id>`."),
+            (
+                r#"key = "order:<id>", ttl = "500ms", strategy = "retry""#,
+                "Locked by `order:<id>`, ttl `500ms`, strategy `retry`.",
+            ),
+            (r#"key = "a`b", strategy = my::own(3)"#, "Locked by `` a`b ``, strategy `my::own(3)`."),
+            (r#"key = "order:<id>", kind = "reentrant""#, "Locked by `order:<id>`."),
+            (r#"key = "a", kind = "fair", ttl = "5s""#, "Locked by `a`, kind `fair`, ttl `5s`."),
+            (r#"key = "a", kind = "read""#, "Locked by `a`, kind `read`."),
+            (r#"key = "a", kind = "write""#, "Locked by `a`, kind `write`."),
+            (
+                r#"key = "a", kind = "semaphore", permits = 3"#,
+                "Locked by `a`, kind `semaphore`, permits `3`.",
+            ),
+            (
+                r#"key = "a", kind = "semaphore", permits = pool::SIZE"#,
+                "Locked by `a`, kind `semaphore`, permits `pool::SIZE`.",
+            ),
+            (r#"keys = ["a:<id>"]"#, "Locked by `a:<id>`."),
+            (r#"keys = ["a:<id>", "b"]"#, "Locked by `a:<id>` and `b`, all or none."),
+            (
+                r#"keys = ["c", "b", "a"], strategy = "wait""#,
+                "Locked by `c`, `b` and `a`, all or none, strategy `wait`.",
+            ),
+        ] {
+            let expanded = expand(options, SHIP);
+            assert!(expanded.contains(line), "{options}: {expanded}");
+        }
+    }
+}

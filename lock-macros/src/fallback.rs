@@ -1,0 +1,154 @@
+//! `fallback = path`: who is called in place of the body when the key is held, and how the arguments get there.
+
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{ToTokens as _, format_ident, quote};
+use syn::{Attribute, Expr, ExprPath, FnArg, Pat, PatType, Signature, parse_quote};
+
+use crate::args::Arg;
+use crate::value::{expected, ungrouped};
+
+/// Reads the option `fallback`.
+pub(crate) fn fallback(arg: &Arg, signature: &Signature) -> syn::Result<ExprPath> {
+    let form = "the path of an `async fn` with the same arguments, such as `pay_later` or `Self::pay_later`";
+    let Expr::Path(path) = ungrouped(&arg.value) else { return Err(expected(arg, form)) };
+    if path.path.is_ident("self") || path.path.is_ident("Self") {
+        return Err(expected(arg, form));
+    }
+    if is_itself(path, signature) {
+        let message = format!(
+            "`{}` is this function itself, which would ask for the lock again: name another one",
+            signature.ident
+        );
+        return Err(syn::Error::new_spanned(path, message));
+    }
+    for input in &signature.inputs {
+        let attrs = match input {
+            FnArg::Receiver(receiver) => &receiver.attrs,
+            FnArg::Typed(typed) => &typed.attrs,
+        };
+        if let Some(cfg) = attrs.iter().find(|attr| attr.path().is_ident("cfg")) {
+            let message = "a parameter that is there at times only cannot be passed to `fallback`: put the `#[cfg]` on \
+                           the function";
+            return Err(syn::Error::new_spanned(cfg, message));
+        }
+    }
+    Ok(path.clone())
+}
+
+/// A bare name is a function of the module, so that of a method is another one.
+fn is_itself(path: &ExprPath, signature: &Signature) -> bool {
+    let function = &signature.ident;
+    let mut segments = path.path.segments.iter().map(|segment| &segment.ident);
+    path.qself.is_none()
+        && match (segments.next(), segments.next(), segments.next()) {
+            (Some(only), None, None) => only == function && signature.receiver().is_none(),
+            (Some(first), Some(last), None) => first == "Self" && last == function,
+            _ => false,
+        }
+}
+
+/// A signature whose parameters can be passed on whole.
+pub(crate) struct Handover {
+    pub(crate) signature: Signature,
+    /// What the fallback is called with, `self` first.
+    pub(crate) arguments: Vec<TokenStream>,
+    /// What the body begins with: the patterns that the signature had.
+    pub(crate) unpack: TokenStream,
+}
+
+impl Handover {
+    // Input:
+    //     fn pay(&self, mut id: u64, (a, b): (A, B), _: C)
+    //
+    // Output:
+    //     signature: fn pay(&self, mut id: u64, __lock_argument_1: (A, B), __lock_argument_2: C)
+    //     arguments: self, id, __lock_argument_1, __lock_argument_2
+    //     unpack:    let (a, b) = __lock_argument_1;
+    pub(crate) fn of(signature: &Signature) -> Self {
+        let mut signature = signature.clone();
+        let (mut arguments, mut unpack) = (Vec::new(), TokenStream::new());
+        for (position, input) in signature.inputs.iter_mut().enumerate() {
+            match input {
+                FnArg::Receiver(receiver) => arguments.push(receiver.self_token.to_token_stream()),
+                FnArg::Typed(typed) => {
+                    let (name, unpacked) = whole(typed, position);
+                    arguments.push(name.into_token_stream());
+                    unpack.extend(unpacked);
+                }
+            }
+        }
+        Self { signature, arguments, unpack }
+    }
+
+    /// Whether a parameter such as `_id` is passed on. Two underscores are no promise that it is not used.
+    pub(crate) fn begins_with_underscore(&self) -> bool {
+        let mut names = self.arguments.iter().map(ToString::to_string);
+        names.any(|name| name.starts_with('_') && !name.starts_with("__"))
+    }
+}
+
+/// The name of the parameter. One that has a pattern gets a name of ours, and what takes it apart.
+fn whole(parameter: &mut PatType, position: usize) -> (Ident, Option<TokenStream>) {
+    if let Pat::Ident(pattern) = &*parameter.pat
+        && pattern.by_ref.is_none()
+        && pattern.subpat.is_none()
+    {
+        return (pattern.ident.clone(), None);
+    }
+    let name = format_ident!("__lock_argument_{position}", span = Span::mixed_site());
+    let pattern = std::mem::replace(&mut *parameter.pat, parse_quote!(#name));
+    // What is not bound stays where it is.
+    let bound = !matches!(pattern, Pat::Wild(_));
+    let lints: Vec<&Attribute> = parameter.attrs.iter().collect();
+    let unpack = bound.then(|| quote!(#(#lints)* let #pattern = #name;));
+    (name, unpack)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_is_not_its_own_fallback() {
+        for (path, signature, itself) in [
+            ("ship", "fn ship(id: u64)", true),
+            ("Self::ship", "fn ship(&self)", true),
+            ("ship", "fn ship(&self)", false),
+            ("self::ship", "fn ship(&self)", false),
+            ("later", "fn ship(id: u64)", false),
+            ("Self::later", "fn ship(&self)", false),
+            ("other::Shop::ship", "fn ship(&self)", false),
+            ("<Self as Other>::ship", "fn ship(&self)", false),
+        ] {
+            let path: ExprPath = syn::parse_str(path).expect(path);
+            let signature: Signature = syn::parse_str(signature).expect(signature);
+            assert_eq!(is_itself(&path, &signature), itself, "{}", path.to_token_stream());
+        }
+    }
+
+    #[test]
+    fn every_parameter_is_passed_on_in_its_place_and_whole() {
+        for (signature, changed, arguments, unpack) in [
+            ("fn f()", "fn f ()", "", ""),
+            ("fn f(&mut self, mut id: u64)", "fn f (& mut self , mut id : u64)", "self,id", ""),
+            (
+                "fn f(self: Arc<Self>, (a, mut b): (A, B), _: C, _d: D)",
+                "fn f (self : Arc < Self > , __lock_argument_1 : (A , B) , __lock_argument_2 : C , _d : D)",
+                "self,__lock_argument_1,__lock_argument_2,_d",
+                "let (a , mut b) = __lock_argument_1 ;",
+            ),
+            (
+                "fn f(ref a: A, all @ B(b): B)",
+                "fn f (__lock_argument_0 : A , __lock_argument_1 : B)",
+                "__lock_argument_0,__lock_argument_1",
+                "let ref a = __lock_argument_0 ; let all @ B (b) = __lock_argument_1 ;",
+            ),
+        ] {
+            let handover = Handover::of(&syn::parse_str(signature).expect(signature));
+            assert_eq!(handover.signature.to_token_stream().to_string(), changed);
+            let passed: Vec<_> = handover.arguments.iter().map(ToString::to_string).collect();
+            assert_eq!(passed.join(","), arguments, "{signature}");
+            assert_eq!(handover.unpack.to_string(), unpack, "{signature}");
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Specification to the request that is made for each call.
+
+use std::time::Duration;
+
+use proc_macro2::{Ident, Literal, Span, TokenStream};
+use quote::{format_ident, quote, quote_spanned};
+use syn::spanned::Spanned as _;
+
+use crate::backoff::Backoff;
+use crate::expand::private;
+use crate::keys::{Keys, Template};
+use crate::kind::Kind;
+use crate::spec::{LockSpec, OnLost, Strategy};
+use crate::template::Segment;
+
+// Output:
+//     Request::new(current(), KeyBuilder::new().., Kind::Reentrant, "order:<id>", label).ttl(..).strategy(..)
+// and with several keys
+//     Request::all(current(), [KeyBuilder::new().., KeyBuilder::new()..], "a:<x>, b:<y>", label).ttl(..).strategy(..)
+pub(crate) fn of(spec: &LockSpec, label: &TokenStream) -> TokenStream {
+    let private = private(spec);
+    let manager = manager(spec);
+    let options = options(spec);
+    let rendered_from = template(&spec.keys);
+    match &spec.keys {
+        Keys::One(template) => {
+            let (key, kind) = (key(spec, template), kind(spec));
+            quote!(#private::Request::new(#manager, #key, #kind, #rendered_from, #label) #options)
+        }
+        Keys::All(templates) => {
+            let keys = templates.iter().map(|template| key(spec, template));
+            quote!(#private::Request::all(#manager, [#(#keys),*], #rendered_from, #label) #options)
+        }
+    }
+}
+
+/// What spans and metrics name: the templates as they were written.
+fn template(keys: &Keys) -> String {
+    keys.templates().iter().map(|template| template.literal.value()).collect::<Vec<_>>().join(", ")
+}
+
+fn manager(spec: &LockSpec) -> TokenStream {
+    let private = private(spec);
+    match &spec.manager {
+        None => quote!(#private::LockManager::current()),
+        Some(manager) => {
+            // A coercion to `&LockManager`, so a reference, `Arc`, `Box` or anything else that derefs to one will do.
+            // The binding keeps the expected type away from the user's expression, and takes nothing out of a field.
+            let at = Span::call_site().located_at(manager.span());
+            let name = Ident::new("__lock_manager", Span::mixed_site().located_at(manager.span()));
+            quote_spanned!(at=> match (#manager) { ref #name => #private::manager(#name) })
+        }
+    }
+}
+
+// Output:
+//     Kind::Semaphore { permits: 3 }
+fn kind(spec: &LockSpec) -> TokenStream {
+    let private = private(spec);
+    match &spec.kind {
+        Kind::Reentrant => quote!(#private::Kind::Reentrant),
+        Kind::Fair => quote!(#private::Kind::Fair),
+        Kind::Read => quote!(#private::Kind::Read),
+        Kind::Write => quote!(#private::Kind::Write),
+        Kind::Semaphore(permits) => quote!(#private::Kind::Semaphore { permits: #permits }),
+    }
+}
+
+// Output:
+//     .profile("checkout").ttl(..).strategy(..)
+fn options(spec: &LockSpec) -> TokenStream {
+    let private = private(spec);
+    let profile = spec.profile.as_ref().map(|profile| quote!(.profile(#profile)));
+    let ttl = spec.ttl.as_ref().map(|(_, ttl)| {
+        let ttl = duration(spec, *ttl);
+        quote!(.ttl(#ttl))
+    });
+    let strategy = spec.strategy.as_ref().map(|strategy| match strategy {
+        Strategy::Named(named) => {
+            let constructor = format_ident!("{}", named.name());
+            quote!(.strategy(#private::strategy::#constructor()))
+        }
+        Strategy::Value(value) => {
+            let at = Span::call_site().located_at(value.span());
+            quote_spanned!(at=> .strategy(#value))
+        }
+    });
+    let wait = spec.wait.as_ref().map(|(_, wait)| *wait);
+    let [wait, max_hold, min_hold] =
+        [("wait", wait), ("max_hold", spec.max_hold), ("min_hold", spec.min_hold)].map(|(name, value)| {
+            let (name, value) = (format_ident!("{name}"), duration(spec, value?));
+            Some(quote!(.#name(#value)))
+        });
+    let backoff = spec.backoff.map(|Backoff { base, max }| {
+        let (base, max) = (duration(spec, base), duration(spec, max));
+        quote!(.backoff(#base, #max))
+    });
+    let max_waiters = spec.max_waiters.as_ref().map(|max| {
+        let at = Span::call_site().located_at(max.span());
+        quote_spanned!(at=> .max_waiters(#max))
+    });
+    let renew = spec.renew.map(|renew| quote!(.renew(#renew)));
+    let on_lost = spec.on_lost.map(|on_lost| match on_lost {
+        OnLost::Cancel => quote!(.on_lost(#private::OnLost::Cancel)),
+        OnLost::Finish => quote!(.on_lost(#private::OnLost::Finish)),
+    });
+    let label = spec.label.as_ref().map(|label| quote!(.label(#label)));
+    quote!(#profile #ttl #strategy #wait #backoff #max_waiters #renew #max_hold #min_hold #on_lost #label)
+}
+
+// Output:
+//     KeyBuilder::new().literal("order:").value(&id).finish()
+fn key(spec: &LockSpec, template: &Template) -> TokenStream {
+    let private = private(spec);
+    let at = Span::call_site().located_at(template.literal.span());
+    let segments = template.segments.iter().map(|segment| match segment {
+        Segment::Literal(text) => quote!(.literal(#text)),
+        // "`Money` doesn't implement `Display`" belongs under the literal.
+        Segment::Value(value) => quote_spanned!(at=> .value(&#value)),
+    });
+    quote!(#private::KeyBuilder::new() #(#segments)* .finish())
+}
+
+fn duration(spec: &LockSpec, duration: Duration) -> TokenStream {
+    let private = private(spec);
+    let seconds = Literal::u64_unsuffixed(duration.as_secs());
+    let nanos = Literal::u32_unsuffixed(duration.subsec_nanos());
+    quote!(#private::Duration::new(#seconds, #nanos))
+}
