@@ -65,7 +65,9 @@ impl<B: Body> LockBody<B> {
     }
 
     pub(crate) fn problem(document: Bytes) -> Self {
-        Self { state: State::Problem { document: Some(document) } }
+        // Without a document the head is the end: gRPC takes a status in the head only from an answer that ends there.
+        let document = (!document.is_empty()).then_some(document);
+        Self { state: State::Problem { document } }
     }
 
     /// `announced` is the length that the head of the answer promises, if it does.

@@ -1,11 +1,14 @@
 //! What a mounted layer asks for, and what it answers without its lock.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::mem;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use axum::body::Bytes;
 use http::request::Parts;
 use http::{Response, Version};
+use lock_core::clock::{Clock, Moment};
 use lock_core::strategy::{self, Strategy};
 use lock_core::{Kind, LockError, LockErrorKind, LockRequest};
 
@@ -20,8 +23,28 @@ use crate::layer::{LockLayer, Methods, OnStoreError, Options};
 pub(crate) struct Told {
     misconfigured: AtomicBool,
     no_route: AtomicBool,
-    /// How many requests were served without a lock because the store did not answer.
-    bypassed: AtomicU64,
+    unlocked: Unlocked,
+}
+
+/// Requests that were served without a lock because the store did not answer.
+#[derive(Debug, Default)]
+struct Unlocked(Mutex<(u64, Option<Moment>)>);
+
+/// So often the log tells of them, while there are any.
+const UNLOCKED_EVERY: Duration = Duration::from_secs(10);
+
+impl Unlocked {
+    /// Counts one more; how many there were since the log last told of them, if it is to do so now.
+    fn add(&self, now: Moment) -> Option<u64> {
+        let mut guard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (count, told) = &mut *guard;
+        *count += 1;
+        if told.is_some_and(|told| now.since(told) < UNLOCKED_EVERY) {
+            return None;
+        }
+        *told = Some(now);
+        Some(mem::take(count))
+    }
 }
 
 /// What the clones of one service share.
@@ -47,8 +70,9 @@ impl Config {
         check_waiting(options, strategy.as_deref())?;
         check_kind(&layer)?;
         check_times(options)?;
-        check_requests(options)?;
+        check_requests(&layer)?;
         options.answers.check()?;
+        options.manager.known_template(layer.key.0.template());
         Ok(Self { layer, strategy })
     }
 
@@ -107,19 +131,21 @@ impl Config {
         request
     }
 
-    /// Whether a request without its lock is to be served all the same. Says so in the log, less and less often.
+    /// Whether a request without its lock is to be served all the same. Counts it, and says so in the log.
     pub(crate) fn runs_unlocked(&self, error: &LockError) -> bool {
         let options = self.options();
         if options.on_store_error != OnStoreError::RunUnlocked || !error.is_unavailable() {
             return false;
         }
-        let count = options.told.bypassed.fetch_add(1, Ordering::Relaxed) + 1;
-        if count.is_power_of_two() {
+        let template = self.keys().template();
+        options.manager.bypassed(template);
+        if let Some(count) = options.told.unlocked.add(Clock::Tokio.now()) {
             tracing::warn!(
-                lock.template = self.keys().template(),
+                lock.template = template,
                 %error,
                 count,
-                "the store of locks does not answer, and requests are served without a lock, as the layer says"
+                "the store of locks does not answer, and requests are served without a lock, as the layer says: so many \
+                 since this was last told"
             );
         }
         true
@@ -227,12 +253,23 @@ fn check_times(options: &Options) -> Result<(), String> {
     }
 }
 
-fn check_requests(options: &Options) -> Result<(), String> {
+fn check_requests(layer: &LockLayer) -> Result<(), String> {
+    let (options, keys) = (&layer.options, &layer.key.0);
+    if keys.template().is_empty() {
+        return Err("`key_fn` has no name: spans, metrics and the log need one".to_owned());
+    }
     if matches!(&options.methods, Methods::Only(methods) if methods.is_empty()) {
         return Err("`methods` names none, so no request would be locked: name one, or drop it".to_owned());
     }
     if options.max_keys == 0 {
         return Err("max_keys is 0, so no request could be locked: give it at least 1".to_owned());
+    }
+    if options.max_keys < keys.count() {
+        return Err(format!(
+            "max_keys is {}, but each request locks up to {}: give it at least as many",
+            options.max_keys,
+            keys.count()
+        ));
     }
     Ok(())
 }

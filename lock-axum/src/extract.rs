@@ -29,9 +29,14 @@ use crate::answer::LockRejection;
 #[derive(Clone, Debug)]
 pub struct LockHandle(lock_core::LockHandle);
 
-/// Says in a request that it is served without a lock, because the store did not answer.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RunsUnlocked;
+/// Says in a request why its layer serves it without a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unlocked {
+    /// The store did not answer.
+    StoreDown,
+    /// The layer does not concern it.
+    Skipped,
+}
 
 impl LockHandle {
     pub(crate) fn new(handle: lock_core::LockHandle) -> Self {
@@ -58,7 +63,8 @@ impl<S: Send + Sync> FromRequestParts<S> for LockHandle {
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Self::Rejection> {
         parts.extensions.get::<Self>().cloned().ok_or_else(|| {
-            if parts.extensions.get::<RunsUnlocked>().is_some() {
+            let why = parts.extensions.get::<Unlocked>().copied();
+            if why == Some(Unlocked::StoreDown) {
                 tracing::warn!(
                     "the store of locks does not answer, and the handler cannot do without its lock: with \
                      `OnStoreError::RunUnlocked` it takes an `Option<LockHandle>`"
@@ -66,10 +72,14 @@ impl<S: Send + Sync> FromRequestParts<S> for LockHandle {
                 return LockRejection::store_unavailable();
             }
             let route = parts.extensions.get::<MatchedPath>().map_or("(none)", MatchedPath::as_str);
+            let mend = match why {
+                Some(_) => "the `LockLayer` there skips such requests, so take an `Option` of it, on",
+                None => "add `LockLayer` to",
+            };
             tracing::error!(
                 http.route = route,
                 http.method = %parts.method,
-                "the handler asks for its lock and runs under none: add `LockLayer` to the route `{route}`"
+                "the handler asks for its lock and runs under none: {mend} the route `{route}`"
             );
             LockRejection::misconfigured()
         })
@@ -88,7 +98,7 @@ impl<S: Send + Sync> OptionalFromRequestParts<S> for LockHandle {
 /// late write of an earlier owner is refused. May ask the store once.
 ///
 /// # Errors
-/// As [`LockHandle`]; 503 when the lock is lost or the store does not answer, 500 when the store gives no tokens.
+/// As [`LockHandle`], with `Option<FencingToken>` too; 503 when the lock is lost or the store does not answer, 500 when the store gives no tokens.
 ///
 /// # Examples
 /// ```
@@ -114,5 +124,17 @@ impl<S: Send + Sync> FromRequestParts<S> for FencingToken {
                 Err(LockRejection::of_error(&error, None, parts.version))
             }
         }
+    }
+}
+
+/// `None` for a request without a lock; a lock without a token is an error all the same.
+impl<S: Send + Sync> OptionalFromRequestParts<S> for FencingToken {
+    type Rejection = LockRejection;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Option<Self>, Self::Rejection> {
+        if parts.extensions.get::<LockHandle>().is_none() {
+            return Ok(None);
+        }
+        <Self as FromRequestParts<S>>::from_request_parts(parts, state).await.map(Some)
     }
 }

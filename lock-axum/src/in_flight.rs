@@ -13,8 +13,8 @@ impl KeysInFlight {
     /// Counts `keys` until the ticket is dropped; `None` when there would be more than `max` different ones.
     pub(crate) fn enter(&self, keys: &[Key], max: usize) -> Option<Ticket> {
         let mut counts = self.counts();
-        let new = keys.iter().filter(|&key| !counts.contains_key(key)).count();
-        // A request for several keys counts each, even if it names one twice: it is refused a little early then.
+        let is_new = |&(at, key): &(usize, &Key)| !counts.contains_key(key) && !keys[..at].contains(key);
+        let new = keys.iter().enumerate().filter(is_new).count();
         if counts.len() + new > max {
             return None;
         }
@@ -76,6 +76,7 @@ mod tests {
         drop(a);
         assert_eq!(all.len(), 2, "the other request for it goes on");
         drop(again);
+        assert!(all.enter(&keys(["c", "c"]), 2).is_some(), "one key, twice");
         let c = all.enter(&keys(["c"]), 2).expect("room again");
         drop((b, c));
         assert_eq!(all.len(), 0);

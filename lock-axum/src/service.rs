@@ -7,15 +7,16 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::header::CONTENT_LENGTH;
+use http::request::Parts;
 use http::{Request, Response};
 use http_body::Body;
-use lock_core::{LockGuard, LockScope};
+use lock_core::{LockError, LockErrorKind, LockGuard, LockScope};
 use tower::Service;
 use tracing::{Instrument, Span};
 
 use crate::body::LockBody;
 use crate::config::Config;
-use crate::extract::{LockHandle, RunsUnlocked};
+use crate::extract::{LockHandle, Unlocked};
 use crate::future::ResponseFuture;
 use crate::in_flight::Ticket;
 use crate::key::NoKey;
@@ -100,11 +101,11 @@ where
 {
     let (mut parts, body) = request.into_parts();
     if !config.options().concern(&parts) {
-        return pass(inner, Request::from_parts(parts, body)).await;
+        return skip(inner, parts, body).await;
     }
     let keys = match config.keys().render(&mut parts).await {
         Ok(keys) => keys,
-        Err(NoKey::Skip) => return pass(inner, Request::from_parts(parts, body)).await,
+        Err(NoKey::Skip) => return skip(inner, parts, body).await,
         Err(why) => {
             if let Some(rejection) = config.no_key(why) {
                 return Ok(config.answer(rejection, Some(&parts)).map(LockBody::problem));
@@ -123,7 +124,7 @@ where
         Err(error) if config.runs_unlocked(&error) => {
             // That of a layer outside says nothing about this one.
             parts.extensions.remove::<LockHandle>();
-            parts.extensions.insert(RunsUnlocked);
+            parts.extensions.insert(Unlocked::StoreDown);
             return pass(inner, Request::from_parts(parts, body)).await;
         }
         Err(error) => {
@@ -132,9 +133,29 @@ where
         }
     };
     parts.extensions.insert(LockHandle::new(guard.handle()));
-    let finishes = config.options().on_disconnect == OnDisconnect::Finish;
-    let work = under_lock(config, inner, Request::from_parts(parts, body), guard, ticket);
-    if finishes { detached(work).await } else { work.await }
+    let version = parts.version;
+    let work = under_lock(Arc::clone(&config), inner, Request::from_parts(parts, body), guard, ticket);
+    if config.options().on_disconnect == OnDisconnect::Cancel {
+        return work.await;
+    }
+    match detached(work).await {
+        Some(answer) => answer,
+        None => {
+            let rejection = config.refuse(&runtime_gone(), version);
+            Ok(config.answer(rejection, None).map(LockBody::problem))
+        }
+    }
+}
+
+/// Serves a request that the layer does not concern.
+async fn skip<S, B, R>(inner: S, mut parts: Parts, body: B) -> Result<Response<LockBody<R>>, S::Error>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    R: Body,
+{
+    // A layer outside may have more to say.
+    parts.extensions.get_or_insert(Unlocked::Skipped);
+    pass(inner, Request::from_parts(parts, body)).await
 }
 
 /// Serves a request without a lock.
@@ -193,18 +214,22 @@ where
     Ok(response.map(|body| LockBody::held(body, guard, scope, announced, on_lost, ticket)))
 }
 
-/// Runs `work` in a task of its own, which goes on when nobody waits for it any more.
-async fn detached<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
+/// Runs `work` in a task of its own, which goes on when nobody waits for it any more. `None` when its runtime ends
+/// before it does, which a caller in another one lives to see.
+async fn detached<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> Option<T> {
     // A task knows nothing of the locks of the one that started it.
     let work = LockScope::current().enter(work).instrument(Span::current());
     match tokio::spawn(work).await {
-        Ok(done) => done,
+        Ok(done) => Some(done),
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            // The runtime is going away, and this task with it.
-            Err(_) => std::future::pending().await,
+            Err(_) => None,
         },
     }
+}
+
+fn runtime_gone() -> LockError {
+    LockError::new(LockErrorKind::ShuttingDown, "the runtime of the handler ended before the handler")
 }
 
 /// Waits for the release, but not for long: the answer does not depend on it.

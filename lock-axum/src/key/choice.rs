@@ -30,7 +30,13 @@ impl From<Key> for KeyChoice {
 /// A key that cannot be one is the client's fault: 400.
 impl From<Result<Key, LockError>> for KeyChoice {
     fn from(key: Result<Key, LockError>) -> Self {
-        key.map_or_else(|_| Self::Reject("The key of the lock would be empty.".into()), Self::Lock)
+        key.map_or_else(
+            |error| {
+                tracing::debug!(%error, "a request has no key");
+                Self::Reject("The key of the lock cannot be made from this request.".into())
+            },
+            Self::Lock,
+        )
     }
 }
 

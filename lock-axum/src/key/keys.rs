@@ -80,6 +80,14 @@ impl Keys {
         }
     }
 
+    /// How many keys a request has at most.
+    pub(crate) fn count(&self) -> usize {
+        match self {
+            Self::One(_) | Self::Chosen(_) => 1,
+            Self::All { sources, .. } => sources.len(),
+        }
+    }
+
     fn sources(&self) -> &[KeySource] {
         match self {
             Self::One(source) => std::slice::from_ref(source),

@@ -204,8 +204,9 @@ fn header<'a>(name: &HeaderName, parts: &'a Parts) -> Result<&'a str, NoKey> {
     match value.to_str() {
         Ok("") => invalid("is empty"),
         Ok(value) if value.len() > LONGEST_HEADER => invalid("is longer than 255 characters"),
-        Ok(value) => Ok(value),
-        Err(_) => invalid("has characters that are not visible ASCII"),
+        // `to_str` lets a tab through.
+        Ok(value) if !value.contains('\t') => Ok(value),
+        Ok(_) | Err(_) => invalid("has characters that are not visible ASCII"),
     }
 }
 

@@ -20,6 +20,12 @@ pub enum OnDisconnect {
     Cancel,
     /// It comes to its end in a task of its own, and the lock is held until then. A request that still waits for its lock
     /// is dropped all the same.
+    ///
+    /// What would have stopped the handler from outside does not reach it any more: a timeout, or the loss of a lock of a
+    /// layer outside of this one, so this is the outermost of several. Its own lock does: see
+    /// [`on_lost`](LockLayer::on_lost). Task-local values of other crates are not there, and of a body that the client was
+    /// still sending the rest is missing. A server that shuts down does not wait for the task;
+    /// [`LockManager::shutdown`](lock_core::LockManager::shutdown) does, for its grace.
     Finish,
 }
 
@@ -46,15 +52,18 @@ pub(crate) enum Methods {
 
 impl Methods {
     pub(crate) fn include(&self, method: &Method) -> bool {
-        // A router gives HEAD to the handler of GET.
-        let method = if method == Method::HEAD { &Method::GET } else { method };
         match self {
             Self::All => true,
             // RFC 9110, 9.2.1.
-            Self::Unsafe => ![Method::GET, Method::OPTIONS, Method::TRACE].contains(method),
-            Self::Only(methods) => methods.contains(method),
+            Self::Unsafe => ![Method::GET, Method::HEAD, Method::OPTIONS, Method::TRACE].contains(method),
+            Self::Only(methods) => methods.iter().any(|named| served_by(named) == served_by(method)),
         }
     }
+}
+
+/// A router gives HEAD to the handler of GET.
+fn served_by(method: &Method) -> &Method {
+    if method == Method::HEAD { &Method::GET } else { method }
 }
 
 impl<K> LockLayer<K> {
@@ -98,7 +107,9 @@ impl<K> LockLayer<K> {
     /// What becomes of a request when the store of locks cannot be reached. A key that is held, a bad request and a wrong
     /// set-up are refused whatever this says. Default: [`OnStoreError::Reject`].
     ///
-    /// A handler that runs unlocked has no [`LockHandle`](crate::LockHandle): it takes an `Option` of it.
+    /// The strategy comes first: a request that [waits](Self::wait) for its lock waits as long for the store, and with
+    /// [`strategy::wait`](lock_core::strategy::wait()) for ever. A handler that runs unlocked has no
+    /// [`LockHandle`](crate::LockHandle): it takes an `Option` of it.
     ///
     /// # Examples
     /// ```
@@ -116,7 +127,7 @@ impl<K> LockLayer<K> {
         self
     }
 
-    /// Which methods are locked; the others are served without. `HEAD` goes with `GET`. Default: all of them, because a
+    /// Which methods are locked; the others are served without. `GET` and `HEAD` go together, whichever is named. Default: all of them, because a
     /// request that is silently not locked is worse than one that is locked in vain.
     ///
     /// # Panics
@@ -188,7 +199,7 @@ mod tests {
             (Methods::All, [true, true, true, true, true]),
             (Methods::Unsafe, [false, false, false, true, true]),
             (Methods::Only([Method::GET, Method::PATCH].into()), [true, true, false, false, true]),
-            (Methods::Only([Method::HEAD].into()), [false, false, false, false, false]),
+            (Methods::Only([Method::HEAD].into()), [true, true, false, false, false]),
         ];
         let asked = [Method::GET, Method::HEAD, Method::OPTIONS, Method::POST, Method::PATCH];
         for (methods, expected) in table {

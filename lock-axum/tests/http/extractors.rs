@@ -53,3 +53,17 @@ async fn a_store_without_fencing_tokens_is_500() {
     let app = Router::new().route("/orders/{id}", on_get(async |_: FencingToken| "served").layer(layer));
     assert_eq!(send(&app, get("/orders/1")).await.status(), StatusCode::INTERNAL_SERVER_ERROR);
 }
+
+#[tokio::test]
+async fn a_token_that_may_be_missing_is_none_without_a_lock_and_an_error_without_a_token() {
+    let token = async |token: Option<FencingToken>| token.is_some().to_string();
+    let layer =
+        |locks: LockManager| LockLayer::new(locks).key("k").skip_if(|parts| parts.uri.query().is_some());
+    let app = Router::new()
+        .route("/", on_get(token).layer(layer(LockManager::in_memory())))
+        .route("/tokenless", on_get(token).layer(layer(Remote::default().manager())));
+    assert_eq!(text(send(&app, get("/")).await).await, "true");
+    assert_eq!(text(send(&app, get("/?skip")).await).await, "false");
+    assert_eq!(text(send(&app, get("/tokenless?skip")).await).await, "false");
+    assert_eq!(send(&app, get("/tokenless")).await.status(), StatusCode::INTERNAL_SERVER_ERROR);
+}

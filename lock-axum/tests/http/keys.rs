@@ -68,6 +68,7 @@ async fn headers_query_method_and_route_are_values_too() {
         ("/api/orders/1?q=1", &[""], "The header `x-tenant` is empty."),
         ("/api/orders/1?q=1", &["a", "a"], "The header `x-tenant` is there more than once."),
         ("/api/orders/1?q=1", &["é"], "The header `x-tenant` has characters"),
+        ("/api/orders/1?q=1", &["a\tb"], "The header `x-tenant` has characters"),
         ("/api/orders/1", &["a"], "The query parameter `q` is missing."),
         ("/api/orders/1?q=1&q=2", &["a"], "The query parameter `q` is there more than once."),
     ] {

@@ -1,17 +1,19 @@
 //! What the log says where the client is told nothing.
 
 use std::fmt::{Debug, Write};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get as on_get;
 use http::StatusCode;
-use lock_axum::{LockHandle, LockLayer};
+use lock_axum::{LockHandle, LockLayer, OnStoreError};
 use lock_core::LockManager;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-use crate::support::{Log, get, send};
+use crate::support::{Log, Remote, get, send};
 
 /// Keeps warnings and errors, with their fields.
 struct Capture(Log);
@@ -91,4 +93,33 @@ async fn a_nested_service_that_passes_unlocked_is_told_and_a_404_is_not() {
     let lines = log.all();
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert!(lines[0].contains("served without a lock"), "{lines:?}");
+}
+
+#[tokio::test]
+async fn a_handler_that_wants_the_lock_of_a_skipped_request_is_told_so() {
+    let layer = LockLayer::new(LockManager::in_memory()).key("k").unsafe_methods();
+    let app = Router::new().route("/orders", on_get(async |_lock: LockHandle| "").layer(layer));
+    let (log, _capturing) = capture();
+    assert_eq!(send(&app, get("/orders")).await.status(), StatusCode::INTERNAL_SERVER_ERROR);
+    assert!(log.all()[0].contains("skips such requests, so take an `Option` of it"), "{:?}", log.all());
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_without_a_lock_are_told_every_ten_seconds_with_their_number() {
+    let store = Remote::default();
+    let layer = LockLayer::new(store.manager()).key("k").on_store_error(OnStoreError::RunUnlocked);
+    let app = Router::new().route("/", on_get(async || "").layer(layer));
+    store.down.store(true, Ordering::Relaxed);
+    let (log, _capturing) = capture();
+    for (pause, lines, count) in [(0, 1, "count=1"), (9, 1, ""), (1, 2, "count=40"), (3_600, 3, "count=20")] {
+        tokio::time::advance(Duration::from_secs(pause)).await;
+        for _ in 0..20 {
+            assert_eq!(send(&app, get("/")).await.status(), StatusCode::OK);
+        }
+        let told = log.all();
+        assert_eq!(told.len(), lines, "{told:?}");
+        let last = told.last().unwrap();
+        assert!(last.starts_with("WARN") && last.contains("without a lock"), "{last}");
+        assert!(last.contains(count), "{last}");
+    }
 }

@@ -1,14 +1,17 @@
 //! What the layer promises, as a client sees it.
+#![allow(clippy::disallowed_methods, reason = "tests read the paused clock")]
 
 mod answers;
 mod bodies;
 mod connections;
 mod encoding;
 mod extractors;
+mod hang_up;
 mod keys;
 mod kinds;
 mod logs;
 mod loss;
+mod property;
 mod refusals;
 mod services;
 mod support;

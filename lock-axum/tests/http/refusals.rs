@@ -4,6 +4,7 @@ use axum::Router;
 use axum::routing::get as on_get;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{Response, StatusCode};
+use http_body::Body as _;
 use lock_axum::{LockLayer, Outcome};
 use lock_core::LockManager;
 
@@ -89,5 +90,6 @@ async fn grpc_gets_its_status_in_the_head_and_no_body() {
     assert_eq!(answer.headers()["grpc-message"], "Another request is working on this.");
     assert!(answer.headers().contains_key("grpc-retry-pushback-ms"));
     assert!(!answer.headers().contains_key(RETRY_AFTER));
+    assert!(answer.body().is_end_stream(), "the head is the end");
     assert_eq!(text(answer).await, "");
 }

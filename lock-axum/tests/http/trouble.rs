@@ -10,7 +10,7 @@ use axum::routing::{MethodRouter, get as on_get};
 use http::StatusCode;
 use http::header::RETRY_AFTER;
 use lock_axum::{FencingToken, Hold, LockHandle, LockLayer, OnDisconnect, OnStoreError};
-use lock_core::{LockManager, OnLost};
+use lock_core::{LockEvent, LockManager, OnLost};
 use tokio::sync::{Notify, mpsc};
 
 use crate::bodies::Frames;
@@ -143,6 +143,26 @@ async fn a_request_runs_unlocked_only_while_the_store_is_down() {
     assert!(text(refused).await.contains("lock-store-unavailable"));
     store.down.store(false, Ordering::Relaxed);
     assert_eq!(text(send(&app, get("/needs")).await).await, "locked");
+}
+
+#[tokio::test]
+async fn what_runs_unlocked_is_counted_by_its_template() {
+    let store = Remote::default();
+    store.down.store(true, Ordering::Relaxed);
+    let locks = store.manager();
+    let mut events = locks.events();
+    let layer = LockLayer::new(locks).key("order:<id>").on_store_error(OnStoreError::RunUnlocked);
+    let app = Router::new().route("/orders/{id}", on_get(async || "served").layer(layer));
+    assert_eq!(send(&app, get("/orders/7")).await.status(), StatusCode::OK);
+    let counted = async {
+        loop {
+            if let Some(LockEvent::Bypassed { template, .. }) = events.next().await {
+                return template;
+            }
+        }
+    };
+    let template = tokio::time::timeout(Duration::from_secs(10), counted).await.expect("it is counted");
+    assert_eq!(&*template, "order:<id>");
 }
 
 #[tokio::test]

@@ -49,9 +49,14 @@ async fn only_the_named_methods_are_locked() {
 #[tokio::test]
 async fn head_is_locked_with_get() {
     let locks = LockManager::in_memory();
-    let app = app(LockLayer::new(locks.clone()).key("order:<id>").methods([Method::GET]));
     let _busy = locks.lock("order:7").acquire().await.unwrap();
-    assert_eq!(send(&app, request(Method::HEAD, "/orders/7")).await.status(), StatusCode::CONFLICT);
+    for named in [Method::GET, Method::HEAD] {
+        let app = app(LockLayer::new(locks.clone()).key("order:<id>").methods([named]));
+        for asked in [Method::GET, Method::HEAD] {
+            assert_eq!(send(&app, request(asked, "/orders/7")).await.status(), StatusCode::CONFLICT);
+        }
+        assert_eq!(send(&app, request(Method::POST, "/orders/7")).await.status(), StatusCode::OK);
+    }
 }
 
 #[tokio::test]
@@ -206,6 +211,14 @@ fn contradictions_are_found_when_the_layer_is_mounted() {
         ),
         (layer().status(lock_axum::Outcome::Lost, StatusCode::OK), "status 200 OK for Lost"),
         (layer().grpc().locked(), "drop `status` or `grpc`"),
+        (
+            LockLayer::new(LockManager::in_memory()).keys(["a", "b"]).max_keys(1),
+            "max_keys is 1, but each request locks up to 2",
+        ),
+        (
+            LockLayer::new(LockManager::in_memory()).key_fn("", |_: &Parts| KeyChoice::Skip),
+            "`key_fn` has no name",
+        ),
     ];
     for (layer, expected) in table {
         let mounted = catch_unwind(AssertUnwindSafe(|| layer.layer(Router::<()>::new())));
