@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 use crate::backend::{Capability, Claim, DynBackend, Ear, Released};
 use crate::clock::{Clock, Moment};
-use crate::error::{LockError, LockErrorKind, Result};
+use crate::error::{LockError, LockErrorKind, LossReason, Result};
 use crate::gate::Gate;
 use crate::hold::Hold;
 use crate::latch::Latches;
@@ -277,6 +277,15 @@ impl Ear for Engine {
 
     fn opened(&self, key: &str) {
         self.latches.opened(key);
+    }
+
+    fn forced(&self, owner: Owner) {
+        for hold in self.holds().into_iter().filter(|hold| hold.claim.owner == owner) {
+            if hold.lose(LossReason::Forced) {
+                // Of several keys, the others are to be free as well.
+                self.give_back(&hold.claim, None, Certainty::Granted, hold.store_until());
+            }
+        }
     }
 
     fn reconnected(&self) {

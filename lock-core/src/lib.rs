@@ -65,6 +65,7 @@ mod error;
 mod gate;
 mod guard;
 mod hold;
+mod inspect;
 mod install;
 pub mod key;
 mod kind;

@@ -223,7 +223,6 @@ impl LockManager {
         self.engine.profiles.get(name).cloned()
     }
 
-    #[cfg(feature = "testing")]
     pub(crate) fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }

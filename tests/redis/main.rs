@@ -9,6 +9,7 @@ mod contract;
 mod cost;
 mod drops;
 mod history;
+mod inspect;
 mod interop;
 mod kinds;
 mod latch;

@@ -49,6 +49,8 @@ pub struct Capability {
     pub several: bool,
     /// Does [`Backend::latch`].
     pub latches: bool,
+    /// Does [`Backend::list`] and [`Backend::evict`].
+    pub lists: bool,
     /// Gives fencing tokens.
     pub fencing: bool,
     /// A fencing token is at least the store's time in microseconds when it was made. Then a holder may number the
@@ -79,6 +81,7 @@ impl Capability {
             tells_waiters: false,
             several: false,
             latches: false,
+            lists: false,
             fencing: false,
             fence_is_time: false,
             notifies: false,

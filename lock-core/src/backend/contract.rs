@@ -6,7 +6,8 @@ use std::sync::Weak;
 use std::time::Duration;
 
 use super::{
-    Attempt, Beat, Capability, Claim, FencingToken, LatchState, LatchStep, Released, Renew, Renewal,
+    Attempt, Beat, Capability, Claim, FencingToken, GrantId, LatchState, LatchStep, Listed, Released, Renew,
+    Renewal,
 };
 #[cfg(doc)]
 use super::{Grant, Held, Mode, Queue};
@@ -22,6 +23,8 @@ pub trait Ear: Send + Sync + fmt::Debug {
     fn contended(&self, key: &str);
     /// The latch `key` is open.
     fn opened(&self, key: &str);
+    /// The grant of `owner` was taken away by [`Backend::evict`]. Without it the owner finds out by its next renewal.
+    fn forced(&self, _owner: Owner) {}
     /// A connection was made anew: what was told meanwhile is lost, so everybody who waits asks.
     fn reconnected(&self);
 }
@@ -145,6 +148,39 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// As [`try_acquire`](Self::try_acquire); `Unsupported` without [`Capability::latches`].
     fn latch(&self, key: &Key, _step: &LatchStep) -> impl Future<Output = Result<LatchState>> + Send {
         let detail = "this store has no count-down latches";
+        std::future::ready(Err(LockError::new(LockErrorKind::Unsupported, detail).with_key(key)))
+    }
+
+    /// Who holds the keys that begin with `prefix`, at most `limit` of them, for people who look at a store.
+    ///
+    /// # Behavior
+    /// - Every key that is held during the whole call is there, unless there are more than `limit`.
+    /// - Never shows an owner token, nor anything that one could be guessed from.
+    /// - With `foreign`, holders that are none of this library's are shown too, without a record.
+    /// - Does not keep a store from its work for long: a large one is looked at in parts.
+    ///
+    /// # Errors
+    /// As [`try_acquire`](Self::try_acquire); `Unsupported` without [`Capability::lists`].
+    fn list(
+        &self,
+        _prefix: &str,
+        _foreign: bool,
+        _limit: usize,
+    ) -> impl Future<Output = Result<Listed>> + Send {
+        let detail = "this store cannot say who holds its locks";
+        std::future::ready(Err(LockError::new(LockErrorKind::Unsupported, detail)))
+    }
+
+    /// Takes the grant `id` of `key` away from its holder; whether it was there.
+    ///
+    /// # Behavior
+    /// - Touches this grant alone: a holder that came later keeps what it has.
+    /// - The next in the queue is served at once, and the holder is told by [`Ear::forced`].
+    ///
+    /// # Errors
+    /// As [`list`](Self::list).
+    fn evict(&self, key: &Key, _id: &GrantId) -> impl Future<Output = Result<bool>> + Send {
+        let detail = "this store cannot take a lock from its holder";
         std::future::ready(Err(LockError::new(LockErrorKind::Unsupported, detail).with_key(key)))
     }
 

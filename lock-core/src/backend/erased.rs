@@ -7,8 +7,8 @@ use std::sync::Weak;
 use std::time::Duration;
 
 use super::{
-    Attempt, Backend, Beat, Capability, Claim, Ear, FencingToken, LatchState, LatchStep, Released, Renew,
-    Renewal,
+    Attempt, Backend, Beat, Capability, Claim, Ear, FencingToken, GrantId, LatchState, LatchStep, Listed,
+    Released, Renew, Renewal,
 };
 use crate::error::Result;
 use crate::key::Key;
@@ -32,6 +32,10 @@ pub trait DynBackend: Send + Sync + fmt::Debug + 'static {
     fn downgrade_dyn<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Renewal>;
     /// See [`Backend::latch`].
     fn latch_dyn<'a>(&'a self, key: &'a Key, step: &'a LatchStep) -> BoxFuture<'a, Result<LatchState>>;
+    /// See [`Backend::list`].
+    fn list_dyn<'a>(&'a self, prefix: &'a str, foreign: bool, limit: usize) -> BoxFuture<'a, Result<Listed>>;
+    /// See [`Backend::evict`].
+    fn evict_dyn<'a>(&'a self, key: &'a Key, id: &'a GrantId) -> BoxFuture<'a, Result<bool>>;
     /// See [`Backend::listen`].
     fn listen_dyn(&self, process: u128, ear: Weak<dyn Ear>);
     /// See [`Backend::renew`].
@@ -76,6 +80,14 @@ impl<B: Backend> DynBackend for B {
 
     fn latch_dyn<'a>(&'a self, key: &'a Key, step: &'a LatchStep) -> BoxFuture<'a, Result<LatchState>> {
         Box::pin(self.latch(key, step))
+    }
+
+    fn list_dyn<'a>(&'a self, prefix: &'a str, foreign: bool, limit: usize) -> BoxFuture<'a, Result<Listed>> {
+        Box::pin(self.list(prefix, foreign, limit))
+    }
+
+    fn evict_dyn<'a>(&'a self, key: &'a Key, id: &'a GrantId) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(self.evict(key, id))
     }
 
     fn listen_dyn(&self, process: u128, ear: Weak<dyn Ear>) {

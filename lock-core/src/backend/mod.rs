@@ -10,6 +10,7 @@ mod capability;
 mod claim;
 mod contract;
 mod erased;
+mod inspect;
 mod latch;
 pub mod memory;
 #[cfg(feature = "redis")]
@@ -21,4 +22,5 @@ pub use capability::{Capability, Placement};
 pub use claim::{Claim, Mode, PLACE_LEASE, Queue};
 pub use contract::{Backend, Ear};
 pub use erased::{BoxFuture, DynBackend};
+pub use inspect::{GrantId, HolderInfo, Listed, LockInfo, WaiterInfo};
 pub use latch::{LatchState, LatchStep};

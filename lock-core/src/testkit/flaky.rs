@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::backend::{
-    Attempt, Backend, Beat, Capability, Claim, Ear, FencingToken, LatchState, LatchStep, Released, Renew,
-    Renewal,
+    Attempt, Backend, Beat, Capability, Claim, Ear, FencingToken, GrantId, LatchState, LatchStep, Listed,
+    Released, Renew, Renewal,
 };
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
@@ -283,6 +283,14 @@ impl<B: Backend> Backend for Flaky<B> {
 
     async fn latch(&self, key: &Key, step: &LatchStep) -> Result<LatchState> {
         self.call(Operation::Latch, self.inner.latch(key, step)).await
+    }
+
+    async fn list(&self, prefix: &str, foreign: bool, limit: usize) -> Result<Listed> {
+        self.inner.list(prefix, foreign, limit).await
+    }
+
+    async fn evict(&self, key: &Key, id: &GrantId) -> Result<bool> {
+        self.inner.evict(key, id).await
     }
 
     fn listen(&self, process: u128, ear: Weak<dyn Ear>) {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use lock_core::Result;
 use lock_core::backend::memory::Memory;
 use lock_core::backend::{
-    Attempt, Backend, Beat, Capability, Claim, Ear, FencingToken, LatchState, LatchStep, Released, Renew,
-    Renewal,
+    Attempt, Backend, Beat, Capability, Claim, Ear, FencingToken, GrantId, LatchState, LatchStep, Listed,
+    Released, Renew, Renewal, WaiterInfo,
 };
 use lock_core::clock::{Clock, Moment};
 use lock_core::key::Key;
@@ -179,6 +179,24 @@ impl Backend for Beating {
 
     async fn latch(&self, key: &Key, step: &LatchStep) -> Result<LatchState> {
         self.inner.latch(key, step).await
+    }
+
+    async fn list(&self, prefix: &str, foreign: bool, limit: usize) -> Result<Listed> {
+        let mut listed = self.inner.list(prefix, foreign, limit).await?;
+        for lock in &mut listed.locks {
+            let state = self.state.lock().expect("no panic");
+            let waiting = state.waiting.iter().filter(|(claim, _)| claim.key.as_str() == lock.key);
+            lock.waiters =
+                waiting.map(|(claim, _)| WaiterInfo::new(Some(claim.record.clone()), claim.mode)).collect();
+            lock.waiting = lock.waiters.len();
+        }
+        Ok(listed)
+    }
+
+    async fn evict(&self, key: &Key, id: &GrantId) -> Result<bool> {
+        let evicted = self.inner.evict(key, id).await;
+        self.serve(key).await;
+        evicted
     }
 
     fn listen(&self, process: u128, ear: Weak<dyn Ear>) {

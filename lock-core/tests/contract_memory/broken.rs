@@ -4,6 +4,8 @@
 mod ask;
 #[path = "fault.rs"]
 mod fault;
+#[path = "inspect.rs"]
+mod inspect;
 #[path = "latch.rs"]
 mod latch;
 
@@ -15,8 +17,8 @@ pub(crate) use fault::Fault;
 use latch::Latches;
 use lock_core::backend::memory::Memory;
 use lock_core::backend::{
-    Attempt, Backend, Beat, Capability, Claim, Ear, FencingToken, LatchState, LatchStep, Mode, Queue,
-    Released, Renew, Renewal,
+    Attempt, Backend, Beat, Capability, Claim, Ear, FencingToken, GrantId, LatchState, LatchStep, Listed,
+    Mode, Queue, Released, Renew, Renewal,
 };
 use lock_core::key::Key;
 use lock_core::{LockError, LockErrorKind, Result};
@@ -189,7 +191,7 @@ impl Backend for Broken {
         }
         if self.limited {
             (can.shared, can.permits, can.fifo, can.fencing) = (false, false, false, false);
-            (can.several, can.latches, can.tells_waiters) = (false, false, false);
+            (can.several, can.latches, can.tells_waiters, can.lists) = (false, false, false, false);
         }
         can
     }
@@ -307,6 +309,22 @@ impl Backend for Broken {
             latch::Step::Answer(state) => Ok(state),
             latch::Step::Take(key, step) => self.inner.latch(&key, &step).await,
         }
+    }
+
+    async fn list(&self, prefix: &str, foreign: bool, limit: usize) -> Result<Listed> {
+        let mut listed = inspect::list(self.fault, &self.inner, prefix, foreign, limit).await?;
+        if self.fault == Fault::ShowsTokens {
+            let holders = &self.state.lock().expect("no panic").holders;
+            for lock in &mut listed.locks {
+                let token = holders.get(&lock.key).map(|claim| claim.owner.token());
+                lock.key.push_str(token.as_ref().map_or("", |token| token.as_str()));
+            }
+        }
+        Ok(listed)
+    }
+
+    async fn evict(&self, key: &Key, id: &GrantId) -> Result<bool> {
+        inspect::evict(self.fault, &self.inner, key, id).await
     }
 
     fn listen(&self, process: u128, ear: Weak<dyn Ear>) {

@@ -137,12 +137,30 @@ pub(crate) enum Fault {
     CapabilityChanges,
     /// A sign of life that is not needed is answered.
     BeatLies,
+    /// Nobody holds anything, it says.
+    ListsNobody,
+    /// Every key is listed, whatever it begins with.
+    IgnoresPrefix,
+    /// All keys are listed, however many they are.
+    IgnoresLimit,
+    /// A list shows the token of a holder.
+    ShowsTokens,
+    /// What is kept looks held.
+    HidesKept,
+    /// Of several holders one is listed.
+    ListsOneHolder,
+    /// Those who wait are listed in another order.
+    WaitersBackwards,
+    /// Whoever holds is taken the key away.
+    EvictsAnybody,
+    /// Taking a grant away says yes and does nothing.
+    EvictDoesNothing,
     /// What the capability does not name is done as if it were exclusive and barging.
     Approximates,
 }
 
 impl Fault {
-    pub(crate) const ALL: [Self; 67] = [
+    pub(crate) const ALL: [Self; 76] = [
         Self::ReleaseIgnoresOwner,
         Self::ReleaseLies,
         Self::KeepsNothing,
@@ -210,6 +228,15 @@ impl Fault {
         Self::DroppedPlaceStays,
         Self::CapabilityChanges,
         Self::BeatLies,
+        Self::ListsNobody,
+        Self::IgnoresPrefix,
+        Self::IgnoresLimit,
+        Self::ShowsTokens,
+        Self::HidesKept,
+        Self::ListsOneHolder,
+        Self::WaitersBackwards,
+        Self::EvictsAnybody,
+        Self::EvictDoesNothing,
     ];
 
     /// One case that must catch it; others may too.
@@ -281,6 +308,15 @@ impl Fault {
             Self::DroppedPlaceStays => "cancel::a_place_in_a_queue",
             Self::CapabilityChanges => "refusal::the_capability_is_sound",
             Self::BeatLies => "refusal::a_sign_of_life_that_it_does_not_need",
+            Self::ListsNobody => "inspect::a_holder_is_listed_until_it_is_none",
+            Self::IgnoresPrefix => "inspect::only_what_begins_with_the_prefix_is_listed",
+            Self::IgnoresLimit => "inspect::no_more_than_the_limit_is_listed",
+            Self::ShowsTokens => "inspect::no_token_is_shown",
+            Self::HidesKept => "inspect::what_is_kept_is_listed_as_such",
+            Self::ListsOneHolder => "inspect::permits_are_listed_each",
+            Self::WaitersBackwards => "inspect::those_who_wait_are_listed_in_order",
+            Self::EvictsAnybody => "inspect::only_the_grant_that_was_shown_is_taken_away",
+            Self::EvictDoesNothing => "inspect::one_whose_grant_is_taken_away_is_told_and_loses",
             Self::Approximates => "refusal::more_than_it_can",
         }
     }

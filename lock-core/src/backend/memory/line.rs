@@ -7,13 +7,14 @@ use super::signal::{Bell, Signal};
 use super::state::{Entry, Standing};
 use crate::backend::{Claim, Mode, PLACE_LEASE, Queue};
 use crate::clock::Moment;
-use crate::owner::Owner;
+use crate::owner::{Owner, OwnerRecord};
 
 /// A place in the queue.
 #[derive(Debug)]
 pub(super) struct Ticket {
     pub(super) owner: Owner,
     pub(super) mode: Mode,
+    pub(super) record: OwnerRecord,
     /// Counts only while there is no watcher.
     deadline: Moment,
     watchers: Vec<Watcher>,
@@ -64,7 +65,8 @@ impl Entry {
         }
         self.tell_holder(claim.owner);
         let deadline = now.plus(claim.place_lease());
-        let ticket = Ticket { owner: claim.owner, mode: claim.mode, deadline, watchers: Vec::new() };
+        let (owner, mode, record) = (claim.owner, claim.mode, claim.record.clone());
+        let ticket = Ticket { owner, mode, record, deadline, watchers: Vec::new() };
         self.tickets.push_back(ticket);
         self.tickets.len() - 1
     }

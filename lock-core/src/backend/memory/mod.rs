@@ -1,6 +1,7 @@
 #![doc = include_str!("docs.md")]
 
 mod fence;
+mod inspect;
 mod latch;
 mod line;
 mod room;

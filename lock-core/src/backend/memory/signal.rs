@@ -8,6 +8,7 @@ use tokio::sync::Notify;
 
 use crate::backend::Ear;
 use crate::key::Key;
+use crate::owner::Owner;
 
 /// Wakes one waiter.
 pub(super) type Bell = Arc<Notify>;
@@ -21,6 +22,8 @@ pub(super) enum Signal {
     Contended(u128),
     /// The latch is open, for which this process waits.
     Opened(u128),
+    /// The grant of this owner was taken away.
+    Forced(Owner),
 }
 
 /// The ears of the managers that share the store.
@@ -46,6 +49,11 @@ impl Ears {
                 Signal::Contended(process) => {
                     if let Some(ear) = self.ear(process) {
                         ear.contended(key.as_str());
+                    }
+                }
+                Signal::Forced(owner) => {
+                    if let Some(ear) = self.ear(owner.process()) {
+                        ear.forced(owner);
                     }
                 }
                 Signal::Opened(process) => {

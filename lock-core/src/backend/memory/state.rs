@@ -63,11 +63,11 @@ pub(super) struct Holder {
     fence: FencingToken,
     /// The turn that `fence` was made for.
     turn: u64,
-    record: OwnerRecord,
+    pub(super) record: OwnerRecord,
     /// It holds other keys with the same claim.
     several: bool,
     /// Given back with `keep_for`: nobody's any more, and taken all the same.
-    kept: bool,
+    pub(super) kept: bool,
 }
 
 impl Entry {

@@ -14,8 +14,8 @@ use super::signal::Ears;
 use super::state::{Ask, Entry, Verdict};
 use super::watch::Watch;
 use crate::backend::{
-    Attempt, Backend, Capability, Claim, Ear, FencingToken, Grant, LatchState, LatchStep, Placement,
-    Released, Renew, Renewal,
+    Attempt, Backend, Capability, Claim, Ear, FencingToken, Grant, GrantId, LatchState, LatchStep, Listed,
+    Placement, Released, Renew, Renewal,
 };
 use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
@@ -85,6 +85,11 @@ impl Memory {
 
     pub(super) fn ears(&self) -> &Ears {
         &self.0.ears
+    }
+
+    /// How many shards there are.
+    pub(super) fn places(&self) -> usize {
+        self.0.shards.len()
     }
 
     /// The number of the shard of `key`.
@@ -203,6 +208,7 @@ impl Backend for Memory {
             tells_waiters: true,
             several: true,
             latches: true,
+            lists: true,
             fencing: true,
             fence_is_time: false,
             notifies: true,
@@ -274,6 +280,14 @@ impl Backend for Memory {
             }
         };
         state.map_err(|in_force| conflict(key, in_force, Use::Latch))
+    }
+
+    async fn list(&self, prefix: &str, _foreign: bool, limit: usize) -> Result<Listed> {
+        Ok(self.look(prefix, limit))
+    }
+
+    async fn evict(&self, key: &Key, id: &GrantId) -> Result<bool> {
+        Ok(self.take_away(key, id))
     }
 
     fn listen(&self, process: u128, ear: Weak<dyn Ear>) {

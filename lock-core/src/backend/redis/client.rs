@@ -12,8 +12,8 @@ use super::error::Failure;
 use super::latch;
 use super::links::Links;
 use crate::backend::{
-    Attempt, Backend, Beat, Capability, Claim, Ear, FencingToken, LatchState, LatchStep, Released, Renew,
-    Renewal,
+    Attempt, Backend, Beat, Capability, Claim, Ear, FencingToken, GrantId, LatchState, LatchStep, Listed,
+    Released, Renew, Renewal,
 };
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
@@ -136,6 +136,7 @@ impl Backend for Redis {
             tells_waiters: true,
             several: true,
             latches: true,
+            lists: true,
             fencing: true,
             fence_is_time: true,
             marks_sent: true,
@@ -199,6 +200,15 @@ impl Backend for Redis {
         self.within(deadline, key, self.step(key, step)).await
     }
 
+    async fn list(&self, prefix: &str, foreign: bool, limit: usize) -> Result<Listed> {
+        self.look(prefix, foreign, limit).await.map_err(|failure| self.error(&failure))
+    }
+
+    async fn evict(&self, key: &Key, id: &GrantId) -> Result<bool> {
+        supported(std::iter::once(key))?;
+        self.within(self.timeout(), key, self.take_away(key, id)).await
+    }
+
     fn listen(&self, process: u128, ear: Weak<dyn Ear>) {
         self.links.server().ears().add(process, ear);
     }
@@ -221,7 +231,7 @@ fn supported<'a>(mut keys: impl Iterator<Item = &'a Key>) -> Result<()> {
 }
 
 /// Whether a key has the form of a helper key: `{key}:` and one letter.
-fn is_helper(key: &str) -> bool {
+pub(super) fn is_helper(key: &str) -> bool {
     let tail = key.as_bytes().last_chunk::<3>();
     key.starts_with('{') && tail.is_some_and(|tail| tail.starts_with(b"}:") && tail[2].is_ascii_lowercase())
 }

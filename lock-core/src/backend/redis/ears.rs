@@ -75,6 +75,9 @@ impl Ears {
             Some((process, Message::Contended(key))) => {
                 self.of(Some(process)).iter().for_each(|ear| ear.contended(key));
             }
+            Some((process, Message::Forced(owner))) => {
+                self.of(Some(process)).iter().for_each(|ear| ear.forced(owner));
+            }
             Some((process, Message::Opened(key))) => {
                 self.of(Some(process)).iter().for_each(|ear| ear.opened(key));
             }
@@ -94,9 +97,11 @@ enum Message<'a> {
     Granted(Owner, usize),
     Contended(&'a str),
     Opened(&'a str),
+    Forced(Owner),
 }
 
-/// Reads a message, `[channel, text]`: `granted <token> <waiters>`, `contended <key>` or `opened <key>`.
+/// Reads a message, `[channel, text]`: `granted <token> <waiters>`, `contended <key>`, `opened <key>` or
+/// `forced <token>`.
 fn heard(data: &[Value]) -> Option<(Process, Message<'_>)> {
     let [Value::BulkString(channel), Value::BulkString(text)] = data else { return None };
     let process = std::str::from_utf8(channel).ok()?.strip_prefix(CHANNEL)?;
@@ -110,6 +115,9 @@ fn heard(data: &[Value]) -> Option<(Process, Message<'_>)> {
         }
         "contended" => Message::Contended(about),
         "opened" => Message::Opened(about),
+        "forced" => {
+            Message::Forced(Owner::from_token(about).filter(|owner| owner.process() == process.0)?)
+        }
         _ => return None,
     };
     Some((process, message))
@@ -134,6 +142,7 @@ mod tests {
             (format!("granted {} 3", token.as_str()), Message::Granted(owner, 3)),
             ("contended order: 42".to_owned(), Message::Contended("order: 42")),
             ("opened start".to_owned(), Message::Opened("start")),
+            (format!("forced {}", token.as_str()), Message::Forced(owner)),
         ];
         for (text, expected) in table {
             let data = [channel.clone(), bulk(&text)];

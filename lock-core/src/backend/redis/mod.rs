@@ -8,6 +8,7 @@ mod connection;
 mod ears;
 mod error;
 mod fence;
+mod inspect;
 mod latch;
 mod links;
 mod probe;

@@ -16,6 +16,8 @@ pub(super) enum Script {
     Keep,
     Downgrade,
     Latch,
+    List,
+    Evict,
 }
 
 /// A script and the library that it uses. One with a hot path is in two parts, with the library between them: to
@@ -34,7 +36,7 @@ macro_rules! script {
 }
 
 impl Script {
-    pub(super) const ALL: [Self; 9] = [
+    pub(super) const ALL: [Self; 11] = [
         Self::Acquire,
         Self::AcquireAll,
         Self::Beat,
@@ -44,6 +46,8 @@ impl Script {
         Self::Keep,
         Self::Downgrade,
         Self::Latch,
+        Self::List,
+        Self::Evict,
     ];
 
     pub(super) const fn text(self) -> &'static str {
@@ -57,6 +61,8 @@ impl Script {
             Self::Keep => script!("keep.lua"),
             Self::Downgrade => script!("downgrade.lua"),
             Self::Latch => script!("latch.lua"),
+            Self::List => script!("list.lua"),
+            Self::Evict => script!("evict.lua"),
         }
     }
 
@@ -114,11 +120,11 @@ mod tests {
 
     #[test]
     fn the_names_are_in_order() {
-        let answers: Vec<Value> = (0..9).map(|n| Value::BulkString(vec![b'a' + n; 40])).collect();
-        let scripts = Scripts::of_answers(&answers).expect("nine names");
+        let answers: Vec<Value> = (0..11).map(|n| Value::BulkString(vec![b'a' + n; 40])).collect();
+        let scripts = Scripts::of_answers(&answers).expect("eleven names");
         let command = scripts.call(Script::Release, 1, 2, 10).get_packed_command();
         let text = String::from_utf8(command).expect("ASCII");
         assert_eq!(text, format!("*3\r\n$7\r\nEVALSHA\r\n$40\r\n{}\r\n$1\r\n1\r\n", "f".repeat(40)));
-        assert!(Scripts::of_answers(&answers[..8]).is_err());
+        assert!(Scripts::of_answers(&answers[..10]).is_err());
     }
 }

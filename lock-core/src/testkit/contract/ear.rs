@@ -24,6 +24,7 @@ pub(super) enum Event {
     Granted(Owner),
     Contended(String),
     Opened(String),
+    Forced(Owner),
 }
 
 /// An ear that remembers.
@@ -74,6 +75,10 @@ impl Ear for Heard {
 
     fn opened(&self, key: &str) {
         self.hear(Event::Opened(key.to_owned()));
+    }
+
+    fn forced(&self, owner: Owner) {
+        self.hear(Event::Forced(owner));
     }
 
     fn reconnected(&self) {}

@@ -18,6 +18,7 @@ mod exclusive;
 mod expiry;
 mod fencing;
 mod fifo;
+mod inspect;
 mod latch;
 mod line;
 mod permit;
@@ -118,6 +119,7 @@ fn other_cases() -> Vec<Case> {
     all.extend(several::cases());
     all.extend(latch::cases());
     all.extend(ear::cases());
+    all.extend(inspect::cases());
     all.extend(refusal::cases());
     named(all)
 }

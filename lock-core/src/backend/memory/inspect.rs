@@ -1,0 +1,69 @@
+//! Who holds what, and taking it away.
+
+use sha2::{Digest, Sha256};
+
+use super::signal::Signal;
+use super::state::{Entry, Holder};
+use super::store::Memory;
+use crate::backend::{GrantId, HolderInfo, Listed, LockInfo, WaiterInfo};
+use crate::clock::{Clock, Moment};
+use crate::key::Key;
+
+/// Of how many waiters to tell.
+const WAITERS: usize = 16;
+
+impl Memory {
+    /// A shard at a time, so that nobody waits for a large store.
+    pub(super) fn look(&self, prefix: &str, limit: usize) -> Listed {
+        let now = Clock::Tokio.now();
+        let mut locks = Vec::new();
+        for place in 0..self.places() {
+            let mut shard = self.shard(place);
+            let held = shard.entries.iter_mut().filter(|(key, _)| key.as_str().starts_with(prefix));
+            locks.extend(held.filter_map(|(key, entry)| entry.info(key, now)));
+        }
+        Listed::new(locks, limit)
+    }
+
+    pub(super) fn take_away(&self, key: &Key, id: &GrantId) -> bool {
+        let now = Clock::Tokio.now();
+        self.with(key, now, |entry| entry.take_away(id, now)).unwrap_or(false)
+    }
+}
+
+impl Entry {
+    fn info(&mut self, key: &Key, now: Moment) -> Option<LockInfo> {
+        self.expire(now);
+        let mode = self.holders.first()?.mode;
+        let holders = self.holders.iter().map(|holder| holder.info(now)).collect();
+        let first = self.tickets.iter().take(WAITERS);
+        let waiters = first.map(|ticket| WaiterInfo::new(Some(ticket.record.clone()), ticket.mode)).collect();
+        let waiting = self.tickets.len() + self.waiters.len();
+        Some(LockInfo::new(key.as_str(), mode, holders).with_waiters(waiting, waiters))
+    }
+
+    fn take_away(&mut self, id: &GrantId, now: Moment) -> bool {
+        self.expire(now);
+        let Some(at) = self.holders.iter().position(|holder| holder.id() == *id) else { return false };
+        let holder = self.holders.remove(at);
+        if !holder.kept {
+            self.signals.push(Signal::Forced(holder.owner));
+        }
+        self.settle(now, None);
+        true
+    }
+}
+
+impl Holder {
+    fn info(&self, now: Moment) -> HolderInfo {
+        let remaining = Some(self.deadline.remaining(now));
+        HolderInfo::new(self.id(), Some(self.record.clone()), remaining, self.kept)
+    }
+
+    /// A digest of the token: half of that is the secret of its process.
+    fn id(&self) -> GrantId {
+        let digest = Sha256::digest(self.owner.token().as_str());
+        let digits: String = digest.iter().take(20).map(|byte| format!("{byte:02x}")).collect();
+        digits.parse().expect("BUG: 20 bytes are 40 hexadecimal digits")
+    }
+}

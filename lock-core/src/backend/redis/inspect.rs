@@ -1,0 +1,159 @@
+//! Who holds what, and taking it away.
+
+use std::collections::HashSet;
+use std::future::Future;
+use std::time::Duration;
+
+use ::redis::{Cmd, Value};
+
+use super::client::{Redis, is_helper};
+use super::error::Failure;
+use super::scripts::Script;
+use crate::backend::{GrantId, HolderInfo, Listed, LockInfo, Mode, WaiterInfo};
+use crate::key::Key;
+use crate::owner::{Owner, OwnerRecord};
+
+/// How many keys the server looks at in one step of a scan.
+const STEP: usize = 500;
+/// How many of them one script looks into: a fraction of a millisecond.
+const BATCH: usize = 100;
+/// Of how many waiters of a key to tell.
+const WAITERS: usize = 16;
+
+impl Redis {
+    /// Goes through the keys by `SCAN`, which lets others in between; each round trip has a deadline of its own.
+    pub(super) async fn look(&self, prefix: &str, foreign: bool, limit: usize) -> Result<Listed, Failure> {
+        let (mut cursor, mut seen, mut locks) = ("0".to_owned(), HashSet::new(), Vec::new());
+        loop {
+            let mut scan = Cmd::new();
+            scan.arg("SCAN").arg(&cursor).arg("MATCH").arg(beginning_with(prefix)).arg("COUNT").arg(STEP);
+            let (next, keys) =
+                self.in_time(async { step(&self.links.live().await?.send(&scan).await?) }).await?;
+            // A scan may show a key twice.
+            let new: Vec<String> =
+                keys.into_iter().filter(|key| !is_helper(key) && seen.insert(key.clone())).collect();
+            for batch in new.chunks(BATCH) {
+                locks.extend(self.in_time(self.look_into(batch, foreign)).await?);
+            }
+            if next == "0" || locks.len() > limit {
+                return Ok(Listed::new(locks, limit));
+            }
+            cursor = next;
+        }
+    }
+
+    async fn look_into(&self, keys: &[String], foreign: bool) -> Result<Vec<LockInfo>, Failure> {
+        let live = self.links.live().await?;
+        let bytes = keys.iter().map(|key| key.len() + 8).sum::<usize>() + 32;
+        let mut command = live.scripts.call(Script::List, keys.len(), keys.len() + 2, bytes);
+        for key in keys {
+            command.arg(key);
+        }
+        command.arg(u8::from(foreign)).arg(WAITERS);
+        let answer = live.run(Script::List, &command).await?;
+        let Value::Array(locks) = &answer else { return Err(Failure::unexpected(&answer)) };
+        locks.iter().map(|lock| info(lock).ok_or_else(|| Failure::unexpected(lock))).collect()
+    }
+
+    pub(super) async fn take_away(&self, key: &Key, id: &GrantId) -> Result<bool, Failure> {
+        let live = self.links.live().await?;
+        let mut command = live.scripts.call(Script::Evict, 1, 2, key.as_str().len() + 64);
+        command.arg(key.as_str()).arg(id.as_str());
+        match live.run(Script::Evict, &command).await? {
+            Value::Int(done) => Ok(done == 1),
+            other => Err(Failure::unexpected(&other)),
+        }
+    }
+
+    async fn in_time<T>(&self, call: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+        let deadline = self.timeout();
+        tokio::time::timeout(deadline, call).await.unwrap_or_else(|_| Err(self.elapsed(deadline)))
+    }
+}
+
+/// The pattern of all keys that begin with `prefix`, in which nothing but the end is a pattern.
+fn beginning_with(prefix: &str) -> String {
+    let mut pattern = String::with_capacity(prefix.len() + 1);
+    for char in prefix.chars() {
+        if matches!(char, '*' | '?' | '[' | ']' | '\\' | '^' | '-') {
+            pattern.push('\\');
+        }
+        pattern.push(char);
+    }
+    pattern.push('*');
+    pattern
+}
+
+fn text(value: &Value) -> Option<&str> {
+    match value {
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
+        Value::SimpleString(text) => Some(text),
+        _ => None,
+    }
+}
+
+/// The next cursor, and the keys that are text: others are none of ours.
+fn step(answer: &Value) -> Result<(String, Vec<String>), Failure> {
+    match answer {
+        Value::Array(parts) => match &parts[..] {
+            [cursor, Value::Array(keys)] => {
+                let cursor = text(cursor).ok_or_else(|| Failure::unexpected(answer))?;
+                Ok((cursor.to_owned(), keys.iter().filter_map(text).map(str::to_owned).collect()))
+            }
+            _ => Err(Failure::unexpected(answer)),
+        },
+        _ => Err(Failure::unexpected(answer)),
+    }
+}
+
+/// Reads one lock of the answer; `None` when it is none.
+fn info(lock: &Value) -> Option<LockInfo> {
+    let Value::Array(parts) = lock else { return None };
+    let [key, mode, Value::Array(holders), Value::Int(waiting), Value::Array(waiters)] = &parts[..] else {
+        return None;
+    };
+    let holders = holders.iter().map(holder).collect::<Option<Vec<_>>>()?;
+    let waiters = waiters.iter().map(waiter).collect::<Option<Vec<_>>>()?;
+    let info = LockInfo::new(text(key)?, mode_of(text(mode)?)?, holders);
+    Some(info.with_waiters(usize::try_from(*waiting).ok()?, waiters))
+}
+
+fn holder(value: &Value) -> Option<HolderInfo> {
+    let Value::Array(parts) = value else { return None };
+    let [id, record, Value::Int(left), Value::Int(kept)] = &parts[..] else { return None };
+    let remaining = u64::try_from(*left).ok().map(Duration::from_millis);
+    Some(HolderInfo::new(text(id)?.parse().ok()?, record_of(text(record)?), remaining, *kept == 1))
+}
+
+fn waiter(value: &Value) -> Option<WaiterInfo> {
+    let Value::Array(parts) = value else { return None };
+    let [mode, record] = &parts[..] else { return None };
+    Some(WaiterInfo::new(record_of(text(record)?), mode_of(text(mode)?)?))
+}
+
+/// Reads a record that came without the token in front of it.
+fn record_of(record: &str) -> Option<OwnerRecord> {
+    OwnerRecord::from_value(&format!("{} {record}", "0".repeat(Owner::TOKEN_LEN)))
+}
+
+fn mode_of(text: &str) -> Option<Mode> {
+    match text {
+        "x" => Some(Mode::Exclusive),
+        "s" => Some(Mode::Shared),
+        _ => text.strip_prefix('p')?.parse().ok().map(|of| Mode::Permit { of }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_is_no_pattern() {
+        for (prefix, expected) in
+            [("", "*"), ("shop:", "shop:*"), ("a*[b]?\\^c-d", "a\\*\\[b\\]\\?\\\\\\^c\\-d*")]
+        {
+            assert_eq!(beginning_with(prefix), expected);
+        }
+    }
+}

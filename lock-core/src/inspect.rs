@@ -1,0 +1,100 @@
+//! Who holds what: for operators, and for those who ask why nothing moves.
+
+use crate::backend::{GrantId, Listed};
+use crate::error::Result;
+#[cfg(doc)]
+use crate::error::{LockErrorKind, LossReason};
+use crate::key::IntoKey;
+use crate::manager::LockManager;
+
+/// More than anybody reads.
+const LIMIT: usize = 10_000;
+
+impl LockManager {
+    /// Every lock of this manager's namespace in the store, whoever holds it: holders, what is left of their leases, and
+    /// who waits. At most 10,000; [`Listed::truncated`] says that there are more.
+    ///
+    /// With a namespace, what clients of other libraries have locked in it is there too, without a record. A manager
+    /// without one sees all locks of the store that this library made. For people, not for decisions: by the time it is
+    /// read it may have changed. Redis goes through all of its keys for it, in steps that let others in between.
+    ///
+    /// # Errors
+    /// [`Unsupported`](LockErrorKind::Unsupported) on a store that cannot say, [`Unavailable`](LockErrorKind::Unavailable)
+    /// when it does not answer.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), lock_core::LockError> {
+    /// use lock_core::LockManager;
+    ///
+    /// let locks = LockManager::in_memory();
+    /// let guard = locks.lock("import").label("nightly").acquire().await?;
+    /// for lock in locks.locks().await?.locks {
+    ///     let holder = lock.holders[0].record.as_ref().map(ToString::to_string);
+    ///     println!("{} is held by {}", lock.key, holder.as_deref().unwrap_or("another program"));
+    /// }
+    /// # guard.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn locks(&self) -> Result<Listed> {
+        self.locks_matching("").await
+    }
+
+    /// As [`locks`](Self::locks), of the keys that begin with `prefix`, behind the namespace.
+    ///
+    /// # Errors
+    /// As [`locks`](Self::locks).
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn locks_matching(&self, prefix: &str) -> Result<Listed> {
+        let engine = self.engine();
+        engine.check_open()?;
+        let namespaced = !engine.namespace.is_empty();
+        let prefix = if namespaced { format!("{}:{prefix}", engine.namespace) } else { prefix.to_owned() };
+        engine.backend.list_dyn(&prefix, namespaced, LIMIT).await
+    }
+
+    /// Takes one grant of `key` away from its holder, and serves the next who waits; whether it was still there. `id` is
+    /// that of the holder which [`locks`](Self::locks) showed: one that came later is not hit. The log says so with
+    /// `reason`.
+    ///
+    /// The victim's lock is [lost](LossReason::Forced) at once where its store can tell it, otherwise at its next renewal,
+    /// as [`Taken`](LossReason::Taken): up to a third of its ttl later. Until then two may be at work. What the
+    /// lock protects should compare [fencing tokens](crate::LockGuard::fencing_token).
+    ///
+    /// # Errors
+    /// As [`locks`](Self::locks), and [`InvalidKey`](LockErrorKind::InvalidKey).
+    ///
+    /// # Cancel safety
+    /// Dropping the future takes it away or not.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), lock_core::LockError> {
+    /// # let locks = lock_core::LockManager::in_memory();
+    /// let stuck = locks.lock("import").acquire().await?;
+    /// let id = locks.locks().await?.locks[0].holders[0].id.clone();
+    /// assert!(locks.force_release("import", &id, "stuck since yesterday").await?);
+    /// assert!(stuck.check().unwrap_err().is_lost());
+    /// assert!(!locks.force_release("import", &id, "again").await?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn force_release(&self, key: impl IntoKey, id: &GrantId, reason: &str) -> Result<bool> {
+        let engine = self.engine();
+        engine.check_open()?;
+        let key = key.into_key()?.in_namespace(&engine.namespace);
+        let done = engine.backend.evict_dyn(&key, id).await?;
+        if done {
+            tracing::warn!(lock.key = %key, lock.grant = %id, reason, "a lock was taken from its holder by force");
+        }
+        Ok(done)
+    }
+}

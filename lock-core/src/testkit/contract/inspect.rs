@@ -1,0 +1,215 @@
+//! Who holds what, and taking it away.
+
+use super::ear::{Event, Heard};
+use super::{Case, Subject, list};
+use crate::backend::{Capability, Claim, GrantId, LockInfo, Mode, Queue, Released, Renew, Renewal};
+use crate::key::Key;
+
+pub(super) fn cases() -> impl IntoIterator<Item = Case> {
+    let plain = list![
+        |can: &Capability| can.lists;
+        a_holder_is_listed_until_it_is_none,
+        only_what_begins_with_the_prefix_is_listed,
+        no_more_than_the_limit_is_listed,
+        no_token_is_shown,
+        what_is_kept_is_listed_as_such,
+        only_the_grant_that_was_shown_is_taken_away,
+        one_whose_grant_is_taken_away_is_told_and_loses,
+    ];
+    let shared = list![|can: &Capability| can.lists && can.shared; one_of_several_readers_is_taken_away];
+    let permits = list![|can: &Capability| can.lists && can.permits; permits_are_listed_each];
+    let queued = list![
+        |can: &Capability| can.lists && can.fifo;
+        those_who_wait_are_listed_in_order,
+        the_next_is_served_when_a_grant_is_taken_away,
+    ];
+    plain.into_iter().chain(shared).chain(permits).chain(queued)
+}
+
+async fn listed(subject: &Subject, prefix: &str) -> Vec<LockInfo> {
+    let listed = subject.backend().list_dyn(prefix, false, 1_000).await.expect("a list");
+    assert!(!listed.truncated, "{} locks are fewer than 1,000", listed.locks.len());
+    listed.locks
+}
+
+/// The one lock of `key`.
+async fn info(subject: &Subject, key: &Key) -> LockInfo {
+    let mut locks = listed(subject, key.as_str()).await;
+    assert_eq!(locks.len(), 1, "locks that begin with {key}: {locks:?}");
+    locks.remove(0)
+}
+
+async fn id(subject: &Subject, key: &Key) -> GrantId {
+    info(subject, key).await.holders[0].id.clone()
+}
+
+async fn evict(subject: &Subject, key: &Key, id: &GrantId) -> bool {
+    subject.backend().evict_dyn(key, id).await.expect("an answer to evict")
+}
+
+async fn is_mine(subject: &Subject, claim: &Claim) -> bool {
+    let renewed = subject.backend().renew_dyn(&[Renew { claim, ttl: claim.ttl }]).await;
+    matches!(renewed[..], [Renewal::Renewed { .. }])
+}
+
+async fn a_holder_is_listed_until_it_is_none(subject: Subject) {
+    let key = subject.key("k");
+    assert!(listed(&subject, key.as_str()).await.is_empty());
+    let claim = subject.exclusive(&key);
+    subject.acquire(&claim).await;
+    let lock = info(&subject, &key).await;
+    assert_eq!((lock.key.as_str(), lock.mode, lock.waiting), (key.as_str(), Mode::Exclusive, 0));
+    let [holder] = &lock.holders[..] else { panic!("one holder: {lock:?}") };
+    let record = holder.record.as_ref().expect("a record");
+    assert_eq!(record.identity().pid(), claim.record.identity().pid());
+    let remaining = holder.remaining.expect("a lease");
+    assert!(remaining <= claim.ttl && remaining > claim.ttl / 2, "{remaining:?} of {:?}", claim.ttl);
+    assert!(!holder.kept);
+    assert_eq!(id(&subject, &key).await, holder.id, "the same grant has the same id");
+    assert_eq!(subject.release(&claim).await, Released::Released);
+    assert!(listed(&subject, key.as_str()).await.is_empty());
+}
+
+async fn only_what_begins_with_the_prefix_is_listed(subject: Subject) {
+    let names = ["a*b", "axb", "a[x]", "a?b", "a\\b", "b"];
+    let keys = names.map(|name| subject.key(name));
+    for key in &keys {
+        subject.acquire(&subject.exclusive(key)).await;
+    }
+    for key in &keys {
+        let locks = listed(&subject, key.as_str()).await;
+        assert_eq!(locks.iter().map(|lock| lock.key.as_str()).collect::<Vec<_>>(), [key.as_str()]);
+    }
+    let all = listed(&subject, subject.key("").as_str()).await;
+    let mut expected = keys.each_ref().map(|key| key.as_str());
+    expected.sort_unstable();
+    assert_eq!(all.iter().map(|lock| lock.key.as_str()).collect::<Vec<_>>(), expected, "sorted");
+}
+
+async fn no_more_than_the_limit_is_listed(subject: Subject) {
+    for number in 0..3 {
+        subject.acquire(&subject.exclusive(&subject.key(&number.to_string()))).await;
+    }
+    let prefix = subject.key("");
+    for (limit, count, truncated) in [(0, 0, true), (2, 2, true), (3, 3, false), (4, 3, false)] {
+        let listed = subject.backend().list_dyn(prefix.as_str(), false, limit).await.expect("a list");
+        assert_eq!((listed.locks.len(), listed.truncated), (count, truncated), "limit {limit}");
+    }
+}
+
+async fn no_token_is_shown(subject: Subject) {
+    let key = subject.key("k");
+    let claim = subject.exclusive(&key);
+    subject.acquire(&claim).await;
+    if subject.capability().fifo {
+        subject.enqueue(&subject.claim(&key, Mode::Exclusive, Queue::Fifo)).await;
+    }
+    let shown = format!("{:?}", info(&subject, &key).await);
+    // The prefix of the keys of a case has 16 digits of another manager's token; a token has 48.
+    let token = claim.owner.token();
+    assert!(!shown.replace(key.as_str(), "").contains(&token.as_str()[..32]), "a token is shown: {shown}");
+}
+
+async fn what_is_kept_is_listed_as_such(subject: Subject) {
+    let key = subject.key("k");
+    let claim = subject.exclusive(&key);
+    subject.acquire(&claim).await;
+    let keep = subject.long();
+    subject.backend().release_dyn(&claim, Some(keep)).await.expect("an answer");
+    let lock = info(&subject, &key).await;
+    assert!(lock.holders[0].kept, "{lock:?}");
+    assert!(!format!("{lock:?}").replace(key.as_str(), "").contains(&claim.owner.token().as_str()[..32]));
+    assert!(evict(&subject, &key, &lock.holders[0].id).await, "an operator can free it");
+    assert!(subject.gets(&subject.exclusive(&key)).await);
+}
+
+async fn only_the_grant_that_was_shown_is_taken_away(subject: Subject) {
+    let key = subject.key("k");
+    let [first, second] = [subject.exclusive(&key), subject.exclusive(&key)];
+    subject.acquire(&first).await;
+    let shown = id(&subject, &key).await;
+    let other: GrantId = "0".repeat(40).parse().expect("40 digits");
+    assert!(!evict(&subject, &key, &other).await);
+    assert!(!evict(&subject, &subject.key("other"), &shown).await);
+    assert!(is_mine(&subject, &first).await);
+    assert!(evict(&subject, &key, &shown).await);
+    assert!(!is_mine(&subject, &first).await);
+    assert!(!evict(&subject, &key, &shown).await, "once");
+    subject.acquire(&second).await;
+    assert!(!evict(&subject, &key, &shown).await, "one that came later is not hit");
+    assert!(is_mine(&subject, &second).await);
+}
+
+async fn one_whose_grant_is_taken_away_is_told_and_loses(subject: Subject) {
+    let key = subject.key("k");
+    let claim = subject.exclusive(&key);
+    let heard = Heard::of(&subject, claim.owner.process());
+    subject.acquire(&claim).await;
+    // A store may tell only those who wait, or once waited, over the same connection.
+    if subject.capability().beats {
+        let other = subject.key("other");
+        subject.acquire(&subject.stranger(&other, Mode::Exclusive, Queue::Barging)).await;
+        subject.enqueue(&subject.claim(&other, Mode::Exclusive, Queue::Fifo)).await;
+    }
+    assert!(evict(&subject, &key, &id(&subject, &key).await).await);
+    assert!(heard.hears(&Event::Forced(claim.owner)).await, "the holder is told");
+    assert!(!is_mine(&subject, &claim).await);
+    assert_eq!(subject.release(&claim).await, Released::Expired);
+}
+
+async fn one_of_several_readers_is_taken_away(subject: Subject) {
+    let key = subject.key("k");
+    let readers = [(); 3].map(|()| subject.claim(&key, Mode::Shared, Queue::Barging));
+    for reader in &readers {
+        subject.acquire(reader).await;
+    }
+    let lock = info(&subject, &key).await;
+    assert_eq!((lock.mode, lock.holders.len()), (Mode::Shared, 3));
+    assert!(evict(&subject, &key, &lock.holders[1].id).await);
+    let mut left = 0;
+    for reader in &readers {
+        left += usize::from(is_mine(&subject, reader).await);
+    }
+    assert_eq!(left, 2);
+    let writer = subject.exclusive(&key);
+    assert!(!subject.gets(&writer).await);
+    for holder in &info(&subject, &key).await.holders {
+        assert!(evict(&subject, &key, &holder.id).await);
+    }
+    assert!(subject.gets(&writer).await, "the last one takes the key with it");
+}
+
+async fn permits_are_listed_each(subject: Subject) {
+    let key = subject.key("k");
+    let mode = Mode::Permit { of: 3 };
+    for _ in 0..2 {
+        subject.acquire(&subject.claim(&key, mode, Queue::Barging)).await;
+    }
+    let lock = info(&subject, &key).await;
+    assert_eq!((lock.mode, lock.holders.len()), (mode, 2));
+    assert_ne!(lock.holders[0].id, lock.holders[1].id);
+}
+
+async fn those_who_wait_are_listed_in_order(subject: Subject) {
+    let key = subject.key("k");
+    subject.acquire(&subject.exclusive(&key)).await;
+    let modes = [Mode::Exclusive, Mode::Exclusive, Mode::Shared];
+    let modes = if subject.capability().shared { modes } else { [Mode::Exclusive; 3] };
+    for mode in modes {
+        subject.enqueue(&subject.claim(&key, mode, Queue::Fifo)).await;
+    }
+    let lock = info(&subject, &key).await;
+    assert_eq!(lock.waiting, 3);
+    assert_eq!(lock.waiters.iter().map(|waiter| waiter.mode).collect::<Vec<_>>(), modes);
+    assert!(lock.waiters.iter().all(|waiter| waiter.record.is_some()));
+}
+
+async fn the_next_is_served_when_a_grant_is_taken_away(subject: Subject) {
+    let key = subject.key("k");
+    let (holder, next) = (subject.exclusive(&key), subject.claim(&key, Mode::Exclusive, Queue::Fifo));
+    subject.acquire(&holder).await;
+    subject.enqueue(&next).await;
+    assert!(evict(&subject, &key, &id(&subject, &key).await).await);
+    assert!(!subject.gets(&subject.exclusive(&key)).await, "nobody comes in between");
+    assert!(subject.gets(&next).await);
+}

@@ -1,0 +1,43 @@
+//! Lists that lie, and the wrong grants taken away.
+
+use lock_core::Result;
+use lock_core::backend::memory::Memory;
+use lock_core::backend::{Backend, GrantId, Listed};
+use lock_core::key::Key;
+
+use super::Fault;
+
+pub(super) async fn list(
+    fault: Fault,
+    inner: &Memory,
+    prefix: &str,
+    foreign: bool,
+    limit: usize,
+) -> Result<Listed> {
+    let prefix = if fault == Fault::IgnoresPrefix { "" } else { prefix };
+    let limit = if fault == Fault::IgnoresLimit { usize::MAX } else { limit };
+    let mut listed = inner.list(prefix, foreign, limit).await?;
+    for lock in &mut listed.locks {
+        match fault {
+            Fault::ListsOneHolder => lock.holders.truncate(1),
+            Fault::WaitersBackwards => lock.waiters.reverse(),
+            Fault::HidesKept => lock.holders.iter_mut().for_each(|holder| holder.kept = false),
+            _ => {}
+        }
+    }
+    Ok(if fault == Fault::ListsNobody { Listed::default() } else { listed })
+}
+
+pub(super) async fn evict(fault: Fault, inner: &Memory, key: &Key, id: &GrantId) -> Result<bool> {
+    match fault {
+        Fault::EvictDoesNothing => Ok(true),
+        Fault::EvictsAnybody => {
+            let locks = inner.list(key.as_str(), false, 1).await?.locks;
+            match locks.first().and_then(|lock| lock.holders.first()) {
+                Some(holder) => inner.evict(key, &holder.id).await,
+                None => Ok(false),
+            }
+        }
+        _ => inner.evict(key, id).await,
+    }
+}

@@ -1,0 +1,131 @@
+//! What an operator sees of a server's locks, and taking one away.
+
+use lock_core::backend::Mode;
+use lock_core::{LossReason, ManagerBuilder};
+use lock_tests::{PATIENCE, RedisServer, wait_until};
+
+use crate::support::{LONG, calls, manager, ms, within};
+
+#[tokio::test]
+async fn a_namespace_is_a_world_of_its_own_and_strangers_in_it_are_shown() {
+    let server = RedisServer::start();
+    let shop = async || {
+        let builder = ManagerBuilder::connect(&server.url()).await.expect("the server takes locks");
+        builder.namespace("shop").service("shop").build().expect("good defaults")
+    };
+    let (shop, other, plain) = (shop().await, shop().await, manager(&server).await);
+    let _order = shop.lock("order:1").label("pay").fencing(true).acquire().await.expect("free");
+    let waiting = tokio::spawn(other.fair("order:1").ttl(LONG).wait(LONG).label("refund").acquire());
+    wait_until("it waits", PATIENCE, async || server.keys().contains(&"{shop:order:1}:q".to_owned())).await;
+    let _page = plain.read("page").acquire().await.expect("free");
+    server.command(&["SET", "shop:import", "another library", "PX", "60000"]);
+    server.command(&["SET", "shop:for-ever", "another library"]);
+    server.command(&["SET", "session:7", "no lock at all"]);
+    server.command(&["RPUSH", "shop:list", "no lock"]);
+    server.command(&["ZADD", "shop:ranking", "1", "no lock"]);
+    server.command(&["HSET", "shop:hash", "no", "lock"]);
+
+    let found = shop.locks().await.expect("a list");
+    assert!(!found.truncated);
+    let keys: Vec<_> = found.locks.iter().map(|lock| lock.key.as_str()).collect();
+    assert_eq!(keys, ["shop:for-ever", "shop:import", "shop:order:1"]);
+    let [for_ever, import, order] = &found.locks[..] else { unreachable!() };
+    assert_eq!((&import.holders[0].record, import.mode), (&None, Mode::Exclusive));
+    assert!(import.holders[0].remaining.is_some_and(|left| left <= LONG));
+    assert_eq!(for_ever.holders[0].remaining, None);
+    let record = order.holders[0].record.as_ref().expect("ours");
+    assert_eq!((record.identity().service(), record.label()), ("shop", Some("pay")));
+    assert_eq!(order.waiting, 1);
+    assert_eq!(order.waiters[0].record.as_ref().expect("ours").label(), Some("refund"));
+
+    assert_eq!(shop.locks_matching("order").await.expect("a list").locks.len(), 1);
+    // Without a namespace only what this library made: every string could be anything.
+    let all = plain.locks().await.expect("a list").locks;
+    assert_eq!(all.iter().map(|lock| lock.key.as_str()).collect::<Vec<_>>(), ["page", "shop:order:1"]);
+    assert_eq!(all[0].mode, Mode::Shared);
+    waiting.abort();
+}
+
+#[tokio::test]
+async fn thousands_are_listed_in_steps_that_let_others_in_between() {
+    let server = RedisServer::start();
+    let locks = manager(&server).await;
+    // As the library writes them, and keys that are none between them.
+    let script = "for i = 1, 5000 do
+            redis.call('SET', 'k:' .. i, string.rep('a', 48) .. ' host=a pid=1 service=b since=1', 'PX', 600000)
+            redis.call('SET', 'other:' .. i, i)
+        end";
+    server.command(&["EVAL", script, "0"]);
+    server.command(&["CONFIG", "RESETSTAT"]);
+    let found = locks.locks_matching("k:").await.expect("a list");
+    assert_eq!((found.locks.len(), found.truncated), (5_000, false));
+    assert!(found.locks.is_sorted_by(|a, b| a.key < b.key));
+    assert_eq!(calls(&server, "keys"), 0);
+    assert!(calls(&server, "scan") >= 10, "in steps");
+    let text: String = server.get(&["INFO", "commandstats"]);
+    let longest = text.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:"));
+    let per_call =
+        longest.and_then(|line| line.split("usec_per_call=").nth(1)?.split(',').next()?.parse().ok());
+    let per_call: f64 = per_call.expect("scripts have run");
+    assert!(per_call < 10_000.0, "a script took {per_call} us");
+}
+
+#[tokio::test]
+async fn a_victim_is_told_at_once_where_it_listens_and_its_body_is_dropped() {
+    let server = RedisServer::start();
+    let (victim, operator) = (manager(&server).await, manager(&server).await);
+    // Whoever has waited once listens.
+    let first = operator.lock("k").ttl(LONG).acquire().await.expect("free");
+    let body = victim.lock("k").ttl(LONG).wait(LONG);
+    let body = tokio::spawn(body.run(std::future::pending::<()>()));
+    wait_until("it waits", PATIENCE, async || server.keys().contains(&"{k}:q".to_owned())).await;
+    first.release().await.expect("an answer");
+    wait_until("it holds", PATIENCE, async || victim.held() == 1).await;
+    let next = tokio::spawn(operator.fair("k").ttl(LONG).wait(LONG).acquire());
+    wait_until("the next waits", PATIENCE, async || server.keys().contains(&"{k}:q".to_owned())).await;
+
+    let id = operator.locks().await.expect("a list").locks[0].holders[0].id.clone();
+    assert!(operator.force_release("k", &id, "stuck").await.expect("an answer"));
+    // Long before its next renewal, which would come after a third of its lease.
+    let error = within(ms(5_000), "the loss", body).await.expect("no panic").expect_err("lost");
+    assert_eq!(error.loss_reason(), Some(LossReason::Forced));
+    let next = within(PATIENCE, "the next", next).await.expect("no panic").expect("served");
+    assert!(!operator.force_release("k", &id, "again").await.expect("an answer"), "the next is not hit");
+    assert!(next.is_held());
+    next.release().await.expect("an answer");
+}
+
+#[tokio::test]
+async fn a_victim_that_does_not_listen_finds_out_by_its_renewal() {
+    let server = RedisServer::start();
+    let (victim, operator) = (manager(&server).await, manager(&server).await);
+    let guard = victim.lock("k").ttl(ms(900)).acquire().await.expect("free");
+    let id = operator.locks().await.expect("a list").locks[0].holders[0].id.clone();
+    assert!(operator.force_release("k", &id, "stuck").await.expect("an answer"));
+    let reason = within(PATIENCE, "the loss", guard.lost()).await;
+    assert!(matches!(reason, LossReason::Taken | LossReason::Expired), "{reason}");
+    assert!(server.keys().is_empty());
+}
+
+#[tokio::test]
+async fn a_holder_of_another_library_can_be_evicted_too() {
+    let server = RedisServer::start();
+    let builder = ManagerBuilder::connect(&server.url()).await.expect("the server takes locks");
+    let locks = builder.namespace("shop").build().expect("good defaults");
+    server.command(&["SET", "shop:k", "another library"]);
+    let id = locks.locks().await.expect("a list").locks[0].holders[0].id.clone();
+    server.command(&["SET", "shop:k", "yet another"]);
+    assert!(!locks.force_release("k", &id, "gone").await.expect("an answer"));
+    let id = locks.locks().await.expect("a list").locks[0].holders[0].id.clone();
+    assert!(locks.force_release("k", &id, "no expiry").await.expect("an answer"));
+    assert!(locks.lock("k").try_acquire().await.expect("an answer").is_some());
+}
+
+#[tokio::test]
+async fn a_server_that_is_gone_is_an_error() {
+    let mut server = RedisServer::start();
+    let locks = manager(&server).await;
+    server.kill9();
+    let error = within(PATIENCE, "the error", locks.locks()).await.expect_err("no server");
+    assert!(error.is_unavailable(), "{error}");
+}
