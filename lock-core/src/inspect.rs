@@ -93,7 +93,8 @@ impl LockManager {
         let key = key.into_key()?.in_namespace(&engine.namespace);
         let done = engine.backend.evict_dyn(&key, id).await?;
         if done {
-            tracing::warn!(lock.key = %key, lock.grant = %id, reason, "a lock was taken from its holder by force");
+            let shown = engine.observer.shown(&key, None);
+            tracing::warn!(lock.key = %shown, lock.grant = %id, reason, "a lock was taken from its holder by force");
         }
         Ok(done)
     }
