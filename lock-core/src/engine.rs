@@ -186,13 +186,13 @@ impl Engine {
         certainty: Certainty,
         until: Moment,
     ) {
-        self.give_back_of(claim, keep_until, certainty, until, Origin::default());
+        self.give_back_of(claim, keep_until, certainty, until, Origin::default);
     }
 
     /// Gives the grant of a hold back in the background.
     pub(crate) fn give_back_hold(&self, hold: &Hold) {
         let (claim, until) = (&hold.claim, hold.store_until());
-        self.give_back_of(claim, hold.keep_until(), Certainty::Granted, until, hold.origin());
+        self.give_back_of(claim, hold.keep_until(), Certainty::Granted, until, || hold.origin());
     }
 
     fn give_back_of(
@@ -201,7 +201,7 @@ impl Engine {
         keep_until: Option<Moment>,
         certainty: Certainty,
         until: Moment,
-        origin: Origin,
+        origin: impl FnOnce() -> Origin,
     ) {
         if !self.is_own_process() {
             return;
@@ -214,7 +214,7 @@ impl Engine {
         // Those who wait here are told when the store has answered: before that they would ask in vain.
         let gate = Arc::clone(&self.gate);
         let observer = Arc::clone(&self.observer);
-        let claim = claim.clone();
+        let (claim, origin) = (claim.clone(), origin());
         self.keepers.give_back(Unwanted { claim, keep_until, certainty, until, gate, observer, origin });
     }
 }

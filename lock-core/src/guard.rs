@@ -276,7 +276,7 @@ impl Ended {
     /// Gives the grant to the next waiter of this process, if that is how it goes on.
     fn handed_over(&self) -> bool {
         let (hold, gate) = (&self.hold, &self.hold.engine.gate);
-        hold.claim.queue == Queue::Barging && gate.hand_over(&hold.claim.key, |ttl| hold.as_turn(ttl))
+        hold.terms.kind.queue() == Queue::Barging && gate.hand_over(&hold.claim.key, |ttl| hold.as_turn(ttl))
     }
 
     async fn release(mut self) -> Result<Released> {

@@ -89,7 +89,7 @@ pub mod testkit;
 mod waits;
 
 #[doc(hidden)]
-pub use assert::__assert_locked;
+pub use assert::{__assert_locked, __assert_locked_of};
 pub use backend::{FencingToken, Released};
 pub use error::{LockError, LockErrorKind, LossReason, Result};
 pub use guard::{LockGuard, LockHandle};

@@ -51,7 +51,8 @@ impl LockManager {
     }
 
     /// Connects to the store that `url` names: `memory://` or, with the feature `redis`,
-    /// `redis://host:port/db` and `unix:///path/to/redis.sock`; with `redis-tls` also `rediss://host:port/db`.
+    /// `redis://host:port/db` and `unix:///path/to/redis.sock`; with `redis-tls` also `rediss://host:port/db`; with
+    /// `redlock` also `redlock://host:port,host:port,host:port/db`.
     ///
     /// # Errors
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest) for a URL that cannot be read or a scheme that nobody knows,

@@ -28,9 +28,11 @@ pub(crate) fn inside<F: Future>(guard: &LockGuard, on_lost: OnLost, body: Pin<Bo
 }
 
 /// A guard that is waited for.
+#[cfg_attr(not(feature = "macros"), allow(dead_code, reason = "what the attribute asks for"))]
 pub(crate) type Asking = Pin<Box<dyn Future<Output = Result<LockGuard>> + Send>>;
 
 /// Waits for a guard, runs `body` under it, then gives it back.
+#[cfg(feature = "macros")]
 pub(crate) fn after<F: Future>(asking: Asking, on_lost: OnLost, body: Pin<Box<F>>) -> Locked<F> {
     Locked::new(body, Stage::Asking(asking), on_lost)
 }
@@ -115,6 +117,7 @@ struct Frame {
 
 enum Stage {
     /// Nothing has started.
+    #[cfg_attr(not(feature = "macros"), allow(dead_code, reason = "only the attribute asks from inside"))]
     Asking(Asking),
     /// The body runs; the guard is there when it is to be given back after that.
     Inside(Inside, Option<LockGuard>),

@@ -6,7 +6,8 @@ use std::sync::{Arc, Weak};
 
 use crate::engine::Engine;
 use crate::hold::Hold;
-use crate::key::Key;
+use crate::install;
+use crate::key::{IntoKey, Key};
 use crate::manager::LockManager;
 
 tokio::task_local! {
@@ -105,13 +106,42 @@ impl LockScope {
         None
     }
 
-    /// Whether a lock on `key`, written without its namespace, is held in this scope.
+    /// Whether `key` is held in this scope, and not lost.
+    ///
+    /// The key is written without its namespace, as for a request. The namespace is that of the scope's manager
+    /// ([`LockManager::current`]), whichever manager holds; where there is none, that of the manager that holds.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), lock_core::LockError> {
+    /// use lock_core::{LockManager, LockScope};
+    ///
+    /// let body = async { LockScope::current().holds("order:42") };
+    /// assert!(LockManager::in_memory().lock("order:42").run(body).await?);
+    /// assert!(!LockScope::current().holds("order:42"));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
-    pub fn holds(&self, key: &Key) -> bool {
+    pub fn holds(&self, key: impl IntoKey) -> bool {
+        let Ok(key) = key.into_key() else { return false };
+        let current = self.manager.clone().or_else(|| install::installed().ok());
         self.live().any(|hold| {
-            let full = key.in_namespace(&hold.engine.namespace);
+            let own = &hold.engine.namespace;
+            let namespace = current.as_ref().map_or(own, |manager| &manager.engine().namespace);
+            let full = key.in_namespace(namespace);
             hold.claim.keys().any(|held| *held == full)
         })
+    }
+
+    /// As [`holds`](Self::holds), of locks of `manager` alone, in its namespace.
+    #[must_use]
+    pub fn holds_of(&self, manager: &LockManager, key: impl IntoKey) -> bool {
+        let Ok(key) = key.into_key() else { return false };
+        let full = key.in_namespace(&manager.engine().namespace);
+        let mut own = self.live().filter(|hold| Arc::ptr_eq(&hold.engine, manager.engine()));
+        own.any(|hold| hold.claim.keys().any(|held| *held == full))
     }
 
     /// The keys that are held in this scope, with their namespaces, the innermost first.

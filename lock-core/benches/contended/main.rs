@@ -5,6 +5,7 @@
 //! cargo bench -p lock-core --features redis --bench contended -- short          # everything, about a minute
 //! cargo bench -p lock-core --features redis --bench contended -- short handoff  # one of: hot processes handoff
 //!                                                                               #         queue shared
+//! cargo bench -p lock-core --features redis --bench contended -- unix           # over a Unix socket, not TCP
 //! ```
 //!
 //! The server has one core, all that contend have the other, processes included; the sections that are held are empty
@@ -47,9 +48,11 @@ fn main() {
         return;
     }
     let scale = if arguments.iter().any(|word| word == "short") { SHORT } else { FULL };
-    let only: Vec<&str> = arguments.iter().map(String::as_str).filter(|word| *word != "short").collect();
+    let unix = arguments.iter().any(|word| word == "unix");
+    let only: Vec<&str> =
+        arguments.iter().map(String::as_str).filter(|word| !["short", "unix"].contains(word)).collect();
     let wanted = |name| only.is_empty() || only.contains(&name);
-    let server = Server::start();
+    let server = Server::start_over(unix);
     std::thread::spawn(watch);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {

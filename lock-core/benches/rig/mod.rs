@@ -18,11 +18,18 @@ pub(crate) struct Server {
     child: Child,
     dir: PathBuf,
     pub(crate) port: u16,
+    /// Clients come through the socket in `dir`, and not over TCP.
+    unix: bool,
 }
 
 impl Server {
     /// Server on core 0, this process on core 1, where the machine has two and `taskset` is there.
     pub(crate) fn start() -> Self {
+        Self::start_over(false)
+    }
+
+    /// As [`start`](Self::start), for clients over a Unix socket, if `unix`.
+    pub(crate) fn start_over(unix: bool) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port").port();
         let dir = std::env::temp_dir().join(format!("lock-bench-{port}"));
         std::fs::create_dir_all(&dir).expect("a temporary folder");
@@ -30,6 +37,8 @@ impl Server {
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
             .arg("--dir")
             .arg(&dir)
+            .arg("--unixsocket")
+            .arg(dir.join("socket"))
             .stdout(Stdio::null())
             .spawn();
         let Ok(child) = child else {
@@ -40,7 +49,7 @@ impl Server {
             pin(child.id(), 0);
             pin(std::process::id(), 1);
         }
-        let server = Self { child, dir, port };
+        let server = Self { child, dir, port, unix };
         while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -48,19 +57,21 @@ impl Server {
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}/", self.port)
+        match self.unix {
+            true => format!("unix://{}", self.dir.join("socket").display()),
+            false => format!("redis://127.0.0.1:{}/", self.port),
+        }
     }
 
     /// A plain connection through the driver that the library uses, set up in the same way.
     pub(crate) async fn connection(&self) -> MultiplexedConnection {
+        if self.unix {
+            return hello(tokio::net::UnixStream::connect(self.dir.join("socket")).await.expect("connects"))
+                .await;
+        }
         let stream = tokio::net::TcpStream::connect(("127.0.0.1", self.port)).await.expect("connects");
         stream.set_nodelay(true).expect("nodelay");
-        let info = redis::RedisConnectionInfo::default().set_protocol(redis::ProtocolVersion::RESP3);
-        let config = redis::AsyncConnectionConfig::new();
-        let (connection, driver) =
-            MultiplexedConnection::new_with_config(&info, stream, config).await.expect("says hello");
-        tokio::spawn(driver);
-        connection
+        hello(stream).await
     }
 
     /// What `INFO commandstats` says.
@@ -82,6 +93,18 @@ impl Server {
             })
             .sum()
     }
+}
+
+async fn hello<S>(stream: S) -> MultiplexedConnection
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+{
+    let info = redis::RedisConnectionInfo::default().set_protocol(redis::ProtocolVersion::RESP3);
+    let config = redis::AsyncConnectionConfig::new();
+    let (connection, driver) =
+        MultiplexedConnection::new_with_config(&info, stream, config).await.expect("says hello");
+    tokio::spawn(driver);
+    connection
 }
 
 impl Drop for Server {

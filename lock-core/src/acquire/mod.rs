@@ -30,23 +30,17 @@ pub(crate) async fn acquire(plan: Box<Plan>) -> Result<LockGuard> {
 /// Acquires, and tells what came of it. To enter a lock again is nothing to tell.
 async fn observed(mut plan: Box<Plan>, span: Span) -> Result<LockGuard> {
     plan.engine.check_process()?;
-    let (outcome, begins) = match plan.entered() {
-        Ok(Some(guard)) => return Ok(guard),
-        Ok(None) => {
-            let mut acquire = steps::Acquire::new(&plan);
-            acquire.span = span.clone();
-            let asked = Asked::new(&plan, &span, acquire.started);
-            let outcome = acquire.run().await;
-            let begins = asked.ended(&outcome);
-            (outcome, begins)
-        }
-        Err(error) => {
-            let asked = Asked::new(&plan, &span, plan.engine.clock.now());
-            let outcome = Err(error);
-            let begins = asked.ended(&outcome);
-            (outcome, begins)
-        }
+    let entered = plan.entered();
+    if let Ok(Some(guard)) = entered {
+        return Ok(guard);
+    }
+    let started = plan.engine.clock.now();
+    let asked = Asked::new(&plan, &span, started);
+    let outcome = match entered {
+        Ok(_) => steps::Acquire::new(&plan, started, Some(&span)).run().await,
+        Err(error) => Err(error),
     };
+    let begins = asked.ended(&outcome);
     if let Ok(guard) = &outcome {
         guard.hold().begins(plan.template.take(), begins);
     }

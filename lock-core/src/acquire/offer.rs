@@ -76,7 +76,7 @@ impl Acquire<'_> {
         }
         let claim = self.claim.taken();
         self.parts.dissolve();
-        self.report();
+        self.record_attempts();
         let span = observe::hold_span(self.plan);
         let hold = Hold::new(Arc::clone(self.engine), keeper, claim, self.plan.terms, grant, span);
         self.engine.hold_began();
@@ -116,16 +116,12 @@ impl Acquire<'_> {
     }
 
     fn turn(&mut self, turn: Turn, keeper: &Arc<Keeper>) -> Arc<Hold> {
-        self.report();
+        self.record_attempts();
         let span = observe::hold_span(self.plan);
         let (engine, lease) = (Arc::clone(self.engine), turn.accept());
         let hold = Hold::turn(engine, keeper, *lease, self.plan.ttl, self.plan.terms, span);
         self.engine.hold_began();
         keeper.watch_turn(&hold);
         hold
-    }
-
-    fn report(&self) {
-        self.span.record("lock.attempts", self.attempts);
     }
 }

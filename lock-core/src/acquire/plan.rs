@@ -86,7 +86,8 @@ impl Plan {
         Claim {
             more: Arc::clone(&self.more),
             mode: self.terms.kind.mode(),
-            queue: self.terms.kind.queue(),
+            // Fair locks are refused where the store has no order; readers and writers come as they come.
+            queue: if self.engine.capability.fifo { self.terms.kind.queue() } else { Queue::Barging },
             fencing: self.fencing,
             ..Claim::new(self.key.clone(), owner, self.ttl, record)
         }

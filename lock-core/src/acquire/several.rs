@@ -81,9 +81,9 @@ impl Acquire<'_> {
         let (plan, owner) = (self.plan, self.claim.claim.owner);
         for key in plan.keys() {
             let part = plan.part(key);
-            let mut acquire = Acquire::new(&part);
+            let mut acquire = Acquire::new(&part, self.started, None);
             acquire.claim.claim.owner = owner;
-            (acquire.started, acquire.attempts) = (self.started, self.attempts);
+            acquire.attempts = self.attempts;
             let guard = boxed(acquire).await.map_err(|error| error.with_key(key))?;
             let same = guard.hold().claim.owner == owner;
             self.parts.0.push(guard);

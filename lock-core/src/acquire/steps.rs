@@ -62,7 +62,7 @@ pub(super) struct Acquire<'a> {
     warned: Option<Moment>,
     pub(super) waiter: Option<Waiter<'a>>,
     /// Of the request; a part of one has none.
-    pub(super) span: Span,
+    span: Option<&'a Span>,
     /// Of a request for several keys: those that it has already.
     pub(super) parts: Parts,
     /// Ends after the claim is given back, for a shutdown that waits for both.
@@ -70,13 +70,13 @@ pub(super) struct Acquire<'a> {
 }
 
 impl<'a> Acquire<'a> {
-    pub(super) fn new(plan: &'a Plan) -> Self {
+    pub(super) fn new(plan: &'a Plan, started: Moment, span: Option<&'a Span>) -> Self {
         let engine = &plan.engine;
         Self {
             plan,
             engine,
             claim: InFlight::new(engine, plan.claim()),
-            started: engine.clock.now(),
+            started,
             attempts: 0,
             unasked: true,
             lined_up: false,
@@ -86,7 +86,7 @@ impl<'a> Acquire<'a> {
             own: false,
             warned: None,
             waiter: None,
-            span: Span::none(),
+            span,
             parts: Parts::default(),
             _under_way: engine.begin_acquiring(),
         }
@@ -257,6 +257,12 @@ impl<'a> Acquire<'a> {
         }
     }
 
+    pub(super) fn record_attempts(&self) {
+        if let Some(span) = self.span {
+            span.record("lock.attempts", self.attempts);
+        }
+    }
+
     fn overloaded(&self, held: &Held, room: usize) -> LockError {
         let waiters = held.waiters.unwrap_or(room);
         let detail = format!("{waiters} wait for it in the store, `max_waiters` allows no more");
@@ -274,7 +280,7 @@ impl<'a> Acquire<'a> {
             _ => LockErrorKind::TimedOut,
         };
         let waiters = self.contention(held).waiters;
-        self.span.record("lock.attempts", self.attempts);
+        self.record_attempts();
         let own = held.holder.as_ref().is_some_and(|holder| holder.identity() == &*self.engine.identity);
         let error = LockError::new(kind, if own { OWN_GUARD } else { "" })
             .with_waited(waited)

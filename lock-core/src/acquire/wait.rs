@@ -37,7 +37,8 @@ impl Acquire<'_> {
     ///
     /// It was asked before, but a holder of this process that has released since knew of nobody in the line.
     pub(super) fn joins(&mut self) -> Result<bool> {
-        if self.waiter.is_some() || self.claim.claim.queue == Queue::Fifo || self.is_of_several() {
+        let turns = self.plan.terms.kind.queue() == Queue::Barging;
+        if self.waiter.is_some() || !turns || self.is_of_several() {
             return Ok(false);
         }
         let max = self.plan.max_waiters.filter(|_| !self.lined_up).unwrap_or(usize::MAX);

@@ -38,7 +38,7 @@ impl Hold {
     ///
     /// For the last guard, once it has left.
     pub(crate) fn as_turn(&self, ttl: Duration) -> Option<Turn> {
-        let passes = self.claim.queue == Queue::Barging
+        let passes = self.terms.kind.queue() == Queue::Barging
             && self.claim.mode == Mode::Exclusive
             && self.claim.more.is_empty()
             && self.engine.check_open().is_ok()

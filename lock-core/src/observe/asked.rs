@@ -1,6 +1,5 @@
 //! A request under way, until it is known what became of it.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use tracing::{Level, Span};
@@ -46,7 +45,7 @@ impl<'a> Asked<'a> {
     pub(crate) fn ended(mut self, outcome: &Result<LockGuard>) -> Begins {
         self.has_ended = true;
         match outcome {
-            Ok(_) => self.granted(),
+            Ok(guard) => self.granted(guard),
             Err(error) => self.refused(error),
         }
     }
@@ -59,14 +58,17 @@ impl<'a> Asked<'a> {
         self.plan.engine.clock.now().since(self.started)
     }
 
-    fn granted(&self) -> Begins {
+    fn granted(&self, guard: &LockGuard) -> Begins {
         let meter = self.meter.clone();
         let told = meter.is_on() || self.observer().events.are_wanted() || tracing::enabled!(Level::INFO);
-        if !(told || !self.span.is_disabled()) {
+        if !told && self.span.is_disabled() {
             return Begins { meter, waited: None };
         }
         let waited = self.waited();
         meter.asked(Outcome::Acquired, waited);
+        if let Some(token) = guard.hold().known_fence() {
+            self.span.record("lock.fencing_token", token.get());
+        }
         self.span.record("lock.waited_ms", millis(waited));
         if waited >= self.observer().settings.waited_long {
             let template = self.plan.template.as_deref();
@@ -157,7 +159,7 @@ fn name(plan: &Plan) -> LockName {
         key: plan.key.clone(),
         more: std::sync::Arc::clone(&plan.more),
         template: plan.template.clone(),
-        label: plan.label.as_ref().map(|label| Cow::clone(label)),
+        label: plan.label.clone(),
         kind: plan.terms.kind,
     }
 }
@@ -167,7 +169,9 @@ pub(crate) fn store_fails(plan: &Plan, error: &LockError) {
     let observer = &plan.engine.observer;
     let (template, label) = (plan.template.as_deref(), plan.label.as_deref());
     observer.events.tell(|| LockEvent::StoreFailed { lock: name(plan), error: error.to_string() });
-    let Some(left_out) = observer.admit(Observer::group(template, label), Warning::StoreFails) else { return };
+    let Some(left_out) = observer.admit(Observer::group(template, label), Warning::StoreFails) else {
+        return;
+    };
     let (key, error) = (observer.shown(&plan.key, template), observer.told(error));
     tracing::warn!(lock.template = template, lock.key = %key, %error, left_out,
         "the store fails, the wait for the lock goes on");

@@ -8,6 +8,12 @@ use tokio::sync::broadcast::{self, error::RecvError};
 
 use super::event::LockEvent;
 
+/// Sees every event at once, in the order in which they are told: for tests. Must not use the manager.
+#[cfg(feature = "testing")]
+pub(crate) trait Witness: Send + Sync + fmt::Debug {
+    fn see(&self, event: &LockEvent);
+}
+
 /// How many events a listener may be behind.
 const CAPACITY: usize = 1024;
 
@@ -16,6 +22,8 @@ const CAPACITY: usize = 1024;
 pub(crate) struct Events {
     listeners: Arc<AtomicUsize>,
     to: Mutex<To>,
+    #[cfg(feature = "testing")]
+    witness: std::sync::OnceLock<Arc<dyn Witness>>,
 }
 
 #[derive(Debug, Default)]
@@ -60,8 +68,20 @@ impl Events {
             return;
         }
         let event = event();
+        #[cfg(feature = "testing")]
+        if let Some(witness) = self.witness.get() {
+            witness.see(&event);
+        }
         if let To::Listeners(sender) = &*self.to() {
             let _ = sender.send(event);
+        }
+    }
+
+    /// Shows `witness` every event from now on. The first one stays.
+    #[cfg(feature = "testing")]
+    pub(crate) fn show(&self, witness: Arc<dyn Witness>) {
+        if self.witness.set(witness).is_ok() {
+            self.listeners.fetch_add(1, Ordering::AcqRel);
         }
     }
 

@@ -162,8 +162,9 @@ impl Hold {
 
     /// Its release did not go well.
     pub(crate) fn tell_release_failed(&self, why: ReleaseError, error: Option<&LockError>) {
-        let origin = Origin { begun: self.seen.begun.get().cloned() };
-        origin.meter().release_failed(why);
+        if let Some(begun) = self.seen.begun.get() {
+            begun.meter.release_failed(why);
+        }
         let observer = &self.engine.observer;
         observer.events.tell(|| LockEvent::ReleaseFailed { lock: self.event_name() });
         let Some(left_out) = self.admit(Warning::Release) else { return };
@@ -224,5 +225,54 @@ impl Origin {
     /// The release was given up.
     pub(crate) fn abandoned(&self) {
         self.meter().release_failed(ReleaseError::Abandoned);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tracing::Span;
+
+    use super::*;
+    use crate::backend::Grant;
+    use crate::guard::LockGuard;
+    use crate::manager::LockManager;
+
+    /// A hold like that of `guard` that has not come to its caller.
+    fn another(guard: &LockGuard) -> Arc<Hold> {
+        let hold = guard.hold();
+        let (engine, grant) = (Arc::clone(&hold.engine), Grant::new(hold.since, Duration::from_secs(9)));
+        let keeper = engine.keepers.here().expect("there is a runtime");
+        Hold::new(engine, &keeper, hold.claim.clone(), hold.terms, &grant, Span::none())
+    }
+
+    fn begins() -> Begins {
+        Begins { meter: Meter::default(), waited: Some(Duration::ZERO) }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lock_that_is_lost_on_its_way_to_the_caller_is_told_in_order() {
+        let locks = LockManager::in_memory();
+        let guard = locks.lock("k").acquire().await.expect("it is free");
+        let mut events = locks.events();
+        let hold = another(&guard);
+        assert!(hold.lose(LossReason::Taken));
+        hold.begins(None, begins());
+        assert!(matches!(events.next().await, Some(LockEvent::Granted { .. })));
+        assert!(matches!(events.next().await, Some(LockEvent::Lost { .. })));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_never_came_to_its_caller_is_never_told() {
+        let locks = LockManager::in_memory();
+        let guard = locks.lock("k").acquire().await.expect("it is free");
+        let mut events = locks.events();
+        let (released, lost) = (another(&guard), another(&guard));
+        assert!(released.leave() && lost.lose(LossReason::Taken));
+        guard.release().await.expect("memory answers");
+        assert!(matches!(events.next().await, Some(LockEvent::Released { .. })), "that of the guard");
+        let more = tokio::time::timeout(Duration::from_millis(1), events.next()).await;
+        assert!(more.is_err(), "{more:?}");
     }
 }

@@ -111,13 +111,8 @@ impl End {
 }
 
 /// Why a lock was lost; [`LossReason`] as a label.
-pub(crate) const LOSSES: [LossReason; 5] = [
-    LossReason::Expired,
-    LossReason::Taken,
-    LossReason::MaxHold,
-    LossReason::Forced,
-    LossReason::ShutDown,
-];
+pub(crate) const LOSSES: [LossReason; 5] =
+    [LossReason::Expired, LossReason::Taken, LossReason::MaxHold, LossReason::Forced, LossReason::ShutDown];
 
 pub(crate) fn loss(reason: LossReason) -> &'static str {
     match reason {

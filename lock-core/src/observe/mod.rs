@@ -15,6 +15,8 @@ pub use event::{LockEvent, LockName};
 pub use events::LockEvents;
 
 pub(crate) use asked::{Asked, store_fails};
+#[cfg(feature = "testing")]
+pub(crate) use events::Witness;
 pub(crate) use held::{Origin, Seen};
 pub(crate) use labels::{Op, ReleaseError};
 pub(crate) use observer::{Observer, Settings};

@@ -18,22 +18,23 @@ impl TestHolder {
     /// The fencing token of this holder: larger than that of every earlier one.
     ///
     /// # Panics
-    /// When the store is [down](super::TestLocks::store_down).
+    /// When the key was taken away from it by force.
     ///
     /// # Cancel safety
     /// Cancel safe.
     pub async fn fencing_token(&self) -> crate::FencingToken {
-        self.0.fencing_token().await.expect("the test has not taken the store down")
+        match self.0.fencing_token().await {
+            Ok(token) => token,
+            Err(error) => panic!("{error}"),
+        }
     }
 
     /// Frees the key, and returns once it is free.
     ///
-    /// # Panics
-    /// When the store is [down](super::TestLocks::store_down).
-    ///
     /// # Cancel safety
     /// Dropping the future frees the key in the background.
     pub async fn release(self) {
-        self.0.release().await.expect("the test has not taken the store down");
+        // The only other answer is that the key was taken away from it by force.
+        let _ = self.0.release().await;
     }
 }

@@ -4,23 +4,22 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::builder::TestLocksBuilder;
+use super::fault::StoreFault;
+use super::history::{History, TestEvent};
 use super::holder::TestHolder;
-use super::store::TestStore;
+use super::store::{Switches, TestStore};
+use super::until::until;
 use crate::backend::Backend;
 use crate::error::{LockError, LossReason};
+use crate::hold::Hold;
 use crate::key::{IntoKey, Key};
-use crate::manager::{LockManager, ManagerBuilder};
-use crate::profile::Profile;
+use crate::kind::Kind;
+use crate::manager::LockManager;
 use crate::strategy;
 
 /// A lease that no test lives to see the end of.
 const LONG: Duration = Duration::from_secs(3_600);
-/// How long a test waits for what it expects to happen.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// How often it looks while everybody else has a turn, before time may go on.
-const LOOKS: usize = 100;
-/// By how much time goes on then.
-const PAUSE: Duration = Duration::from_millis(10);
 
 /// A manager over a store in memory that contends, fails and loses on demand.
 ///
@@ -56,10 +55,11 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// ```
 #[derive(Clone, Debug)]
 pub struct TestLocks {
-    store: TestStore,
-    manager: LockManager,
+    pub(super) store: TestStore,
+    pub(super) manager: LockManager,
     /// Of another process.
-    other: LockManager,
+    pub(super) other: LockManager,
+    pub(super) history: History,
 }
 
 impl TestLocks {
@@ -71,12 +71,7 @@ impl TestLocks {
 
     /// Begins one with a namespace, profiles or defaults.
     pub fn builder() -> TestLocksBuilder {
-        let store = TestStore::default();
-        TestLocksBuilder {
-            namespace: String::new(),
-            builder: ManagerBuilder::new(Arc::new(store.clone())),
-            store,
-        }
+        TestLocksBuilder::new()
     }
 
     /// The manager of the code under test.
@@ -85,19 +80,45 @@ impl TestLocks {
         &self.manager
     }
 
-    /// Has another process hold `key` from now on.
+    /// Has another process hold `key` from now on, as one that excludes everybody else.
     ///
     /// # Panics
-    /// When somebody holds it already ([`steal`](Self::steal) takes it away), and when the store is
-    /// [down](Self::store_down).
+    /// When somebody holds it already ([`steal`](Self::steal) takes it away), or waits for it in order.
     ///
     /// # Cancel safety
     /// Cancel safe.
     #[track_caller]
     pub fn contend<K: IntoKey>(&self, key: K) -> impl Future<Output = TestHolder> + use<K> {
+        self.contend_as(key, Kind::Reentrant)
+    }
+
+    /// As [`contend`](Self::contend), with a lock of `kind`: code that asks for a semaphore has to find semaphores. One
+    /// holder has one permit.
+    ///
+    /// # Panics
+    /// When such a lock is not to be had at once.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    ///
+    /// # Examples
+    /// ```
+    /// use lock_core::Kind;
+    /// use lock_core::testing::TestLocks;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let locks = TestLocks::new();
+    /// let _one = locks.contend_as("gpu", Kind::Semaphore { permits: 2 }).await;
+    /// assert!(locks.semaphore("gpu", 2).try_acquire().await.unwrap().is_some());
+    /// let _other = locks.contend_as("gpu", Kind::Semaphore { permits: 2 }).await;
+    /// assert!(locks.semaphore("gpu", 2).try_acquire().await.unwrap().is_none());
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn contend_as<K: IntoKey>(&self, key: K, kind: Kind) -> impl Future<Output = TestHolder> + use<K> {
         let key = named(key);
-        let request = self.other.lock(key.clone()).ttl(LONG).strategy(strategy::fail_fast());
-        let request = request.label("the other process of this test");
+        let request = self.other.request(key.clone(), kind).ttl(LONG).strategy(strategy::fail_fast());
         async move {
             match request.acquire().await {
                 Ok(guard) => TestHolder(guard),
@@ -125,17 +146,16 @@ impl TestLocks {
         }
     }
 
-    /// Takes `key` away from whoever of the code under test holds it: its body is dropped, its guard says
-    /// [`Lost`](crate::LockErrorKind::Lost). The key is free then.
+    /// Takes `key` away from whoever of the code under test holds it: at once its body is dropped, or its guard says
+    /// [`Lost`](crate::LockErrorKind::Lost), for the reason [`Taken`](LossReason::Taken). The key is free then. Of several
+    /// keys, all are lost.
     ///
     /// # Panics
-    /// When nobody of the code under test holds it.
+    /// When nobody of the code under test holds it: see [`until_held`](Self::until_held).
     #[track_caller]
     pub fn lose(&self, key: impl IntoKey) {
-        let key = named(key).in_namespace(&self.manager.engine().namespace);
-        let engine = self.manager.engine();
-        let holds = engine.holds().into_iter().filter(|hold| hold.claim.keys().any(|held| *held == key));
-        let lost = holds.filter(|hold| hold.lose(LossReason::Taken)).inspect(|hold| {
+        let key = self.full(&named(key));
+        let lost = self.holds_on(&key).filter(|hold| hold.lose(LossReason::Taken)).inspect(|hold| {
             // Told before anybody else can have it, as a real store would be by the lease.
             let _ = self.store.memory.release_now(&hold.claim, None);
         });
@@ -145,7 +165,8 @@ impl TestLocks {
     /// As [`lose`](Self::lose), and another process holds the key at once, with a larger fencing token.
     ///
     /// # Panics
-    /// As [`lose`](Self::lose), and when somebody else who waits for the key gets it first.
+    /// As [`lose`](Self::lose), and when the key is not to be had then, because others share it, wait for it in order,
+    /// or are faster on another thread.
     ///
     /// # Cancel safety
     /// Once it is polled, the key is lost.
@@ -159,18 +180,20 @@ impl TestLocks {
         }
     }
 
-    /// Takes the store down: every call fails from now on, renewals and releases too, until
-    /// [`store_up`](Self::store_up). A lock that is held is lost when its lease is over.
+    /// Takes the store down for the code under test: every call fails from now on, renewals and releases too, until
+    /// [`store_up`](Self::store_up). A lock that is held is lost when its lease is over. Another process, that of a
+    /// [`TestHolder`], has a way to the store on which nothing fails.
     pub fn store_down(&self) {
         self.store.switches().down = true;
     }
 
-    /// Ends every failure and delay.
+    /// Ends every failure and delay, and forgets how the store was to fail.
     pub fn store_up(&self) {
-        *self.store.switches() = super::store::Switches::default();
+        *self.store.switches() = Switches::default();
     }
 
-    /// Has the next `times` attempts to acquire fail, of whatever key.
+    /// Has the next `times` attempts to acquire fail, of whatever key. An attempt is one question to the store: a strategy
+    /// that waits asks again, so fewer than its time allows do no harm.
     pub fn fail_next(&self, times: u32) {
         self.store.switches().failing = times;
     }
@@ -184,6 +207,27 @@ impl TestLocks {
     /// its lease is over.
     pub fn fail_releases(&self) {
         self.store.switches().fail_releases = true;
+    }
+
+    /// Says how calls fail from now on, when they are to fail. Default, and after [`store_up`](Self::store_up):
+    /// [`StoreFault::Unreachable`].
+    ///
+    /// # Examples
+    /// ```
+    /// use lock_core::LockErrorKind;
+    /// use lock_core::testing::{StoreFault, TestLocks};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let locks = TestLocks::new();
+    /// locks.set_fault(StoreFault::NoQuorum);
+    /// locks.fail_next(1);
+    /// let error = locks.lock("order:7").try_acquire().await.unwrap_err();
+    /// assert_eq!(error.kind(), LockErrorKind::NoQuorum);
+    /// # }
+    /// ```
+    pub fn set_fault(&self, fault: StoreFault) {
+        self.store.switches().fault = fault;
     }
 
     /// Has every call of the store take `time` from now on.
@@ -201,27 +245,82 @@ impl TestLocks {
     /// Cancel safe.
     #[track_caller]
     pub fn until_waiting<K: IntoKey>(&self, key: K, count: usize) -> impl Future<Output = ()> + use<K> {
-        let key = named(key);
+        let key = self.full(&named(key));
         let locks = self.clone();
         async move {
-            let full = key.in_namespace(&locks.manager.engine().namespace);
-            let waiting = || locks.waiting(&full);
-            let all = async {
-                // On a paused clock, time goes on only when everybody sleeps: not before everybody had a turn.
-                loop {
-                    for _ in 0..LOOKS {
-                        if waiting() >= count {
-                            return;
-                        }
-                        tokio::task::yield_now().await;
-                    }
-                    tokio::time::sleep(PAUSE).await;
-                }
-            };
-            if tokio::time::timeout(PATIENCE, all).await.is_err() {
-                panic!("{count} should wait for `{key}`, and {} do", waiting());
+            if !until(|| locks.waiting(&key) >= count).await {
+                panic!("{count} should wait for `{key}`, and {} do", locks.waiting(&key));
             }
         }
+    }
+
+    /// Returns when the code under test holds `key`.
+    ///
+    /// # Panics
+    /// As [`until_waiting`](Self::until_waiting).
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    #[track_caller]
+    pub fn until_held<K: IntoKey>(&self, key: K) -> impl Future<Output = ()> + use<K> {
+        let key = self.full(&named(key));
+        let locks = self.clone();
+        async move {
+            if !until(|| locks.holds_on(&key).any(|hold| hold.is_held())).await {
+                panic!("`{key}` should be held, and of these keys each is: {:?}", locks.held_keys());
+            }
+        }
+    }
+
+    /// The keys that the code under test holds now, sorted, with their namespace. A key that several share is there once.
+    #[must_use]
+    pub fn held_keys(&self) -> Vec<String> {
+        let holds = self.manager.engine().holds();
+        let held = holds.iter().filter(|hold| hold.is_held());
+        let mut keys: Vec<_> = held.flat_map(|hold| hold.claim.keys().map(ToString::to_string)).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        keys
+    }
+
+    /// Everything that happened to locks since this value was made, in order.
+    ///
+    /// # Examples
+    /// ```
+    /// use lock_core::LockErrorKind;
+    /// use lock_core::testing::{Happened, TestLocks};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let locks = TestLocks::new();
+    /// let _elsewhere = locks.contend("order:7").await;
+    /// assert!(locks.lock("order:7").try_acquire().await.unwrap().is_none());
+    ///
+    /// let [theirs, ours] = &locks.history()[..] else { panic!("two events") };
+    /// assert!(theirs.elsewhere && theirs.what == Happened::Granted);
+    /// assert_eq!((&*ours.key, ours.what), ("order:7", Happened::Refused(LockErrorKind::Contended)));
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn history(&self) -> Vec<TestEvent> {
+        self.history.events().clone()
+    }
+
+    /// How often `key` was granted to the code under test; nested calls are not counted.
+    #[must_use]
+    #[track_caller]
+    pub fn times_granted(&self, key: impl IntoKey) -> usize {
+        self.history.times_granted(&self.full(&named(key)))
+    }
+
+    fn full(&self, key: &Key) -> Key {
+        key.in_namespace(&self.manager.engine().namespace)
+    }
+
+    /// The holds of the code under test on `key`, lost ones included.
+    fn holds_on<'a>(&self, key: &'a Key) -> impl Iterator<Item = Arc<Hold>> + use<'a> {
+        let holds = self.manager.engine().holds().into_iter();
+        holds.filter(move |hold| hold.claim.keys().any(|held| held == key))
     }
 
     /// How many requests of the code under test wait: those that take turns in the process, or stand in the store's queue.
@@ -250,62 +349,4 @@ impl Deref for TestLocks {
 #[track_caller]
 fn named(key: impl IntoKey) -> Key {
     key.into_key().unwrap_or_else(|error: LockError| panic!("{error}"))
-}
-
-/// Begins a [`TestLocks`].
-///
-/// # Examples
-/// ```
-/// use lock_core::testing::TestLocks;
-/// use lock_core::{Profile, strategy};
-///
-/// let locks = TestLocks::builder()
-///     .namespace("shop")
-///     .profile("checkout", Profile::new().strategy(strategy::fail_fast()))
-///     .build();
-/// locks.validate(["checkout"])?;
-/// # Ok::<(), lock_core::LockError>(())
-/// ```
-#[derive(Debug)]
-#[must_use = "a builder does nothing until `build`"]
-pub struct TestLocksBuilder {
-    store: TestStore,
-    namespace: String,
-    builder: ManagerBuilder,
-}
-
-impl TestLocksBuilder {
-    /// As [`ManagerBuilder::namespace`].
-    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
-        self.namespace = namespace.into();
-        self
-    }
-
-    /// As [`ManagerBuilder::profile`].
-    pub fn profile(self, name: impl Into<String>, profile: Profile) -> Self {
-        self.with(|builder| builder.profile(name, profile))
-    }
-
-    /// Anything else that a [`ManagerBuilder`] can say, but for the namespace.
-    pub fn with(mut self, change: impl FnOnce(ManagerBuilder) -> ManagerBuilder) -> Self {
-        self.builder = change(self.builder);
-        self
-    }
-
-    /// Makes the manager.
-    ///
-    /// # Panics
-    /// When [`ManagerBuilder::build`] returns an error.
-    #[track_caller]
-    #[must_use]
-    pub fn build(self) -> TestLocks {
-        let Self { store, namespace, builder } = self;
-        let built = |builder: ManagerBuilder| builder.build().unwrap_or_else(|error| panic!("{error}"));
-        let other = LockManager::builder(store.clone()).service("another process");
-        TestLocks {
-            manager: built(builder.namespace(namespace.clone())),
-            other: built(other.namespace(namespace)),
-            store,
-        }
-    }
 }

@@ -3,12 +3,13 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use super::fault::StoreFault;
 use crate::backend::memory::Memory;
 use crate::backend::{
-    Attempt, Backend, Beat, Capability, Claim, Ear, FencingToken, LatchState, LatchStep, Released, Renew,
-    Renewal,
+    Attempt, Backend, Beat, Capability, Claim, Ear, FencingToken, GrantId, LatchState, LatchStep, Listed,
+    Released, Renew, Renewal,
 };
-use crate::error::{LockError, LockErrorKind, Result};
+use crate::error::Result;
 use crate::key::Key;
 
 /// What a test has told the store to do. Clones are one store.
@@ -26,6 +27,8 @@ pub(super) struct Switches {
     pub(super) failing: u32,
     pub(super) fail_renewals: bool,
     pub(super) fail_releases: bool,
+    /// How a call fails.
+    pub(super) fault: StoreFault,
     /// How long each call takes.
     pub(super) delay: Duration,
 }
@@ -39,34 +42,42 @@ enum Call {
     Other,
 }
 
+impl Switches {
+    fn fails(&mut self, call: Call) -> bool {
+        match call {
+            _ if self.down => true,
+            Call::Acquire if self.failing > 0 => {
+                self.failing -= 1;
+                true
+            }
+            Call::Renew => self.fail_renewals,
+            Call::Release => self.fail_releases,
+            Call::Acquire | Call::Other => false,
+        }
+    }
+}
+
 impl TestStore {
     pub(super) fn switches(&self) -> MutexGuard<'_, Switches> {
         self.switches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes its time, then says whether the call may go on.
-    async fn begin(&self, call: Call) -> Result<()> {
+    /// Takes its time for `call`, then makes it, or fails it.
+    async fn make<T>(&self, call: Call, made: impl Future<Output = T> + Send) -> Result<T, StoreFault> {
         let delay = self.switches().delay;
         if !delay.is_zero() {
             tokio::time::sleep(delay).await;
         }
-        let mut switches = self.switches();
-        let fails = switches.down
-            || match call {
-                Call::Acquire if switches.failing > 0 => {
-                    switches.failing -= 1;
-                    true
-                }
-                Call::Renew => switches.fail_renewals,
-                Call::Release => switches.fail_releases,
-                Call::Acquire | Call::Other => false,
-            };
-        if fails { Err(failure()) } else { Ok(()) }
+        let fault = {
+            let mut switches = self.switches();
+            switches.fails(call).then_some(switches.fault)
+        };
+        let Some(fault) = fault else { return Ok(made.await) };
+        if fault == StoreFault::Unanswered {
+            let _ = made.await;
+        }
+        Err(fault)
     }
-}
-
-fn failure() -> LockError {
-    LockError::new(LockErrorKind::Unavailable, "the test has taken the store down").nothing_taken()
 }
 
 impl Backend for TestStore {
@@ -75,59 +86,57 @@ impl Backend for TestStore {
     }
 
     async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
-        self.begin(Call::Acquire).await?;
-        self.memory.try_acquire(claim).await
+        self.make(Call::Acquire, self.memory.try_acquire(claim)).await?
     }
 
     async fn grab(&self, claim: &Claim) -> Result<Attempt> {
-        self.begin(Call::Acquire).await?;
-        self.memory.grab(claim).await
+        self.make(Call::Acquire, self.memory.grab(claim)).await?
     }
 
     async fn enqueue(&self, claim: &Claim, room: Option<usize>) -> Result<Attempt> {
-        self.begin(Call::Acquire).await?;
-        self.memory.enqueue(claim, room).await
+        self.make(Call::Acquire, self.memory.enqueue(claim, room)).await?
     }
 
     async fn beat(&self, claim: &Claim) -> Result<Beat> {
-        self.begin(Call::Other).await?;
-        self.memory.beat(claim).await
+        self.make(Call::Other, self.memory.beat(claim)).await?
     }
 
     async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
-        match self.begin(Call::Renew).await {
-            Ok(()) => self.memory.renew(batch).await,
-            Err(_) => batch.iter().map(|_| Renewal::Unknown(failure())).collect(),
-        }
+        let unknown = |fault: StoreFault| batch.iter().map(|_| Renewal::Unknown(fault.into())).collect();
+        self.make(Call::Renew, self.memory.renew(batch)).await.unwrap_or_else(unknown)
     }
 
     async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
-        self.begin(Call::Release).await?;
-        self.memory.release(claim, keep_for).await
+        self.make(Call::Release, self.memory.release(claim, keep_for)).await?
     }
 
     fn release_now(&self, claim: &Claim, keep_for: Option<Duration>) -> Option<Released> {
-        let switches = self.switches();
-        let at_once = !switches.down && !switches.fail_releases && switches.delay.is_zero();
+        let mut switches = self.switches();
+        let at_once = switches.delay.is_zero() && !switches.fails(Call::Release);
         drop(switches);
         at_once.then(|| self.memory.release_now(claim, keep_for)).flatten()
     }
 
     async fn fence(&self, claim: &Claim) -> Result<FencingToken> {
-        self.begin(Call::Other).await?;
-        self.memory.fence(claim).await
+        self.make(Call::Other, self.memory.fence(claim)).await?
     }
 
     async fn downgrade(&self, claim: &Claim) -> Renewal {
-        match self.begin(Call::Other).await {
-            Ok(()) => self.memory.downgrade(claim).await,
-            Err(error) => Renewal::Unknown(error),
-        }
+        self.make(Call::Other, self.memory.downgrade(claim))
+            .await
+            .unwrap_or_else(|fault| Renewal::Unknown(fault.into()))
     }
 
     async fn latch(&self, key: &Key, step: &LatchStep) -> Result<LatchState> {
-        self.begin(Call::Other).await?;
-        self.memory.latch(key, step).await
+        self.make(Call::Other, self.memory.latch(key, step)).await?
+    }
+
+    async fn list(&self, prefix: &str, foreign: bool, limit: usize) -> Result<Listed> {
+        self.make(Call::Other, self.memory.list(prefix, foreign, limit)).await?
+    }
+
+    async fn evict(&self, key: &Key, id: &GrantId) -> Result<bool> {
+        self.make(Call::Other, self.memory.evict(key, id)).await?
     }
 
     fn listen(&self, process: u128, ear: Weak<dyn Ear>) {

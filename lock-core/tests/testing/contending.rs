@@ -109,3 +109,63 @@ async fn every_value_has_a_store_of_its_own() {
     assert!(other.lock("k").try_acquire().await.unwrap().is_some());
     assert!(one.clone().lock("k").try_acquire().await.unwrap().is_none(), "a clone shares it");
 }
+
+#[tokio::test(start_paused = true)]
+async fn other_kinds_are_held_elsewhere_too() {
+    let locks = TestLocks::new();
+    let reader = locks.contend_as("k", Kind::Read).await;
+    assert!(locks.read("k").try_acquire().await.unwrap().is_some());
+    assert!(locks.write("k").try_acquire().await.unwrap().is_none());
+    reader.release().await;
+    assert!(locks.write("k").try_acquire().await.unwrap().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn several_keys_that_are_waited_for_are_seen() {
+    let locks = TestLocks::new();
+    let elsewhere = locks.contend("b").await;
+    let waiting = tokio::spawn(locks.all(["a", "b"]).run(async {}));
+    locks.until_waiting("b", 1).await;
+    drop(elsewhere);
+    waiting.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_test_knows_who_holds() {
+    let locks = TestLocks::builder().namespace("shop").build();
+    let _elsewhere = locks.contend("elsewhere").await;
+    assert!(locks.held_keys().is_empty());
+    let request = locks.all(["b", "a"]);
+    let running = tokio::spawn(async move {
+        tokio::time::sleep(SECOND).await;
+        let guard = request.acquire().await.unwrap();
+        std::future::pending::<()>().await;
+        drop(guard);
+    });
+    locks.until_held("a").await;
+    let readers = [locks.read("r").acquire().await.unwrap(), locks.read("r").acquire().await.unwrap()];
+    assert_eq!(locks.held_keys(), ["shop:a", "shop:b", "shop:r"]);
+    running.abort();
+    let _ = running.await;
+    drop(readers);
+    assert!(locks.held_keys().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "`k` should be held")]
+async fn a_hold_that_never_comes_is_a_failed_test() {
+    let locks = TestLocks::new();
+    let _lost = locks.lock("k").acquire().await.unwrap();
+    let _elsewhere = locks.steal("k").await;
+    assert!(locks.held_keys().is_empty());
+    locks.until_held("k").await;
+}
+
+#[tokio::test]
+async fn the_namespace_of_another_process_is_that_of_the_program() {
+    // However it was said.
+    let locks = TestLocks::builder().with(|builder| builder.namespace("shop")).ttl(3 * SECOND).build();
+    assert_eq!(locks.contend("k").await.key(), "shop:k");
+    let left = locks.lock("k").acquire().await.unwrap().remaining();
+    assert!(left <= 3 * SECOND && left > 2 * SECOND, "{left:?}");
+}

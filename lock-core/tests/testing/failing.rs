@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use lock_core::LossReason;
-use lock_core::testing::TestLocks;
+use lock_core::testing::{StoreFault, TestLocks};
+use lock_core::{LockError, LockErrorKind, LossReason, distributed_lock, strategy};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -28,7 +28,8 @@ async fn a_store_that_is_down_takes_what_is_held_with_it() {
     locks.store_down();
     assert!(guard.is_held());
     assert!(locks.lock("other").try_acquire().await.unwrap_err().is_unavailable());
-    assert_eq!(guard.lost().await, LossReason::Expired);
+    let lost = tokio::time::timeout(2 * SECOND, guard.lost()).await;
+    assert_eq!(lost, Ok(LossReason::Expired));
     locks.store_up();
     // A loss is told a moment before the key is free.
     locks.lock("k").wait(SECOND).run(async {}).await.unwrap();
@@ -42,7 +43,7 @@ async fn renewals_fail_alone() {
     assert!(guard.is_held(), "renewed");
     locks.fail_renewals();
     assert!(locks.lock("other").try_acquire().await.unwrap().is_some());
-    guard.lost().await;
+    tokio::time::timeout(2 * SECOND, guard.lost()).await.expect("lost with its lease");
 }
 
 #[tokio::test(start_paused = true)]
@@ -69,4 +70,86 @@ async fn calls_take_their_time() {
     locks.store_up();
     locks.lock("k").run(async {}).await.unwrap();
     assert_eq!(begun.elapsed(), Duration::from_millis(40));
+}
+
+#[distributed_lock(key = "order:<id>", wait = "2s")]
+async fn ship(id: u64) -> Result<u64, LockError> {
+    Ok(id)
+}
+
+/// Fails the one attempt of a request, and what a wait of two seconds makes of a store that fails for one.
+async fn failing(fault: StoreFault) -> (LockError, Result<u64, LockError>) {
+    let locks = TestLocks::new();
+    locks.set_fault(fault);
+    locks.fail_next(1);
+    let error = locks.lock("order:7").strategy(strategy::fail_fast()).acquire().await.unwrap_err();
+    locks.store_down();
+    let waiting = tokio::spawn(locks.scope(ship(7)));
+    tokio::time::sleep(SECOND).await;
+    locks.store_up();
+    (error, waiting.await.unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_fails_as_it_is_told_to() {
+    use LockErrorKind::{NoQuorum, Unavailable};
+    for (fault, kind, temporary) in [
+        (StoreFault::Unreachable, Unavailable, true),
+        (StoreFault::Unanswered, Unavailable, true),
+        (StoreFault::NoQuorum, NoQuorum, true),
+        (StoreFault::Refused, Unavailable, false),
+    ] {
+        let (error, waited) = failing(fault).await;
+        assert_eq!((error.kind(), error.is_temporary()), (kind, temporary), "{fault:?}");
+        assert_eq!(waited.is_ok(), temporary, "{fault:?}: {waited:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_up_again_fails_as_by_default() {
+    let locks = TestLocks::new();
+    locks.set_fault(StoreFault::NoQuorum);
+    locks.store_up();
+    locks.store_down();
+    assert_eq!(locks.lock("k").try_acquire().await.unwrap_err().kind(), LockErrorKind::Unavailable);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_lost_leaves_what_was_done() {
+    let locks = TestLocks::new();
+    let guard = locks.lock("k").acquire().await.unwrap();
+    locks.set_fault(StoreFault::Unanswered);
+    locks.fail_releases();
+    assert!(guard.release().await.unwrap_err().is_unavailable());
+    assert!(locks.lock("k").try_acquire().await.unwrap().is_some(), "it was free");
+
+    locks.fail_next(1);
+    assert!(locks.lock("other").try_acquire().await.unwrap_err().is_unavailable());
+    let taken = locks.locks().await.unwrap().locks;
+    assert!(taken.iter().any(|lock| lock.key == "other"), "and the background has not run yet");
+    locks.lock("other").wait(SECOND).run(async {}).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_process_has_a_way_of_its_own_to_the_store() {
+    let locks = TestLocks::new();
+    locks.store_down();
+    locks.delay(SECOND);
+    let elsewhere = locks.contend("k").await;
+    tokio::time::sleep(3 * Duration::from_secs(3_600)).await;
+    locks.store_up();
+    assert!(locks.lock("k").try_acquire().await.unwrap().is_none(), "it was renewed");
+    locks.store_down();
+    elsewhere.release().await;
+    locks.store_up();
+    assert!(locks.lock("k").try_acquire().await.unwrap().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_operator_asks_fails_too() {
+    let locks = TestLocks::new();
+    let _guard = locks.lock("k").acquire().await.unwrap();
+    assert_eq!(locks.locks().await.unwrap().locks.len(), 1);
+    locks.store_down();
+    assert!(locks.locks().await.unwrap_err().is_unavailable());
 }

@@ -3,4 +3,5 @@
 mod asserting;
 mod contending;
 mod failing;
+mod history;
 mod losing;

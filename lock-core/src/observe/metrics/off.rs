@@ -13,7 +13,7 @@ pub(crate) struct Meters;
 
 /// See the twin.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Meter;
+pub(crate) struct Meter(());
 
 impl Meters {
     pub(crate) fn new(_backend: &'static str, _clock: Clock) -> Self {
@@ -22,7 +22,7 @@ impl Meters {
 
     #[inline(always)]
     pub(crate) fn of(&self, _template: &str, _now: Moment) -> Meter {
-        Meter
+        Meter(())
     }
 
     #[inline(always)]

@@ -39,7 +39,12 @@ pub(super) fn describe() {
         (PENDING, gauge, Unit::Count, "Requests for a lock under way"),
         (RENEWALS, counter, Unit::Count, "Renewals of held locks, by their answer"),
         (LOST, counter, Unit::Count, "Locks lost while they were held, by why"),
-        (BYPASSED, counter, Unit::Count, "Pieces of work that ran without their lock because the store failed"),
+        (
+            BYPASSED,
+            counter,
+            Unit::Count,
+            "Pieces of work that ran without their lock because the store failed",
+        ),
         (RELEASE_ERRORS, counter, Unit::Count, "Releases that did not go well, by why"),
         (LONG_HELD, counter, Unit::Count, "Locks held for longer than the manager was told to expect"),
         (OPERATION, histogram, Unit::Seconds, "Calls of the store, by which"),
@@ -77,10 +82,8 @@ pub(super) struct Series {
 impl Series {
     /// Registers them, at zero.
     pub(super) fn register(template: &Arc<str>, backend: &'static str) -> Arc<Self> {
-        let labels = [
-            Label::new("template", Arc::clone(template)),
-            Label::from_static_parts("backend", backend),
-        ];
+        let labels =
+            [Label::new("template", Arc::clone(template)), Label::from_static_parts("backend", backend)];
         let more = |name, value| Label::from_static_parts(name, value);
         let one = |name| counter(key(name, &labels, None));
         let by = |name, label, value| counter(key(name, &labels, Some(more(label, value))));

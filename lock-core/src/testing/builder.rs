@@ -1,0 +1,87 @@
+//! A manager for tests, before it is made.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::history::History;
+use super::locks::TestLocks;
+use super::store::TestStore;
+use crate::error::Result;
+use crate::manager::{LockManager, ManagerBuilder};
+use crate::profile::Profile;
+
+/// Begins a [`TestLocks`].
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use lock_core::testing::TestLocks;
+/// use lock_core::{Profile, strategy};
+///
+/// let locks = TestLocks::builder()
+///     .namespace("shop")
+///     .ttl(Duration::from_secs(5))
+///     .profile("checkout", Profile::new().strategy(strategy::fail_fast()))
+///     .build();
+/// locks.validate(["checkout"])?;
+/// # Ok::<(), lock_core::LockError>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "a builder does nothing until `build`"]
+pub struct TestLocksBuilder {
+    store: TestStore,
+    builder: ManagerBuilder,
+}
+
+impl TestLocksBuilder {
+    pub(super) fn new() -> Self {
+        let store = TestStore::default();
+        Self { builder: ManagerBuilder::new(Arc::new(store.clone())), store }
+    }
+
+    /// As [`ManagerBuilder::namespace`]. A [`TestHolder`](super::TestHolder) is in the same one.
+    pub fn namespace(self, namespace: impl Into<String>) -> Self {
+        self.with(|builder| builder.namespace(namespace))
+    }
+
+    /// As [`ManagerBuilder::ttl`].
+    pub fn ttl(self, ttl: Duration) -> Self {
+        self.with(|builder| builder.ttl(ttl))
+    }
+
+    /// As [`ManagerBuilder::profile`].
+    pub fn profile(self, name: impl Into<String>, profile: Profile) -> Self {
+        self.with(|builder| builder.profile(name, profile))
+    }
+
+    /// Anything else that a [`ManagerBuilder`] can say: what a program does to its builder can be a function that it
+    /// shares with its tests.
+    pub fn with(mut self, change: impl FnOnce(ManagerBuilder) -> ManagerBuilder) -> Self {
+        self.builder = change(self.builder);
+        self
+    }
+
+    /// Makes the manager.
+    ///
+    /// # Panics
+    /// When [`ManagerBuilder::build`] returns an error.
+    #[track_caller]
+    #[must_use]
+    pub fn build(self) -> TestLocks {
+        let Self { store, builder } = self;
+        let manager = built(builder.build());
+        // It has a way to the store of its own, on which no call fails.
+        let other = LockManager::builder(store.memory.clone()).service("another process");
+        let other = built(other.namespace(manager.engine().namespace.clone()).build());
+        let history = History::default();
+        for (manager, elsewhere) in [(&manager, false), (&other, true)] {
+            manager.engine().observer.events.show(history.scribe(elsewhere));
+        }
+        TestLocks { store, manager, other, history }
+    }
+}
+
+#[track_caller]
+fn built(manager: Result<LockManager>) -> LockManager {
+    manager.unwrap_or_else(|error| panic!("{error}"))
+}

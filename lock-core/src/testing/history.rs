@@ -1,0 +1,99 @@
+//! What happened to the locks of a test.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::backend::FencingToken;
+use crate::error::{LockErrorKind, LossReason};
+use crate::key::Key;
+use crate::observe::{LockEvent, LockName, Witness};
+
+/// Something that happened to one key. A request for several keys is recorded once for each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TestEvent {
+    /// The key, with its namespace.
+    pub key: String,
+    /// What happened.
+    pub what: Happened,
+    /// The fencing token, where it was known by then: the store gives it with a grant, and one who got its turn from a
+    /// holder of the same process has none until it asks.
+    pub fencing_token: Option<FencingToken>,
+    /// Whether it happened to another process, that of a [`TestHolder`](super::TestHolder), and not to the code under test.
+    pub elsewhere: bool,
+}
+
+/// What happened to a key. A nested call that enters a lock again is nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Happened {
+    /// It was granted.
+    Granted,
+    /// A request ended without it, for this reason.
+    Refused(LockErrorKind),
+    /// A request ended without it, and the strategy did without.
+    Skipped,
+    /// The future of a request was dropped.
+    Cancelled,
+    /// The last guard was released or dropped.
+    Released,
+    /// It was lost, for this reason.
+    Lost(LossReason),
+}
+
+/// Everything that happened so far. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct History(Arc<Mutex<Vec<TestEvent>>>);
+
+impl History {
+    /// What writes down the events of one process.
+    pub(super) fn scribe(&self, elsewhere: bool) -> Arc<dyn Witness> {
+        Arc::new(Scribe { history: self.clone(), elsewhere })
+    }
+
+    pub(super) fn events(&self) -> MutexGuard<'_, Vec<TestEvent>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How often `key` was granted to the code under test.
+    pub(super) fn times_granted(&self, key: &Key) -> usize {
+        let events = self.events();
+        let granted = |event: &&TestEvent| event.what == Happened::Granted && !event.elsewhere;
+        events.iter().filter(granted).filter(|event| event.key == key.as_str()).count()
+    }
+}
+
+#[derive(Debug)]
+struct Scribe {
+    history: History,
+    elsewhere: bool,
+}
+
+impl Witness for Scribe {
+    fn see(&self, event: &LockEvent) {
+        let Some((lock, what, fencing_token)) = read(event) else { return };
+        let elsewhere = self.elsewhere;
+        let mut events = self.history.events();
+        for key in std::iter::once(&lock.key).chain(lock.more.iter()) {
+            events.push(TestEvent { key: key.to_string(), what, fencing_token, elsewhere });
+        }
+    }
+}
+
+fn read(event: &LockEvent) -> Option<(&LockName, Happened, Option<FencingToken>)> {
+    match event {
+        LockEvent::Granted { lock, fencing_token, .. } => Some((lock, Happened::Granted, *fencing_token)),
+        LockEvent::Refused { lock, skipped: true, .. } => Some((lock, Happened::Skipped, None)),
+        LockEvent::Refused { lock, why, .. } => Some((lock, Happened::Refused(*why), None)),
+        LockEvent::Cancelled { lock, .. } => Some((lock, Happened::Cancelled, None)),
+        LockEvent::Released { lock, fencing_token, .. } => Some((lock, Happened::Released, *fencing_token)),
+        LockEvent::Lost { lock, reason, fencing_token, .. } => {
+            Some((lock, Happened::Lost(*reason), *fencing_token))
+        }
+        LockEvent::Endangered { .. }
+        | LockEvent::HeldLong { .. }
+        | LockEvent::ReleaseFailed { .. }
+        | LockEvent::StoreFailed { .. }
+        | LockEvent::Bypassed { .. }
+        | LockEvent::Missed(_) => None,
+    }
+}
