@@ -13,6 +13,7 @@ mod erased;
 mod inspect;
 mod latch;
 pub mod memory;
+pub mod quorum;
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
 pub mod redis;

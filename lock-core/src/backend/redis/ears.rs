@@ -115,9 +115,7 @@ fn heard(data: &[Value]) -> Option<(Process, Message<'_>)> {
         }
         "contended" => Message::Contended(about),
         "opened" => Message::Opened(about),
-        "forced" => {
-            Message::Forced(Owner::from_token(about).filter(|owner| owner.process() == process.0)?)
-        }
+        "forced" => Message::Forced(Owner::from_token(about).filter(|owner| owner.process() == process.0)?),
         _ => return None,
     };
     Some((process, message))

@@ -1,0 +1,281 @@
+//! One attempt: every node is asked at once, and a majority decides.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::answers::{Said, grants, largest_token, merge, no_quorum};
+use super::ledger::{Slot, Tracked};
+use super::round::{Fate, Open, Round};
+use super::store::Inner;
+use super::timing;
+use super::votes::{Tally, Verdict, Vote, Why};
+use crate::backend::{Attempt, Backend, Claim, Grant};
+use crate::clock::Moment;
+use crate::error::{LockError, LockErrorKind, Result};
+
+/// A node that has not answered an attempt after so long is given up, and released.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What the nodes are asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum How {
+    Grab,
+    Try,
+}
+
+/// One attempt under way.
+struct Try<'a> {
+    claim: &'a Claim,
+    sent: Moment,
+    tracked: Tracked,
+    open: Open<Said>,
+}
+
+impl<B: Backend> Inner<B> {
+    pub(super) async fn acquire(self: &Arc<Self>, claim: &Claim, how: How) -> Result<Attempt> {
+        self.supports(claim)?;
+        let sent = self.now();
+        let tracked = self.ledger.track(claim.owner, sent, claim.ttl);
+        tracked.wants();
+        // One that has the grant and asks again (for a mode that it cannot have, say) keeps it when that fails.
+        let unwanted = if tracked.left(sent).is_some() { Fate::Keep } else { Fate::GiveBack };
+        let open = Open::with_fate(self.nodes.len(), unwanted);
+        let attempt = Try { claim, sent, tracked, open };
+        self.ask_all(&attempt, how);
+        let verdict = |answers: &[Option<Said>], over| match self.tally(answers, over).verdict() {
+            Verdict::Open => None,
+            verdict => Some(verdict),
+        };
+        let limit = timing::attempt(claim.ttl, self.at_most);
+        match attempt.open.decided(limit, verdict).await {
+            Some(Verdict::Won) => self.won(attempt).await,
+            Some(Verdict::Lost(why)) => self.lost(attempt, why).await,
+            Some(Verdict::Open) | None => {
+                unreachable!("BUG: with nobody left to wait for there is a verdict")
+            }
+        }
+    }
+
+    /// Starts a task for each node. It goes on by itself when the verdict is there, or the caller is gone.
+    fn ask_all(self: &Arc<Self>, attempt: &Try<'_>, how: How) {
+        let claim = Arc::new(attempt.claim.clone());
+        for (number, node) in self.nodes.iter().enumerate() {
+            if node.is_stuck() {
+                let said = Said::nothing("it does not answer, and an earlier request still waits for it");
+                let _ = attempt.open.put(number, said);
+                continue;
+            }
+            attempt.claim.mark_sent();
+            let (quorum, claim, round) = (Arc::clone(self), Arc::clone(&claim), attempt.open.share());
+            let tracked = attempt.tracked.clone();
+            tokio::spawn(async move {
+                let limit = timing::attempt(claim.ttl, quorum.at_most);
+                match tokio::time::timeout(limit, tracked.slot(number)).await {
+                    Ok(slot) => quorum.ask(slot, &claim, how, &round).await,
+                    Err(_) => {
+                        let said = Said::nothing("an earlier request of this owner is not settled there");
+                        let _ = round.put(number, said);
+                    }
+                }
+            });
+        }
+    }
+
+    /// Asks one node, and sees to what it says, however late.
+    pub(super) async fn ask(&self, slot: Slot, claim: &Claim, how: How, round: &Round<Said>) {
+        let number = slot.node;
+        if !slot.tracked.is_sure(number) {
+            let said =
+                Said::nothing("a release of this owner was not answered there, so its answers do not count");
+            let _ = round.put(number, said);
+            return;
+        }
+        if round.fate() == Some(Fate::GiveBack) {
+            return;
+        }
+        let node = &self.nodes[number];
+        let waiting = node.waits();
+        let call = async {
+            match how {
+                How::Grab => node.backend.grab(claim).await,
+                How::Try => node.backend.try_acquire(claim).await,
+            }
+        };
+        let mut call = std::pin::pin!(call);
+        let limit = timing::attempt(claim.ttl, self.at_most);
+        let answer = match tokio::time::timeout(limit, &mut call).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                node.failed();
+                self.late(call, &slot, claim, round).await
+            }
+        };
+        node.heard(&answer);
+        drop(waiting);
+        if let Err((fate, said)) = round.put(number, Said { answer, slot: Some(slot) }) {
+            self.settle(said, fate, claim).await;
+        }
+    }
+
+    /// What a node says that nobody waits for any longer. Should it have done its part, and only its answer be missing,
+    /// the key is not to stay taken for as long as the answer may be.
+    async fn late(
+        &self,
+        mut call: Pin<&mut (impl Future<Output = Result<Attempt>> + Send)>,
+        slot: &Slot,
+        claim: &Claim,
+        round: &Round<Said>,
+    ) -> Result<Attempt> {
+        let limit = timing::attempt(claim.ttl, self.at_most);
+        if let Ok(answer) = tokio::time::timeout(limit, &mut call).await {
+            return answer;
+        }
+        if round.fate() == Some(Fate::GiveBack) {
+            self.clean(slot, claim).await;
+        }
+        let answer = tokio::time::timeout(claim.ttl.min(PATIENCE), call).await;
+        answer.unwrap_or_else(|_| Err(silent("it did not answer at all")))
+    }
+
+    /// Releases what one node granted, or may have, where nobody wants it any more.
+    async fn settle(&self, said: Said, fate: Fate, claim: &Claim) {
+        let taken = said.may_be_taken();
+        let Some(slot) = said.slot else { return };
+        if taken && (fate == Fate::GiveBack || slot.tracked.is_returned()) {
+            self.clean(&slot, claim).await;
+        }
+    }
+
+    /// Releases on one node, with the slot in hand, so that nothing of this owner overtakes it. Whether that was
+    /// answered.
+    async fn clean(&self, slot: &Slot, claim: &Claim) -> bool {
+        let node = &self.nodes[slot.node];
+        slot.tracked.releasing(slot.node);
+        let limit = timing::attempt(claim.ttl, self.at_most);
+        match tokio::time::timeout(limit, node.backend.release(claim, None)).await {
+            Ok(Ok(_)) => {
+                slot.tracked.released(slot.node);
+                true
+            }
+            Ok(Err(_)) | Err(_) => false,
+        }
+    }
+
+    fn tally(&self, answers: &[Option<Said>], over: bool) -> Tally {
+        let votes = answers.iter().enumerate().filter_map(|(node, said)| match said {
+            Some(said) => Some(said.vote()),
+            None if over || self.is_not_awaited(node) => Some(Vote::Unavailable),
+            None => None,
+        });
+        Tally::new(self.nodes.len(), votes)
+    }
+
+    /// A majority has granted the claim: what is left of the lease, and where it is wanted the fencing token, decide.
+    async fn won(self: &Arc<Self>, attempt: Try<'_>) -> Result<Attempt> {
+        let given = attempt.open.look(grants);
+        let lease = given.iter().map(|grant| grant.lease).min().unwrap_or(attempt.claim.ttl);
+        let mut grant = Grant::new(attempt.sent, lease);
+        attempt.tracked.kept(attempt.sent, self.valid(attempt.sent, lease));
+        if attempt.claim.fencing {
+            let token = self.token_of(attempt.claim, &attempt.tracked, attempt.sent, &given);
+            match token.await {
+                Ok(token) => grant.fence = Some(token),
+                Err(error) => {
+                    self.give_up(&attempt).await;
+                    return Err(error);
+                }
+            }
+        }
+        let elapsed = self.now().since(attempt.sent);
+        let left = timing::validity(lease, self.drift(lease), elapsed);
+        if timing::is_too_little(left, lease) {
+            self.give_up(&attempt).await;
+            let detail = format!(
+                "the nodes granted it after {elapsed:?}, which leaves {left:?} of a lease of {lease:?}: choose a longer \
+                 ttl, or nodes that are nearer"
+            );
+            return Err(LockError::new(LockErrorKind::Unavailable, detail).with_key(&attempt.claim.key));
+        }
+        attempt.open.close(Fate::Keep);
+        Ok(Attempt::Granted(grant))
+    }
+
+    async fn lost(self: &Arc<Self>, attempt: Try<'_>, why: Why) -> Result<Attempt> {
+        let (said, clean) = self.give_up(&attempt).await;
+        let (mut held, mut failures, mut granted, mut refusal) = (Vec::new(), Vec::new(), 0, None);
+        for (node, said) in self.nodes.iter().zip(said) {
+            match said {
+                Some(Ok(Attempt::Granted(_))) => granted += 1,
+                Some(Ok(Attempt::Held(one))) => held.push(one),
+                Some(Err(error)) if !error.is_temporary() => refusal = refusal.or(Some(error)),
+                Some(Err(error)) => failures.push((node.name(), Some(error))),
+                None => failures.push((node.name(), None)),
+            }
+        }
+        let error = match (why, refusal) {
+            (Why::Contended, _) => return Ok(Attempt::Held(merge(self.nodes.len(), &held, granted))),
+            (Why::Refused, Some(refusal)) => refusal.or_key(&attempt.claim.key),
+            (Why::NoQuorum | Why::Refused, _) => {
+                no_quorum(self.nodes.len(), "answer", failures).with_key(&attempt.claim.key)
+            }
+        };
+        Err(if clean { error.nothing_taken() } else { error })
+    }
+
+    /// Ends an attempt that failed: what was granted is released before this returns, unless the node does not answer
+    /// that; what may have been granted, and what comes late, in the background. The answers of the nodes, and whether
+    /// certainly nothing is left of the attempt.
+    async fn give_up(self: &Arc<Self>, attempt: &Try<'_>) -> (Vec<Option<Result<Attempt>>>, bool) {
+        let claim = Arc::new(attempt.claim.clone());
+        let fate = attempt.open.unwanted();
+        let (mut answers, mut cleaning, mut clean) = (Vec::new(), Vec::new(), fate == Fate::GiveBack);
+        if fate == Fate::GiveBack {
+            attempt.tracked.loses();
+        }
+        for said in attempt.open.close(fate) {
+            let Some(Said { answer, slot }) = said else {
+                clean = false;
+                answers.push(None);
+                continue;
+            };
+            let said = Said { answer, slot: None };
+            if let Some(slot) = slot.filter(|_| fate == Fate::GiveBack && said.may_be_taken()) {
+                let (quorum, claim) = (Arc::clone(self), Arc::clone(&claim));
+                let release = tokio::spawn(async move { quorum.clean(&slot, &claim).await });
+                if said.vote() == Vote::Granted {
+                    cleaning.push(release);
+                } else {
+                    clean = false;
+                }
+            }
+            answers.push(Some(said.answer));
+        }
+        for release in cleaning {
+            // Each has a deadline of its own, and they run side by side.
+            clean &= release.await.unwrap_or(false);
+        }
+        (answers, clean)
+    }
+
+    /// The fencing token of a grant, from what came with it on the nodes.
+    async fn token_of(
+        self: &Arc<Self>,
+        claim: &Claim,
+        tracked: &Tracked,
+        sent: Moment,
+        given: &[Grant],
+    ) -> Result<crate::backend::FencingToken> {
+        if let Some(known) = tracked.fence(claim.turn, sent) {
+            return Ok(known);
+        }
+        match largest_token(self.nodes.len(), given) {
+            Some((largest, count)) => self.spread(claim, tracked, largest, count).await,
+            None => self.fence_of(claim).await,
+        }
+    }
+}
+
+pub(super) fn silent(detail: &'static str) -> LockError {
+    LockError::new(LockErrorKind::Unavailable, detail)
+}

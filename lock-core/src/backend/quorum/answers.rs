@@ -1,0 +1,197 @@
+//! What the nodes said, and what that is worth to the caller.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use super::ledger::Slot;
+use super::votes::{Vote, majority};
+use crate::backend::{Attempt, FencingToken, Grant, Held};
+use crate::error::{LockError, LockErrorKind, Result};
+use crate::owner::OwnerRecord;
+
+/// What one node said to an attempt.
+#[derive(Debug)]
+pub(super) struct Said {
+    pub(super) answer: Result<Attempt>,
+    /// Held until it is settled what becomes of the answer; `None` where the node was not asked.
+    pub(super) slot: Option<Slot>,
+}
+
+impl Said {
+    /// The node was not asked.
+    pub(super) fn nothing(why: &'static str) -> Self {
+        let error = LockError::new(LockErrorKind::Unavailable, why).nothing_taken();
+        Self { answer: Err(error), slot: None }
+    }
+
+    pub(super) fn vote(&self) -> Vote {
+        match &self.answer {
+            Ok(Attempt::Granted(_)) => Vote::Granted,
+            Ok(Attempt::Held(_)) => Vote::Held,
+            Err(error) if error.is_temporary() => Vote::Unavailable,
+            Err(_) => Vote::Refused,
+        }
+    }
+
+    /// The node has granted the claim, or may have.
+    pub(super) fn may_be_taken(&self) -> bool {
+        match &self.answer {
+            Ok(Attempt::Granted(_)) => true,
+            Ok(Attempt::Held(_)) => false,
+            Err(error) => error.is_ambiguous(),
+        }
+    }
+}
+
+/// The grants among the answers.
+pub(super) fn grants(answers: &[Option<Said>]) -> Vec<Grant> {
+    let grant = |said: &Said| match &said.answer {
+        Ok(Attempt::Granted(grant)) => Some(*grant),
+        _ => None,
+    };
+    answers.iter().flatten().filter_map(grant).collect()
+}
+
+/// The largest token, if a majority of the nodes gave one with its grant.
+pub(super) fn largest_token(nodes: usize, grants: &[Grant]) -> Option<(FencingToken, usize)> {
+    let tokens: Vec<_> = grants.iter().filter_map(|grant| grant.fence).collect();
+    let largest = tokens.iter().copied().max().filter(|_| tokens.len() >= majority(nodes))?;
+    Some((largest, tokens.iter().filter(|token| **token == largest).count()))
+}
+
+/// One answer for the caller from those of the nodes that said *held*, with `granted` others that did not.
+///
+/// - The holder is the one that most nodes name; of two that are equal, the first.
+/// - The remaining time is how long it takes until enough of the leases have run out to make a majority with the nodes
+///   that are free.
+/// - It is this manager's own where a majority says so: then that is who has the key.
+pub(super) fn merge(nodes: usize, held: &[Held], granted: usize) -> Held {
+    let mut remaining: Vec<Duration> = held.iter().filter_map(|held| held.remaining).collect();
+    remaining.sort_unstable();
+    let missing = majority(nodes).saturating_sub(granted).saturating_sub(1);
+    let own = held.iter().filter(|held| held.own).count() >= majority(nodes);
+    let waiters = held.iter().filter_map(|held| held.waiters).max();
+    let holder = most_named(held);
+    Held { remaining: remaining.get(missing).copied(), holder, waiters, own, ..Held::default() }
+}
+
+fn most_named(held: &[Held]) -> Option<OwnerRecord> {
+    let times =
+        |record: &OwnerRecord| held.iter().filter(|held| held.holder.as_ref() == Some(record)).count();
+    let records = held.iter().filter_map(|held| held.holder.as_ref());
+    // `max_by_key` takes the last of equals.
+    records.rev().max_by_key(|record| times(record)).cloned()
+}
+
+/// Why there is no verdict: what each of the nodes that failed said, in a text for people.
+pub(super) fn no_quorum(nodes: usize, what: &str, failures: Vec<(&str, Option<LockError>)>) -> LockError {
+    let (failed, need) = (failures.len(), majority(nodes));
+    let mut detail = format!("{failed} of {nodes} nodes did not {what}, {need} are needed");
+    let (mut source, mut separator) = (None, ": ");
+    for (name, error) in failures {
+        let text = match error.as_ref().map(LockError::detail) {
+            None => "no answer in time",
+            Some("") => "no reason given",
+            Some(text) => text,
+        };
+        let _ = write!(detail, "{separator}`{name}`: {text}");
+        separator = "; ";
+        source = source.or(error);
+    }
+    let error = LockError::new(LockErrorKind::NoQuorum, detail);
+    match source {
+        Some(source) => error.with_source(source),
+        None => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::owner::Identity;
+
+    fn held(label: &'static str, millis: u64, own: bool) -> Held {
+        let identity = Arc::new(Identity::of_this_process("test"));
+        let holder = (!label.is_empty()).then(|| OwnerRecord::new(identity, Some(label.into())));
+        let remaining = (millis > 0).then(|| Duration::from_millis(millis));
+        Held { remaining, holder, own, ..Held::default() }
+    }
+
+    /// The same record on several nodes, as a holder leaves it.
+    fn on(nodes: usize, held: &Held) -> Vec<Held> {
+        vec![held.clone(); nodes]
+    }
+
+    #[test]
+    fn the_answer_is_about_the_holder_that_most_nodes_name() {
+        let (a, b) = (held("a", 500, true), held("b", 300, false));
+        let label = |merged: &Held| merged.holder.as_ref().and_then(OwnerRecord::label).map(str::to_owned);
+        // Nodes, held by a, held by b, granted; whose, how long, own.
+        let table = [
+            ((3, 2, 1, 0), ("a", 500, true)),
+            ((3, 1, 2, 0), ("b", 300, false)),
+            ((3, 1, 1, 1), ("a", 300, false)),
+            ((3, 2, 0, 1), ("a", 500, true)),
+            ((5, 3, 2, 0), ("a", 500, true)),
+            ((5, 2, 3, 0), ("b", 300, false)),
+            ((5, 2, 2, 1), ("a", 300, false)),
+            ((1, 0, 1, 0), ("b", 300, false)),
+        ];
+        for ((nodes, by_a, by_b, granted), (holder, remaining, own)) in table {
+            let all = [on(by_a, &a), on(by_b, &b)].concat();
+            let merged = merge(nodes, &all, granted);
+            assert_eq!(label(&merged).as_deref(), Some(holder), "{nodes} {by_a} {by_b} {granted}");
+            assert_eq!(
+                merged.remaining,
+                Some(Duration::from_millis(remaining)),
+                "{nodes} {by_a} {by_b} {granted}"
+            );
+            assert_eq!(merged.own, own, "{nodes} {by_a} {by_b} {granted}");
+        }
+    }
+
+    #[test]
+    fn what_the_nodes_do_not_know_is_not_made_up() {
+        let merged = merge(3, &[held("", 0, false), held("", 100, false)], 0);
+        assert_eq!(
+            (merged.remaining, merged.holder),
+            (None, None),
+            "two leases have to end, and one is not known"
+        );
+        assert_eq!((merged.position, merged.place), (None, None), "there is no queue");
+    }
+
+    #[test]
+    fn the_text_names_the_nodes_and_what_each_said() {
+        let refused = LockError::new(LockErrorKind::Unavailable, "connection refused");
+        let error = no_quorum(3, "answer", vec![("a", Some(refused)), ("b", None)]);
+        assert_eq!(
+            error.to_string(),
+            "no quorum: 2 of 3 nodes did not answer, 2 are needed: `a`: connection refused; `b`: no answer in time"
+        );
+        assert!(error.is_temporary() && std::error::Error::source(&error).is_some());
+    }
+
+    #[test]
+    fn a_token_needs_a_majority() {
+        let sent = crate::clock::Clock::Suspend.now();
+        let grant = |token: u64| {
+            let fence = (token > 0).then(|| FencingToken::new(token));
+            Grant::new(sent, Duration::from_secs(1)).with_fence(fence)
+        };
+        let table = [
+            (vec![5, 7], Some((7, 1))),
+            (vec![7, 7], Some((7, 2))),
+            (vec![5, 0], None),
+            (vec![5, 0, 7], Some((7, 1))),
+            (vec![7], None),
+        ];
+        for (tokens, expected) in table {
+            let grants: Vec<_> = tokens.iter().copied().map(grant).collect();
+            let largest = largest_token(3, &grants).map(|(token, count)| (token.get(), count));
+            assert_eq!(largest, expected, "{tokens:?}");
+        }
+    }
+}

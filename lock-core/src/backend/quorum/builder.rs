@@ -1,0 +1,83 @@
+//! How a quorum is put together.
+
+use std::time::Duration;
+
+use super::store::Quorum;
+use super::timing;
+use super::votes::spare;
+use crate::backend::Backend;
+use crate::error::{LockError, LockErrorKind, Result};
+
+/// Builds a [`Quorum`] with names and limits of its own.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use lock_core::backend::memory::Memory;
+/// use lock_core::backend::quorum::Quorum;
+///
+/// let nodes = [("eu", Memory::new()), ("us", Memory::new()), ("ap", Memory::new())];
+/// let (names, nodes): (Vec<_>, Vec<_>) = nodes.into_iter().unzip();
+/// let quorum = Quorum::builder(nodes).names(names).node_timeout(Duration::from_millis(200)).build()?;
+/// assert_eq!(quorum.majority(), 2);
+/// # Ok::<(), lock_core::LockError>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "a builder does nothing until it is built"]
+pub struct QuorumBuilder<B> {
+    nodes: Vec<B>,
+    names: Vec<String>,
+    at_most: Duration,
+}
+
+impl<B: Backend> QuorumBuilder<B> {
+    pub(super) fn new(nodes: Vec<B>) -> Self {
+        Self { nodes, names: Vec::new(), at_most: timing::AT_MOST }
+    }
+
+    /// Names the nodes, in their order, for logs and errors: never with a password in them. Default: their numbers,
+    /// counted from 1.
+    pub fn names(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.names = names.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// The longest that a node is waited for. Default: 1 s. Less where the ttl is short: a tenth of it for an attempt, a
+    /// sixth for a renewal.
+    pub fn node_timeout(mut self, at_most: Duration) -> Self {
+        self.at_most = at_most;
+        self
+    }
+
+    /// The quorum.
+    ///
+    /// # Errors
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) for no nodes or an even number of them, a number of names that
+    /// is not theirs, and a timeout of 0.
+    pub fn build(self) -> Result<Quorum<B>> {
+        let count = self.nodes.len();
+        let invalid = |detail: String| Err(LockError::new(LockErrorKind::InvalidRequest, detail));
+        if count == 0 {
+            return invalid("a quorum has no nodes: give it 3 or 5".to_owned());
+        }
+        if count.is_multiple_of(2) {
+            let (fewer, more, spare) = (count - 1, count + 1, spare(count));
+            return invalid(format!(
+                "a quorum of {count} nodes survives the failure of {spare}, as one of {fewer} does, and two who ask at \
+                 once may get half of it each: give it {fewer} or {more}"
+            ));
+        }
+        let names = self.names.len();
+        if names > 0 && names != count {
+            return invalid(format!("a quorum has {count} nodes and {names} names: give each node one"));
+        }
+        if self.at_most.is_zero() {
+            return invalid("the node timeout is 0: no node could answer".to_owned());
+        }
+        let names = match names {
+            0 => (1..=count).map(|number| number.to_string()).collect(),
+            _ => self.names,
+        };
+        Ok(Quorum::assemble(names.into_iter().zip(self.nodes), self.at_most))
+    }
+}

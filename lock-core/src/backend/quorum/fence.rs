@@ -1,0 +1,185 @@
+//! Fencing tokens of a quorum: the largest of a majority, written back to a majority before anybody sees it.
+//!
+//! Why they grow: the token F of one owner is known to a majority before it is given out, and the next owner takes the
+//! largest of a majority. The two have a node in common, which gives the next owner a token larger than F. It cannot
+//! have done so before F was written to it: a node writes only while the grant is its owner's.
+
+use std::sync::Arc;
+
+use super::acquire::silent;
+use super::answers::no_quorum;
+use super::ledger::Tracked;
+use super::round::{Fate, Open};
+use super::store::Inner;
+use super::timing;
+use super::votes::{Kept, kept, majority};
+use crate::backend::{Backend, Claim, FencingToken, Renew, Renewal};
+use crate::error::{LockError, LossReason, Result};
+
+impl<B: Backend> Inner<B> {
+    /// The fencing token of a grant.
+    pub(super) async fn fence_of(self: &Arc<Self>, claim: &Claim) -> Result<FencingToken> {
+        let start = self.now();
+        let tracked = self.ledger.track(claim.owner, start, claim.ttl);
+        let (largest, count) = self.ask_for_tokens(claim, &tracked).await?;
+        // A majority has just said that the grant is its owner's, and it was all the time.
+        match tracked.fence(claim.turn, start) {
+            Some(known) => Ok(known),
+            None => self.spread(claim, &tracked, largest, count).await,
+        }
+    }
+
+    /// The largest token of a majority, and how many nodes gave it.
+    async fn ask_for_tokens(
+        self: &Arc<Self>,
+        claim: &Claim,
+        tracked: &Tracked,
+    ) -> Result<(FencingToken, usize)> {
+        let shared = Arc::new(claim.clone());
+        let answers = self
+            .ask_holders(claim, tracked, move |quorum: Arc<Self>, node| {
+                let claim = Arc::clone(&shared);
+                async move {
+                    match quorum.nodes[node].backend.fence(&claim).await {
+                        Ok(token) => Answer::Yes(token),
+                        Err(error) if error.is_lost() => Answer::No(error),
+                        Err(error) => Answer::Failed(error),
+                    }
+                }
+            })
+            .await;
+        let (tokens, _) = self.sort(claim, "give a fencing token", answers)?;
+        let largest = tokens.iter().copied().max().expect("BUG: a majority is not empty");
+        Ok((largest, tokens.iter().filter(|token| **token == largest).count()))
+    }
+
+    /// Writes the token `largest`, which `known` nodes have as their last one, to a majority: from then on it may be
+    /// seen.
+    pub(super) async fn spread(
+        self: &Arc<Self>,
+        claim: &Claim,
+        tracked: &Tracked,
+        largest: FencingToken,
+        known: usize,
+    ) -> Result<FencingToken> {
+        // With it, every later renewal and the release tell it to the nodes that do not know it yet.
+        claim.number_fence(largest);
+        if known < majority(self.nodes.len()) {
+            let shared = Arc::new(claim.clone());
+            // No longer than it is anyway: to ask for a token is not to renew.
+            let ttl = tracked.left(self.now()).unwrap_or(claim.ttl);
+            let answers = self
+                .ask_holders(claim, tracked, move |quorum: Arc<Self>, node| {
+                    let claim = Arc::clone(&shared);
+                    async move {
+                        let batch = [Renew { claim: &claim, ttl }];
+                        let answer = quorum.nodes[node].backend.renew(&batch).await.into_iter().next();
+                        match answer {
+                            Some(Renewal::Renewed { .. }) => Answer::Yes(()),
+                            Some(Renewal::NotMine) => {
+                                Answer::No(LockError::lost(&claim.key, LossReason::Taken))
+                            }
+                            Some(Renewal::Unknown(error)) => Answer::Failed(error),
+                            None => Answer::Failed(silent("it did not answer the renewal")),
+                        }
+                    }
+                })
+                .await;
+            self.sort(claim, "note the fencing token", answers)?;
+        }
+        tracked.set_fence(claim.turn, largest);
+        Ok(largest)
+    }
+
+    /// Asks every node whose answer counts, until a majority says yes or so many say no that none can.
+    pub(super) async fn ask_holders<T, F>(
+        self: &Arc<Self>,
+        claim: &Claim,
+        tracked: &Tracked,
+        call: impl Fn(Arc<Self>, usize) -> F,
+    ) -> Vec<Option<Answer<T>>>
+    where
+        T: Send + 'static,
+        F: Future<Output = Answer<T>> + Send + 'static,
+    {
+        let open = Open::new(self.nodes.len());
+        let limit = timing::attempt(claim.ttl, self.at_most);
+        for number in 0..self.nodes.len() {
+            if !tracked.is_sure(number) {
+                let error =
+                    silent("a release of this owner was not answered there, so its answers do not count");
+                let _ = open.put(number, Answer::Failed(error));
+                continue;
+            }
+            let (quorum, round, tracked) = (Arc::clone(self), open.share(), tracked.clone());
+            let call = call(Arc::clone(self), number);
+            tokio::spawn(async move {
+                let answer = tokio::time::timeout(limit, call).await;
+                let answer = answer.unwrap_or_else(|_| Answer::Failed(silent("no answer in time")));
+                match &answer {
+                    Answer::Failed(error) if error.is_temporary() => quorum.nodes[number].failed(),
+                    _ => quorum.nodes[number].answered(),
+                }
+                let _ = round.put(number, answer);
+                drop(tracked);
+            });
+        }
+        let decide = |answers: &[Option<Answer<T>>], over: bool| {
+            let open = kept(answers.len(), yes(answers), no(answers), self.awaited(answers));
+            (over || open != Kept::Open).then_some(())
+        };
+        open.decided(limit, decide).await;
+        open.close(Fate::Keep)
+    }
+
+    /// How many nodes are still waited for.
+    pub(super) fn awaited<T>(&self, answers: &[Option<T>]) -> usize {
+        let missing = |(node, answer): &(usize, &Option<T>)| answer.is_none() && !self.is_not_awaited(*node);
+        answers.iter().enumerate().filter(missing).count()
+    }
+
+    /// What a majority said; else the error that says why there is none, and whether it is a loss.
+    pub(super) fn sort<T>(
+        &self,
+        claim: &Claim,
+        what: &str,
+        answers: Vec<Option<Answer<T>>>,
+    ) -> Result<(Vec<T>, usize)> {
+        let nodes = self.nodes.len();
+        let verdict = kept(nodes, yes(&answers), no(&answers), 0);
+        let (mut said, mut failures, mut loss) = (Vec::new(), Vec::new(), None);
+        for (node, answer) in self.nodes.iter().zip(answers) {
+            match answer {
+                Some(Answer::Yes(value)) => said.push(value),
+                Some(Answer::No(error)) => {
+                    failures.push((node.name(), Some(silent("it does not have the grant"))));
+                    loss = loss.or(Some(error));
+                }
+                Some(Answer::Failed(error)) => failures.push((node.name(), Some(error))),
+                None => failures.push((node.name(), None)),
+            }
+        }
+        match (verdict, loss) {
+            (Kept::Yes, _) => Ok((said, failures.len())),
+            (Kept::No, Some(loss)) => Err(loss.or_key(&claim.key)),
+            _ => Err(no_quorum(nodes, what, failures).with_key(&claim.key)),
+        }
+    }
+}
+
+/// What one node says to a holder.
+#[derive(Debug)]
+pub(super) enum Answer<T> {
+    Yes(T),
+    /// The grant is not this owner's there.
+    No(LockError),
+    Failed(LockError),
+}
+
+fn yes<T>(answers: &[Option<Answer<T>>]) -> usize {
+    answers.iter().filter(|answer| matches!(answer, Some(Answer::Yes(_)))).count()
+}
+
+fn no<T>(answers: &[Option<Answer<T>>]) -> usize {
+    answers.iter().filter(|answer| matches!(answer, Some(Answer::No(_)))).count()
+}

@@ -1,0 +1,17 @@
+#![doc = include_str!("docs.md")]
+
+mod acquire;
+mod answers;
+mod builder;
+mod fence;
+mod ledger;
+mod node;
+mod release;
+mod renew;
+mod round;
+mod store;
+mod timing;
+mod votes;
+
+pub use builder::QuorumBuilder;
+pub use store::Quorum;

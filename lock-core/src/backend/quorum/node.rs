@@ -1,0 +1,130 @@
+//! One node, and whether it answers.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+
+use crate::error::Result;
+
+/// After so many failures in a row a node is not waited for: two happen to a node that is restarted.
+const SUSPECT_AFTER: u32 = 3;
+
+/// One store of the quorum.
+#[derive(Debug)]
+pub(super) struct Node<B> {
+    pub(super) backend: B,
+    name: String,
+    /// Calls in a row that were not answered.
+    failures: AtomicU32,
+    /// Attempts that are with it now.
+    waiting: AtomicUsize,
+    healing: AtomicBool,
+}
+
+impl<B> Node<B> {
+    pub(super) fn new(name: String, backend: B) -> Self {
+        Self {
+            backend,
+            name,
+            failures: AtomicU32::new(0),
+            waiting: AtomicUsize::new(0),
+            healing: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// It failed to answer lately. It is asked all the same, which is how its return is noticed, but where the others
+    /// are a majority nobody waits for it.
+    pub(super) fn is_suspect(&self) -> bool {
+        self.failures.load(Ordering::Relaxed) >= SUSPECT_AFTER
+    }
+
+    /// It is silent, and an earlier attempt waits for it: another one would only lengthen the queue.
+    pub(super) fn is_stuck(&self) -> bool {
+        self.is_suspect() && self.waiting.load(Ordering::Relaxed) > 0
+    }
+
+    pub(super) fn answered(&self) {
+        if self.failures.load(Ordering::Relaxed) > 0
+            && self.failures.swap(0, Ordering::Relaxed) >= SUSPECT_AFTER
+        {
+            tracing::info!(lock.node = %self.name, "the node answers again");
+        }
+    }
+
+    pub(super) fn failed(&self) {
+        // Counted no further than needed, so that it never wraps.
+        let more = |count: u32| (count < SUSPECT_AFTER).then_some(count + 1);
+        let before = self.failures.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        if before == Ok(SUSPECT_AFTER - 1) {
+            tracing::warn!(lock.node = %self.name, "the node does not answer; it is not waited for until it does");
+        }
+    }
+
+    /// Notes whether `answer` is one.
+    pub(super) fn heard<T>(&self, answer: &Result<T>) {
+        match answer {
+            Err(error) if error.is_temporary() => self.failed(),
+            _ => self.answered(),
+        }
+    }
+
+    /// Counts an attempt that is with the node, until dropped.
+    pub(super) fn waits(&self) -> Waiting<'_> {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        Waiting(&self.waiting)
+    }
+
+    /// Begins to heal; `None` while another does.
+    pub(super) fn heals(&self) -> Option<Healing<'_>> {
+        (!self.healing.swap(true, Ordering::AcqRel)).then_some(Healing(&self.healing))
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Waiting<'a>(&'a AtomicUsize);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Healing<'a>(&'a AtomicBool);
+
+impl Drop for Healing<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::{LockError, LockErrorKind};
+
+    #[test]
+    fn a_node_that_fails_is_suspect_until_it_answers() {
+        let node = Node::new("a".to_owned(), ());
+        let silent = || Err::<(), _>(LockError::new(LockErrorKind::Unavailable, "no answer"));
+        for _ in 1..SUSPECT_AFTER {
+            node.heard(&silent());
+        }
+        assert!(!node.is_suspect());
+        node.heard(&Ok(()));
+        for _ in 0..SUSPECT_AFTER {
+            assert!(!node.is_suspect(), "failures in a row count");
+            node.heard(&silent());
+        }
+        assert!(node.is_suspect() && !node.is_stuck());
+        let waiting = node.waits();
+        assert!(node.is_stuck());
+        drop(waiting);
+        assert!(!node.is_stuck(), "somebody has to ask");
+        let refused = Err::<(), _>(LockError::new(LockErrorKind::InvalidRequest, "another mode"));
+        node.heard(&refused);
+        assert!(!node.is_suspect(), "a refusal is an answer");
+    }
+}

@@ -1,0 +1,132 @@
+//! Giving back, on every node.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::acquire::silent;
+use super::answers::no_quorum;
+use super::fence::Answer;
+use super::round::{Fate, Open};
+use super::store::Inner;
+use super::timing;
+use super::votes::{GivenBack, Kept, Releases, kept};
+use crate::backend::{Backend, Claim, Released, Renewal};
+use crate::error::{LockError, LossReason, Result};
+
+impl<B: Backend> Inner<B> {
+    /// Gives the claim back on every node. What an attempt, or the healing of a node, takes after that goes back too.
+    pub(super) async fn give_back(
+        self: &Arc<Self>,
+        claim: &Claim,
+        keep_for: Option<Duration>,
+    ) -> Result<Released> {
+        let tracked = self.ledger.track(claim.owner, self.now(), claim.ttl);
+        tracked.returns();
+        let open = Open::<Result<Released>>::new(self.nodes.len());
+        let shared = Arc::new(claim.clone());
+        let limit = timing::release(claim.ttl, self.at_most);
+        for number in 0..self.nodes.len() {
+            let (quorum, claim, round) = (Arc::clone(self), Arc::clone(&shared), open.share());
+            let tracked = tracked.clone();
+            tokio::spawn(async move {
+                let node = &quorum.nodes[number];
+                tracked.releasing(number);
+                let answer = tokio::time::timeout(limit, node.backend.release(&claim, keep_for)).await;
+                let answer = answer.unwrap_or_else(|_| Err(silent("no answer in time")));
+                if answer.is_ok() {
+                    tracked.released(number);
+                }
+                node.heard(&answer);
+                let _ = round.put(number, answer);
+            });
+        }
+        let decide = |answers: &[Option<Result<Released>>], over: bool| {
+            let verdict = self.releases(answers, over).verdict();
+            (verdict != GivenBack::Open).then_some(verdict)
+        };
+        let verdict = open.decided(limit, decide).await;
+        let answers = open.close(Fate::Keep);
+        match verdict {
+            Some(GivenBack::Released) => Ok(Released::Released),
+            Some(GivenBack::Taken) => Ok(Released::Taken),
+            Some(GivenBack::Expired) => Ok(Released::Expired),
+            Some(GivenBack::Unknown | GivenBack::Open) | None => Err(self.not_released(claim, answers)),
+        }
+    }
+
+    fn releases(&self, answers: &[Option<Result<Released>>], over: bool) -> Releases {
+        let mut releases = Releases { nodes: self.nodes.len(), ..Releases::default() };
+        for (node, answer) in answers.iter().enumerate() {
+            match answer {
+                Some(Ok(Released::Released | Released::StillHeld)) => releases.released += 1,
+                Some(Ok(Released::Taken)) => releases.taken += 1,
+                Some(Ok(Released::Expired)) => releases.expired += 1,
+                Some(Err(_)) => releases.failed += 1,
+                None if over || self.is_not_awaited(node) => releases.failed += 1,
+                None => {}
+            }
+        }
+        releases
+    }
+
+    fn not_released(&self, claim: &Claim, answers: Vec<Option<Result<Released>>>) -> LockError {
+        let nodes = self.nodes.iter().zip(answers);
+        let failures = nodes.filter_map(|(node, answer)| match answer {
+            Some(Ok(_)) => None,
+            Some(Err(error)) => Some((node.name(), Some(error))),
+            None => Some((node.name(), None)),
+        });
+        no_quorum(self.nodes.len(), "answer the release", failures.collect()).with_key(&claim.key)
+    }
+
+    /// Makes a shared grant of an exclusive one: done when a majority has done it. Until then it is exclusive.
+    pub(super) async fn downgrade(self: &Arc<Self>, claim: &Claim) -> Renewal {
+        let sent = self.now();
+        let tracked = self.ledger.track(claim.owner, sent, claim.ttl);
+        let shared = Arc::new(claim.clone());
+        let answers = self
+            .ask_holders(claim, &tracked, move |quorum: Arc<Self>, node| {
+                let claim = Arc::clone(&shared);
+                async move {
+                    match quorum.nodes[node].backend.downgrade(&claim).await {
+                        Renewal::Renewed { .. } => Answer::Yes(()),
+                        Renewal::NotMine => Answer::No(LockError::lost(&claim.key, LossReason::Taken)),
+                        Renewal::Unknown(error) => Answer::Failed(error),
+                    }
+                }
+            })
+            .await;
+        let count =
+            |wanted: fn(&Answer<()>) -> bool| answers.iter().flatten().filter(|one| wanted(one)).count();
+        let (yes, no) =
+            (count(|one| matches!(one, Answer::Yes(()))), count(|one| matches!(one, Answer::No(_))));
+        match kept(self.nodes.len(), yes, no, 0) {
+            Kept::Yes => {
+                tracked.kept(sent, self.valid(sent, claim.ttl));
+                Renewal::Renewed { sent, waiters: None }
+            }
+            Kept::No => Renewal::NotMine,
+            Kept::Unknown | Kept::Open => Renewal::Unknown(self.not_downgraded(claim, answers)),
+        }
+    }
+
+    /// What a node refuses for good is the caller's to know.
+    fn not_downgraded(&self, claim: &Claim, answers: Vec<Option<Answer<()>>>) -> LockError {
+        let permanent = |answer: &Option<Answer<()>>| matches!(answer, Some(Answer::Failed(error)) if !error.is_temporary());
+        let refused = answers.iter().filter(|answer| permanent(answer)).count();
+        if kept(self.nodes.len(), 0, refused, 0) == Kept::No {
+            let refusal = answers.into_iter().flatten().find_map(|answer| match answer {
+                Answer::Failed(error) if !error.is_temporary() => Some(error),
+                _ => None,
+            });
+            return refusal.expect("BUG: they were counted").or_key(&claim.key);
+        }
+        let nodes = self.nodes.iter().zip(answers);
+        let failures = nodes.filter_map(|(node, answer)| match answer {
+            Some(Answer::Yes(())) => None,
+            Some(Answer::No(error) | Answer::Failed(error)) => Some((node.name(), Some(error))),
+            None => Some((node.name(), None)),
+        });
+        no_quorum(self.nodes.len(), "share the lock", failures.collect()).with_key(&claim.key)
+    }
+}

@@ -1,0 +1,210 @@
+//! Renewing a batch by majority, and healing the nodes that lost a grant.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use super::acquire::{How, silent};
+use super::answers::{Said, no_quorum};
+use super::ledger::Tracked;
+use super::round::{Fate, Open};
+use super::store::Inner;
+use super::timing;
+use super::votes::{Kept, kept};
+use crate::backend::{Backend, Claim, Renew, Renewal};
+use crate::clock::Moment;
+use crate::error::LockError;
+
+/// One grant of a batch.
+#[derive(Debug)]
+struct Part {
+    claim: Claim,
+    ttl: Duration,
+    tracked: Tracked,
+    /// Until when the grant is certainly ours if this renewal succeeds.
+    valid: Moment,
+}
+
+/// A batch, shared by the tasks of all nodes.
+#[derive(Debug)]
+struct Batch {
+    parts: Vec<Part>,
+    /// Which grants a majority has; known with the verdict.
+    renewed: OnceLock<Vec<bool>>,
+}
+
+/// What one node said to each part; `None` where it said nothing.
+type Answers = Option<Vec<Renewal>>;
+
+/// One answer to one part, as a vote.
+enum Vote {
+    Yes,
+    No,
+    Neither,
+    Pending,
+}
+
+impl<B: Backend> Inner<B> {
+    pub(super) async fn renew_all(self: &Arc<Self>, batch: &[Renew<'_>]) -> Vec<Renewal> {
+        let Some(shortest) = batch.iter().map(|renew| renew.ttl).min() else { return Vec::new() };
+        let sent = self.now();
+        let part = |Renew { claim, ttl }: &Renew<'_>| Part {
+            claim: Claim::clone(claim),
+            ttl: *ttl,
+            // From here on a release that comes meanwhile is noticed by those who heal.
+            tracked: self.ledger.track(claim.owner, sent, *ttl),
+            valid: self.valid(sent, *ttl),
+        };
+        let batch = Arc::new(Batch { parts: batch.iter().map(part).collect(), renewed: OnceLock::new() });
+        let open = Open::<Answers>::new(self.nodes.len());
+        let limit = timing::renewal(shortest, self.at_most);
+        for number in 0..self.nodes.len() {
+            let (quorum, batch, round) = (Arc::clone(self), Arc::clone(&batch), open.share());
+            tokio::spawn(async move {
+                let answers = quorum.renew_on(number, &batch, limit).await;
+                let wanting = batch.wanting(answers.as_deref());
+                match round.put(number, answers) {
+                    // Whoever has the verdict sees to those that are wanting.
+                    Ok(()) | Err((Fate::GiveBack, _)) => {}
+                    Err((Fate::Keep, _)) => quorum.heal(number, &batch, &wanting).await,
+                }
+            });
+        }
+        let decide = |answers: &[Option<Answers>], over: bool| {
+            let verdicts: Vec<_> =
+                (0..batch.parts.len()).map(|part| self.verdict(&batch, part, answers, over)).collect();
+            (!verdicts.contains(&Kept::Open)).then_some(verdicts)
+        };
+        let Some(verdicts) = open.decided(limit, decide).await else {
+            unreachable!("BUG: with nobody left to wait for there is a verdict");
+        };
+        let renewed = verdicts.iter().map(|verdict| *verdict == Kept::Yes).collect();
+        batch.renewed.set(renewed).expect("BUG: there is one verdict");
+        let mut answers = open.close(Fate::Keep);
+        self.heal_all(&batch, &answers);
+        let parts = batch.parts.iter().zip(verdicts).enumerate();
+        parts
+            .map(|(number, (part, verdict))| match verdict {
+                Kept::Yes => {
+                    part.tracked.kept(sent, part.valid);
+                    Renewal::Renewed { sent, waiters: None }
+                }
+                Kept::No => {
+                    part.tracked.loses();
+                    Renewal::NotMine
+                }
+                Kept::Unknown | Kept::Open => Renewal::Unknown(self.not_renewed(part, number, &mut answers)),
+            })
+            .collect()
+    }
+
+    /// The answers of one node; `None` when they are not there in time, or are not one for each part.
+    async fn renew_on(&self, number: usize, batch: &Batch, limit: Duration) -> Answers {
+        let node = &self.nodes[number];
+        let renews: Vec<_> =
+            batch.parts.iter().map(|part| Renew { claim: &part.claim, ttl: part.ttl }).collect();
+        let answers = tokio::time::timeout(limit, node.backend.renew(&renews)).await.ok();
+        let answers = answers.filter(|answers| answers.len() == renews.len());
+        let unanswered = |answer: &Renewal| matches!(answer, Renewal::Unknown(error) if error.is_temporary());
+        match &answers {
+            Some(answers) if !answers.iter().all(unanswered) => node.answered(),
+            _ => node.failed(),
+        }
+        answers
+    }
+
+    fn verdict(&self, batch: &Batch, part: usize, answers: &[Option<Answers>], over: bool) -> Kept {
+        let (mut yes, mut no, mut pending) = (0, 0, 0);
+        for (node, answers) in answers.iter().enumerate() {
+            match vote(answers, part) {
+                Vote::Yes if batch.parts[part].tracked.is_sure(node) => yes += 1,
+                Vote::No => no += 1,
+                Vote::Pending if !over && !self.is_not_awaited(node) => pending += 1,
+                Vote::Yes | Vote::Neither | Vote::Pending => {}
+            }
+        }
+        kept(self.nodes.len(), yes, no, pending)
+    }
+
+    fn not_renewed(&self, part: &Part, number: usize, answers: &mut [Option<Answers>]) -> LockError {
+        let nodes = self.nodes.iter().zip(answers);
+        let failures = nodes.filter_map(|(node, answers)| {
+            let answer = answers.as_mut().and_then(|answers| answers.as_mut()?.get_mut(number));
+            match answer.map(|answer| std::mem::replace(answer, Renewal::NotMine)) {
+                Some(Renewal::Renewed { .. }) => None,
+                Some(Renewal::NotMine) => Some((node.name(), Some(silent("it does not have the grant")))),
+                Some(Renewal::Unknown(error)) => Some((node.name(), Some(error))),
+                None => Some((node.name(), None)),
+            }
+        });
+        no_quorum(self.nodes.len(), "renew the lease", failures.collect()).with_key(&part.claim.key)
+    }
+
+    /// Has every node healed that answered before the verdict and lacks a grant.
+    fn heal_all(self: &Arc<Self>, batch: &Arc<Batch>, answers: &[Option<Answers>]) {
+        for (number, answers) in answers.iter().enumerate() {
+            let wanting = batch.wanting(answers.as_ref().and_then(Option::as_deref));
+            if batch.any_renewed(&wanting) {
+                let (quorum, batch) = (Arc::clone(self), Arc::clone(batch));
+                tokio::spawn(async move { quorum.heal(number, &batch, &wanting).await });
+            }
+        }
+    }
+
+    /// Gives a node the grants that it lost, or never had, and that a majority has: never others, which would bring a
+    /// lock back that is lost. One after another, and no further than the first that is not answered: a node that has
+    /// just come back is not to be run down.
+    async fn heal(&self, number: usize, batch: &Batch, wanting: &[usize]) {
+        let node = &self.nodes[number];
+        let Some(_healing) = node.heals() else { return };
+        for &at in wanting {
+            if !batch.is_renewed(at) {
+                continue;
+            }
+            if node.is_suspect() {
+                return;
+            }
+            let part = &batch.parts[at];
+            let Some(slot) = part.tracked.free_slot(number) else { continue };
+            if part.tracked.is_returned() || part.valid.is_past(self.now()) {
+                continue;
+            }
+            // The verdict is there: what the node says changes nothing but whether it has the grant.
+            let round = Open::<Said>::new(1);
+            round.close(Fate::Keep);
+            let again = Claim { ttl: part.ttl, fencing: false, ..part.claim.clone() };
+            self.ask(slot, &again, How::Try, &round.share()).await;
+            if part.claim.own_fence().is_some() && !part.tracked.is_returned() {
+                // The node is to know the token as well.
+                let renew = [Renew { claim: &part.claim, ttl: part.ttl }];
+                let limit = timing::renewal(part.ttl, self.at_most);
+                let _ = tokio::time::timeout(limit, node.backend.renew(&renew)).await;
+            }
+        }
+    }
+}
+
+impl Batch {
+    /// The parts that a node said it does not have.
+    fn wanting(&self, answers: Option<&[Renewal]>) -> Vec<usize> {
+        let answers = answers.unwrap_or_default().iter().zip(&self.parts).enumerate();
+        let wanting = answers.filter(|(_, (answer, _))| matches!(answer, Renewal::NotMine));
+        wanting.map(|(part, _)| part).collect()
+    }
+
+    fn is_renewed(&self, part: usize) -> bool {
+        self.renewed.get().is_some_and(|renewed| renewed[part])
+    }
+
+    fn any_renewed(&self, parts: &[usize]) -> bool {
+        parts.iter().any(|part| self.is_renewed(*part))
+    }
+}
+
+fn vote(answers: &Option<Answers>, part: usize) -> Vote {
+    match answers.as_ref().map(|answers| answers.as_ref().map(|answers| &answers[part])) {
+        Some(Some(Renewal::Renewed { .. })) => Vote::Yes,
+        Some(Some(Renewal::NotMine)) => Vote::No,
+        Some(Some(Renewal::Unknown(_)) | None) => Vote::Neither,
+        None => Vote::Pending,
+    }
+}

@@ -1,0 +1,170 @@
+//! One question to every node, and the answers that come in.
+
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+/// What becomes of an answer that comes after the verdict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// What it took is wanted.
+    Keep,
+    /// What it took goes back.
+    GiveBack,
+}
+
+/// The answers of all nodes to one question. Closed with the verdict: from then on an answer stays with whoever brings
+/// it, together with what is to become of it.
+#[derive(Debug)]
+pub(super) struct Round<T> {
+    inner: Mutex<Inner<T>>,
+    news: Notify,
+}
+
+#[derive(Debug)]
+struct Inner<T> {
+    answers: Vec<Option<T>>,
+    fate: Option<Fate>,
+}
+
+impl<T> Round<T> {
+    fn new(nodes: usize) -> Self {
+        let answers = std::iter::repeat_with(|| None).take(nodes).collect();
+        Self { inner: Mutex::new(Inner { answers, fate: None }), news: Notify::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner<T>> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Brings the answer of `node`. After the verdict it comes back, with what is to become of it.
+    pub(super) fn put(&self, node: usize, answer: T) -> Result<(), (Fate, T)> {
+        let mut inner = self.lock();
+        if let Some(fate) = inner.fate {
+            return Err((fate, answer));
+        }
+        inner.answers[node] = Some(answer);
+        drop(inner);
+        self.news.notify_one();
+        Ok(())
+    }
+
+    /// What becomes of answers from now on; `None` before the verdict.
+    pub(super) fn fate(&self) -> Option<Fate> {
+        self.lock().fate
+    }
+
+    /// Ends the round; the answers so far, by node.
+    pub(super) fn close(&self, fate: Fate) -> Vec<Option<T>> {
+        let mut inner = self.lock();
+        inner.fate = Some(fate);
+        std::mem::take(&mut inner.answers)
+    }
+
+    /// Waits until `decide` has a verdict on the answers, at most for `limit`; then it is asked once more and told that
+    /// nobody is waited for any longer.
+    pub(super) async fn decided<V>(
+        &self,
+        limit: Duration,
+        decide: impl Fn(&[Option<T>], bool) -> Option<V>,
+    ) -> Option<V> {
+        let early = async {
+            loop {
+                let verdict = decide(&self.lock().answers, false);
+                if let Some(verdict) = verdict {
+                    return verdict;
+                }
+                self.news.notified().await;
+            }
+        };
+        match tokio::time::timeout(limit, early).await {
+            Ok(verdict) => Some(verdict),
+            Err(_) => decide(&self.lock().answers, true),
+        }
+    }
+
+    /// Looks at the answers so far.
+    pub(super) fn look<V>(&self, look: impl FnOnce(&[Option<T>]) -> V) -> V {
+        look(&self.lock().answers)
+    }
+}
+
+/// The side that waits.
+#[derive(Debug)]
+pub(super) struct Open<T> {
+    round: Arc<Round<T>>,
+    dropped: Fate,
+}
+
+impl<T> Open<T> {
+    /// A round of which, dropped without a verdict, everything goes back.
+    pub(super) fn new(nodes: usize) -> Self {
+        Self::with_fate(nodes, Fate::GiveBack)
+    }
+
+    /// A round with another fate when it is dropped without a verdict.
+    pub(super) fn with_fate(nodes: usize, dropped: Fate) -> Self {
+        Self { round: Arc::new(Round::new(nodes)), dropped }
+    }
+
+    /// What becomes of everything without a verdict, or after one that the caller has no use for.
+    pub(super) fn unwanted(&self) -> Fate {
+        self.dropped
+    }
+
+    /// For one who answers.
+    pub(super) fn share(&self) -> Arc<Round<T>> {
+        Arc::clone(&self.round)
+    }
+}
+
+impl<T> Deref for Open<T> {
+    type Target = Round<T>;
+
+    fn deref(&self) -> &Round<T> {
+        &self.round
+    }
+}
+
+impl<T> Drop for Open<T> {
+    fn drop(&mut self) {
+        if self.fate().is_none() {
+            self.close(self.dropped);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_verdict_waits_for_enough_answers_and_no_longer() {
+        let open = Open::new(3);
+        let two = |answers: &[Option<u32>], over: bool| {
+            let sum: u32 = answers.iter().flatten().sum();
+            (over || answers.iter().flatten().count() == 2).then_some(sum)
+        };
+        assert_eq!(open.put(1, 10), Ok(()));
+        let round = open.share();
+        let late = tokio::spawn(async move { round.put(0, 5) });
+        assert_eq!(open.decided(Duration::from_secs(1), two).await, Some(15));
+        assert_eq!(late.await.expect("no panic"), Ok(()));
+        assert_eq!(open.close(Fate::Keep), [Some(5), Some(10), None]);
+        assert_eq!(open.put(2, 1), Err((Fate::Keep, 1)));
+
+        let silent = Open::new(3);
+        assert_eq!(silent.put(0, 7), Ok(()));
+        assert_eq!(silent.decided(Duration::from_secs(1), two).await, Some(7), "nobody else in time");
+    }
+
+    #[test]
+    fn what_comes_after_a_dropped_call_goes_back() {
+        let open = Open::<u32>::new(1);
+        let round = open.share();
+        drop(open);
+        assert_eq!(round.put(0, 1), Err((Fate::GiveBack, 1)));
+    }
+}

@@ -1,0 +1,327 @@
+//! The quorum, and the calls of the contract over its nodes.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::builder::QuorumBuilder;
+use super::ledger::Ledger;
+use super::node::Node;
+use super::timing;
+use super::votes::majority;
+use crate::backend::{
+    Attempt, Backend, Capability, Claim, FencingToken, GrantId, LatchState, LatchStep, Listed, Mode,
+    Placement, Queue, Released, Renew, Renewal,
+};
+use crate::clock::{Clock, Moment};
+use crate::error::{LockError, LockErrorKind, Result};
+use crate::hold::drift;
+use crate::key::Key;
+
+/// Several independent stores as one: a claim is granted when more than half of them grant it. See the
+/// [module](super) for what it promises.
+///
+/// Clones share their nodes and what is known of them.
+///
+/// # Examples
+/// ```
+/// use lock_core::LockManager;
+/// use lock_core::backend::memory::Memory;
+/// use lock_core::backend::quorum::Quorum;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), lock_core::LockError> {
+/// let nodes = vec![Memory::new(), Memory::new(), Memory::new()];
+/// let locks = LockManager::builder(Quorum::new(nodes)?).build()?;
+/// let guard = locks.lock("order:42").acquire().await?;
+/// guard.release().await?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct Quorum<B>(pub(super) Arc<Inner<B>>);
+
+pub(super) struct Inner<B> {
+    pub(super) nodes: Box<[Node<B>]>,
+    pub(super) ledger: Arc<Ledger>,
+    pub(super) capability: Capability,
+    pub(super) at_most: Duration,
+}
+
+impl<B: Backend> Quorum<B> {
+    /// A quorum of `nodes`, which must not share anything: a machine, a disk, a replication link.
+    ///
+    /// Every process that is to be excluded has to be given the same nodes. An odd number, 3 or 5: more cost more and
+    /// are seldom worth it. A single one is allowed, for tests.
+    ///
+    /// # Errors
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) for none or an even number of nodes.
+    pub fn new(nodes: Vec<B>) -> Result<Self> {
+        Self::builder(nodes).build()
+    }
+
+    /// As [`new`](Self::new), with more to choose.
+    pub fn builder(nodes: Vec<B>) -> QuorumBuilder<B> {
+        QuorumBuilder::new(nodes)
+    }
+
+    pub(super) fn assemble(nodes: impl Iterator<Item = (String, B)>, at_most: Duration) -> Self {
+        let nodes: Box<[_]> = nodes.map(|(name, backend)| Node::new(name, backend)).collect();
+        let capability = of_all(&nodes.iter().map(|node| node.backend.capability()).collect::<Vec<_>>());
+        Self(Arc::new(Inner { ledger: Ledger::new(nodes.len()), nodes, capability, at_most }))
+    }
+}
+
+impl<B> Quorum<B> {
+    /// The nodes, in their order.
+    #[must_use]
+    pub fn nodes(&self) -> impl ExactSizeIterator<Item = &B> {
+        self.0.nodes.iter().map(|node| &node.backend)
+    }
+
+    /// How many nodes have to grant a claim.
+    #[must_use]
+    pub fn majority(&self) -> usize {
+        majority(self.0.nodes.len())
+    }
+
+    /// The names of the nodes that failed to answer several times in a row, and have not answered since.
+    #[must_use]
+    pub fn silent(&self) -> Vec<&str> {
+        self.0.nodes.iter().filter(|node| node.is_suspect()).map(Node::name).collect()
+    }
+}
+
+impl<B> Clone for Quorum<B> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<B> fmt::Debug for Quorum<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.0.nodes.iter().map(Node::name).collect();
+        f.debug_struct("Quorum").field("nodes", &names).finish_non_exhaustive()
+    }
+}
+
+/// What a quorum of nodes that can do `each` can do.
+fn of_all(each: &[Capability]) -> Capability {
+    let all = |can: fn(&Capability) -> bool| each.iter().all(can);
+    let embedded = all(|node| node.placement == Placement::Embedded);
+    Capability {
+        shared: all(|node| node.shared),
+        // Majorities that overlap admit one, and not at most so many: see `refuse`.
+        permits: each.len() == 1 && all(|node| node.permits),
+        several: all(|node| node.several),
+        fencing: all(|node| node.fencing),
+        marks_sent: true,
+        placement: if embedded { Placement::Embedded } else { Placement::Remote },
+        min_ttl: each.iter().map(|node| node.min_ttl).max().unwrap_or_default().max(timing::MIN_TTL),
+        max_ttl: each.iter().map(|node| node.max_ttl).min().unwrap_or_default(),
+        ..Capability::exclusive("quorum")
+    }
+}
+
+impl<B> Inner<B> {
+    pub(super) fn clock(&self) -> Clock {
+        self.capability.placement.clock()
+    }
+
+    pub(super) fn now(&self) -> Moment {
+        self.clock().now()
+    }
+
+    pub(super) fn drift(&self, lease: Duration) -> Duration {
+        drift(self.capability.placement, lease)
+    }
+
+    /// Until when a lease that was asked for at `sent` is certainly the holder's.
+    pub(super) fn valid(&self, sent: Moment, lease: Duration) -> Moment {
+        sent.plus(timing::validity(lease, self.drift(lease), Duration::ZERO))
+    }
+
+    /// Whether nobody waits for `node`: it does not answer, and the others are a majority.
+    pub(super) fn is_not_awaited(&self, node: usize) -> bool {
+        let sound = self.nodes.iter().filter(|node| !node.is_suspect()).count();
+        sound >= majority(self.nodes.len()) && self.nodes[node].is_suspect()
+    }
+
+    /// Refuses what a quorum does not do, before any I/O.
+    pub(super) fn supports(&self, claim: &Claim) -> Result<()> {
+        let nodes = self.nodes.len();
+        let detail = match claim.mode {
+            Mode::Permit { of } if !self.capability.permits && nodes > 1 => permits(nodes, of),
+            Mode::Permit { .. } if !self.capability.permits => "the nodes have no semaphores".to_owned(),
+            Mode::Shared if !self.capability.shared => "the nodes have no shared locks".to_owned(),
+            _ if claim.queue == Queue::Fifo => {
+                "a quorum has no queue: the nodes could each have another order of arrival; use a kind without an order"
+                    .to_owned()
+            }
+            _ if !claim.more.is_empty() && !self.capability.several => {
+                "the nodes cannot lock several keys at once".to_owned()
+            }
+            _ if claim.fencing && !self.capability.fencing => "the nodes give no fencing tokens".to_owned(),
+            _ => return Ok(()),
+        };
+        Err(unsupported(detail).with_key(&claim.key))
+    }
+}
+
+fn unsupported(detail: impl Into<std::borrow::Cow<'static, str>>) -> LockError {
+    LockError::new(LockErrorKind::Unsupported, detail)
+}
+
+/// Why a quorum has no semaphores, with the numbers of the one that was asked for.
+fn permits(nodes: usize, of: u32) -> String {
+    if of <= 1 {
+        return "a quorum has no semaphores; one permit is an exclusive lock, which it has".to_owned();
+    }
+    let need = majority(nodes);
+    let of = usize::try_from(of).unwrap_or(usize::MAX);
+    let admitted = nodes.saturating_mul(of) / need;
+    format!(
+        "{nodes} nodes with {of} permits each have {} in all, a holder takes {need} of them, so up to {admitted} would \
+         hold a semaphore of {of}; keep semaphores in a single store",
+        nodes.saturating_mul(of)
+    )
+}
+
+impl<B: Backend> Backend for Quorum<B> {
+    fn capability(&self) -> Capability {
+        self.0.capability
+    }
+
+    async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
+        self.0.acquire(claim, super::acquire::How::Try).await
+    }
+
+    async fn grab(&self, claim: &Claim) -> Result<Attempt> {
+        self.0.acquire(claim, super::acquire::How::Grab).await
+    }
+
+    async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
+        self.0.renew_all(batch).await
+    }
+
+    async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
+        self.0.give_back(claim, keep_for).await
+    }
+
+    async fn fence(&self, claim: &Claim) -> Result<FencingToken> {
+        if !self.0.capability.fencing {
+            return Err(unsupported("the nodes give no fencing tokens").with_key(&claim.key));
+        }
+        self.0.fence_of(claim).await
+    }
+
+    async fn downgrade(&self, claim: &Claim) -> Renewal {
+        if !self.0.capability.shared {
+            return Renewal::Unknown(unsupported("the nodes have no shared locks").with_key(&claim.key));
+        }
+        self.0.downgrade(claim).await
+    }
+
+    async fn latch(&self, key: &Key, _step: &LatchStep) -> Result<LatchState> {
+        let detail = "a quorum has no count-down latches: two halves of the nodes could each have counted other owners; \
+                      keep latches in a single store";
+        Err(unsupported(detail).with_key(key))
+    }
+
+    async fn list(&self, _prefix: &str, _foreign: bool, _limit: usize) -> Result<Listed> {
+        let detail =
+            "a quorum does not list its locks: look at its nodes, each of which may name another holder";
+        Err(unsupported(detail))
+    }
+
+    async fn evict(&self, key: &Key, _id: &GrantId) -> Result<bool> {
+        let detail = "a quorum does not take a lock from its holder: do so on a majority of its nodes";
+        Err(unsupported(detail).with_key(key))
+    }
+
+    async fn close(&self) {
+        for node in &self.0.nodes {
+            node.backend.close().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quorum_can_do_what_all_of_its_nodes_can() {
+        let full = Capability {
+            shared: true,
+            permits: true,
+            fifo: true,
+            several: true,
+            latches: true,
+            fencing: true,
+            fence_is_time: true,
+            notifies: true,
+            placement: Placement::Embedded,
+            min_ttl: Duration::from_millis(1),
+            ..Capability::exclusive("full")
+        };
+        let bare = Capability { max_ttl: Duration::from_secs(60), ..Capability::exclusive("bare") };
+        let three = of_all(&[full, full, full]);
+        assert!(three.shared && three.several && three.fencing && three.marks_sent);
+        assert!(!(three.permits || three.fifo || three.latches || three.fence_is_time || three.notifies));
+        assert_eq!((three.placement, three.min_ttl), (Placement::Embedded, timing::MIN_TTL));
+        let mixed = of_all(&[full, bare, full]);
+        assert!(!(mixed.shared || mixed.several || mixed.fencing));
+        assert_eq!((mixed.placement, mixed.max_ttl), (Placement::Remote, Duration::from_secs(60)));
+        assert!(of_all(&[full]).permits, "one node counts by itself");
+    }
+
+    #[test]
+    fn why_there_are_no_semaphores() {
+        for (nodes, of, admitted) in [(3, 2, 3), (3, 10, 15), (5, 3, 5), (5, 2, 3)] {
+            let text = permits(nodes, of);
+            assert!(text.contains(&format!("up to {admitted} would hold a semaphore of {of}")), "{text}");
+        }
+    }
+
+    /// What is remembered of an owner is gone with it, whatever became of its attempts.
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_remembered_of_owners_that_are_gone() {
+        use crate::backend::memory::Memory;
+        use crate::owner::{Identity, OwnerRecord, OwnerSource};
+
+        let quorum = Quorum::new(vec![Memory::new(), Memory::new(), Memory::new()]).expect("odd");
+        let owners = OwnerSource::new().expect("random bytes");
+        let identity = Arc::new(Identity::of_this_process("test"));
+        let claim = || {
+            let (key, ttl) = (Key::new("k").expect("a key"), Duration::from_secs(10));
+            Claim::new(key, owners.mint(), ttl, OwnerRecord::new(Arc::clone(&identity), None))
+        };
+        let holder = Claim { fencing: true, ..claim() };
+        assert!(matches!(quorum.try_acquire(&holder).await, Ok(Attempt::Granted(_))));
+        for _ in 0..10 {
+            let refused = claim();
+            assert!(matches!(quorum.try_acquire(&refused).await, Ok(Attempt::Held(_))));
+            let dropped = claim();
+            drop(tokio::time::timeout(Duration::ZERO, quorum.try_acquire(&dropped)).await);
+            let stranger = claim();
+            let _ = quorum.renew(&[Renew { claim: &stranger, ttl: stranger.ttl }]).await;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert_eq!(quorum.0.ledger.len(), 1, "the holder");
+        quorum.release(&holder, None).await.expect("an answer");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert_eq!(quorum.0.ledger.len(), 0);
+    }
+
+    /// The library moves the backend and its futures between threads.
+    #[test]
+    fn bounds() {
+        fn threads<T: Send + Sync + 'static>() {}
+        fn send<T: Send>(future: T) -> T {
+            future
+        }
+        threads::<Quorum<crate::backend::memory::Memory>>();
+        let quorum = Quorum::new(vec![crate::backend::memory::Memory::new()]).expect("one is odd");
+        drop(send(quorum.close()));
+    }
+}

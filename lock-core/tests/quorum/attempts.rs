@@ -1,0 +1,417 @@
+//! Getting a lock: who wins, who loses and why, and what is left behind.
+
+use std::time::Duration;
+
+use lock_core::LockErrorKind;
+use lock_core::backend::quorum::Quorum;
+use lock_core::backend::{Attempt, Backend, Claim, Mode, Queue, Released};
+use lock_core::testkit::Claims;
+use tokio::time::Instant;
+
+use super::node::{Health, Kind, Node, Weather};
+use super::{TTL, claims, gets, held, key, millis, nodes, quorum, reader, release, settle};
+
+/// How long an attempt with this ttl waits for a node.
+const NODE_TIMEOUT: Duration = Duration::from_secs(1);
+
+async fn all_free(nodes: &[Node]) -> bool {
+    for node in nodes {
+        if !node.is_free(&key()).await {
+            return false;
+        }
+    }
+    true
+}
+
+fn error_of(answer: lock_core::Result<Attempt>) -> LockErrorKind {
+    answer.expect_err("no verdict").kind()
+}
+
+#[test]
+fn an_even_number_of_nodes_is_refused_and_the_text_says_why() {
+    for count in [0, 2, 4] {
+        let nodes = (0..count).map(Node::new).collect();
+        let error = Quorum::new(nodes).expect_err("even, or none");
+        assert_eq!(error.kind(), LockErrorKind::InvalidRequest);
+        let text = if count == 0 { "no nodes" } else { "half of it each: give it" };
+        assert!(error.to_string().contains(text), "{error}");
+    }
+    for count in [1, 3, 5, 7] {
+        Quorum::new((0..count).map(Node::new).collect()).expect("odd");
+    }
+    let three = || nodes::<3>().to_vec();
+    assert!(Quorum::builder(three()).names(["a", "b"]).build().is_err());
+    assert!(Quorum::builder(three()).node_timeout(Duration::ZERO).build().is_err());
+    let named = Quorum::builder(three()).names(["a", "b", "c"]).build().expect("three of three");
+    assert_eq!(format!("{named:?}"), r#"Quorum { nodes: ["a", "b", "c"], .. }"#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_majority_wins_whatever_the_others_say() {
+    for health in [Health::Down, Health::Stuck, Health::Mute] {
+        let nodes = nodes::<3>();
+        nodes[1].is(health);
+        let (quorum, [claim, other]) = (quorum(&nodes), claims());
+        let start = Instant::now();
+        assert!(gets(&quorum, &claim).await);
+        held(&quorum, &other).await;
+        assert_eq!(release(&quorum, &claim).await, Released::Released);
+        assert!(gets(&quorum, &other).await);
+        assert_eq!(start.elapsed(), Duration::ZERO, "nobody waits for the third ({health:?})");
+    }
+}
+
+/// One has the first node, the other the last, and the one between is gone: neither has a majority.
+#[tokio::test(start_paused = true)]
+async fn a_split_vote_has_no_winner_and_the_next_try_has_one() {
+    let nodes = nodes::<3>();
+    let (quorum, [first, second]) = (quorum(&nodes), claims());
+    assert!(gets(&nodes[0].memory(), &first).await && gets(&nodes[2].memory(), &second).await);
+    nodes[1].is(Health::Down);
+    let told = tokio::join!(held(&quorum, &first), held(&quorum, &second));
+    assert!(!told.0.own && !told.1.own, "nobody has the key");
+    assert!(all_free(&nodes).await, "both gave back what they had");
+    nodes[1].is(Health::Well);
+    assert!(gets(&quorum, &first).await);
+    held(&quorum, &second).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_many_who_ask_at_once_at_most_one_wins_and_the_others_leave_nothing() {
+    let (mut winners, mut splits) = (0, 0);
+    for seed in 0..60 {
+        let nodes: Vec<_> = (0..3 + seed % 2 * 2).map(|number| Node::new(seed * 10 + number)).collect();
+        nodes.iter().for_each(|node| node.weather(Weather { delay: millis(20), lost: 0 }));
+        let (quorum, contenders) = (quorum(&nodes), claims::<4>());
+        let tries = contenders.clone().map(|claim| {
+            let quorum = quorum.clone();
+            tokio::spawn(async move { gets(&quorum, &claim).await })
+        });
+        let mut won = Vec::new();
+        for (task, claim) in tries.into_iter().zip(&contenders) {
+            if task.await.expect("no panic") {
+                won.push(claim);
+            }
+        }
+        assert!(won.len() <= 1, "seed {seed}");
+        // What was late comes to its end.
+        tokio::time::sleep(millis(200)).await;
+        match won.first() {
+            Some(winner) => {
+                winners += 1;
+                for node in &nodes {
+                    assert!(node.has(winner).await || node.is_free(&key()).await, "seed {seed}");
+                }
+                release(&quorum, winner).await;
+                tokio::time::sleep(millis(200)).await;
+            }
+            None => splits += 1,
+        }
+        assert!(all_free(&nodes).await, "seed {seed}");
+    }
+    assert!(winners > 10 && splits > 3, "{winners} winners, {splits} split votes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_majority_there_is_no_quorum_in_time() {
+    let limit = millis(200);
+    for (health, in_time) in
+        [(Health::Down, Duration::ZERO), (Health::Stuck, NODE_TIMEOUT), (Health::Mute, NODE_TIMEOUT)]
+    {
+        for (most, in_time) in [(Duration::from_secs(60), in_time), (limit, in_time.min(limit))] {
+            let nodes = nodes::<5>();
+            nodes[1..4].iter().for_each(|node| node.is(health));
+            let quorum = Quorum::builder(nodes.to_vec()).node_timeout(most).build().expect("odd");
+            let [claim] = claims();
+            let start = Instant::now();
+            let error = quorum.try_acquire(&claim).await.expect_err("2 of 5");
+            assert_eq!((error.kind(), error.is_temporary()), (LockErrorKind::NoQuorum, true));
+            assert!(
+                error.to_string().contains("3 of 5 nodes did not answer, 3 are needed: `2`: "),
+                "{error}"
+            );
+            assert_eq!(start.elapsed(), in_time, "{health:?}");
+            assert!(nodes[0].is_free(&key()).await && nodes[4].is_free(&key()).await, "given back at once");
+
+            nodes.iter().for_each(|node| node.is(Health::Well));
+            // As the library does after such an error.
+            release(&quorum, &claim).await;
+            settle().await;
+            let [next] = claims();
+            assert!(gets(&quorum, &next).await, "the outage is over ({health:?})");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_yes_that_comes_after_the_attempt_has_failed_goes_back() {
+    let nodes = nodes::<3>();
+    let (quorum, [claim]) = (quorum(&nodes), claims());
+    nodes[1].is(Health::Down);
+    nodes[2].is(Health::Stuck);
+    assert_eq!(error_of(quorum.try_acquire(&claim).await), LockErrorKind::NoQuorum);
+    assert!(nodes[0].is_free(&key()).await);
+    nodes[2].is(Health::Well);
+    settle().await;
+    assert_eq!(nodes[2].calls().releases, 1);
+    assert!(all_free(&nodes).await);
+}
+
+/// The attempt was refused by the others, so nobody will ask for its release.
+#[tokio::test(start_paused = true)]
+async fn what_a_node_may_have_granted_that_lost_its_answer_goes_back_soon() {
+    let nodes = nodes::<3>();
+    let (quorum, [claim, other]) = (quorum(&nodes), claims());
+    assert!(gets(&nodes[0].memory(), &other).await && gets(&nodes[1].memory(), &other).await);
+    nodes[2].is(Health::Mute);
+    held(&quorum, &claim).await;
+    settle().await;
+    assert!(nodes[2].has(&claim).await);
+    tokio::time::sleep(NODE_TIMEOUT * 2 + millis(1)).await;
+    assert!(nodes[2].is_free(&key()).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_yes_that_comes_after_the_attempt_has_won_stays() {
+    let nodes = nodes::<3>();
+    let (quorum, [claim]) = (quorum(&nodes), claims());
+    nodes[2].is(Health::Stuck);
+    assert!(gets(&quorum, &claim).await);
+    nodes[2].is(Health::Well);
+    settle().await;
+    assert!(nodes[2].has(&claim).await);
+    assert_eq!(release(&quorum, &claim).await, Released::Released);
+    settle().await;
+    assert!(all_free(&nodes).await);
+}
+
+/// The release reached the node first: it was not late, or it was given up.
+#[tokio::test(start_paused = true)]
+async fn a_yes_that_comes_after_the_release_goes_back() {
+    let nodes = nodes::<3>();
+    let (quorum, [claim]) = (quorum(&nodes), claims());
+    nodes[2].slow(Kind::Try, Duration::from_secs(3));
+    assert!(gets(&quorum, &claim).await);
+    assert_eq!(release(&quorum, &claim).await, Released::Released);
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert_eq!(nodes[2].calls().releases, 2);
+    assert!(all_free(&nodes).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_is_dropped_leaves_nothing() {
+    for (delay, is_released) in [(100, true), (300, true), (100, false), (300, false)] {
+        let nodes = nodes::<3>();
+        let (quorum, [claim]) = (quorum(&nodes), claims());
+        nodes.iter().for_each(|node| node.slow(Kind::Try, millis(delay)));
+        let attempt = tokio::time::timeout(millis(50), quorum.try_acquire(&claim)).await;
+        assert!(attempt.is_err());
+        if is_released {
+            // The library does that, and it may reach the nodes before the request does.
+            release(&quorum, &claim).await;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(all_free(&nodes).await);
+    }
+}
+
+/// The release after a failed attempt is slow, and the same owner asks again before it has arrived.
+#[tokio::test(start_paused = true)]
+async fn a_vote_that_a_release_is_on_its_way_to_does_not_count() {
+    let nodes = nodes::<3>();
+    let (quorum, [claim, other]) = (quorum(&nodes), claims());
+    // The first attempt gets one node of three.
+    assert!(gets(&nodes[1].memory(), &other).await && gets(&nodes[2].memory(), &other).await);
+    nodes[0].slow(Kind::Release, Duration::from_secs(5));
+    let start = Instant::now();
+    held(&quorum, &claim).await;
+    assert_eq!(start.elapsed(), NODE_TIMEOUT, "it waits for the release, and not for ever");
+    assert!(nodes[0].has(&claim).await, "which has not arrived");
+    nodes[0].slow(Kind::Release, Duration::ZERO);
+    // The second finds the first node its own and another one free: that would be two.
+    nodes[1].forget();
+    nodes[2].is(Health::Down);
+    assert_eq!(error_of(quorum.try_acquire(&claim).await), LockErrorKind::NoQuorum);
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    assert!(nodes[0].is_free(&key()).await, "now it has");
+    // Two others are enough.
+    nodes[2].forget();
+    nodes[2].is(Health::Well);
+    assert!(gets(&quorum, &claim).await);
+    assert!(!nodes[0].has(&claim).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_does_not_answer_is_not_waited_for_and_not_overrun() {
+    let nodes = nodes::<3>();
+    let (quorum, [holder]) = (quorum(&nodes), claims());
+    // A vote that is split between the two that answer needs the third.
+    assert!(gets(&nodes[0].memory(), &holder).await);
+    nodes[2].is(Health::Stuck);
+    let mut waits = Vec::new();
+    for _ in 0..10 {
+        let [claim] = claims();
+        let start = Instant::now();
+        let _ = quorum.try_acquire(&claim).await;
+        waits.push(start.elapsed());
+    }
+    assert_eq!(waits[..3], [NODE_TIMEOUT; 3]);
+    assert_eq!(waits[4..], [Duration::ZERO; 6], "known to be silent");
+    assert!(nodes[2].calls().tries <= 4, "{:?}", nodes[2].calls());
+    assert_eq!(quorum.silent(), ["3"]);
+    // Once that request is given up, another one asks, and does not wait for the answer.
+    tokio::time::sleep(TTL * 2).await;
+    let (asked, start, [claim, holder]) = (nodes[2].calls().tries, Instant::now(), claims());
+    assert!(gets(&nodes[0].memory(), &holder).await);
+    held(&quorum, &claim).await;
+    assert_eq!((nodes[2].calls().tries, start.elapsed()), (asked + 1, Duration::ZERO));
+
+    nodes[2].is(Health::Well);
+    settle().await;
+    assert_eq!(quorum.silent(), [""; 0], "what it was asked it answers now");
+    let [claim] = claims();
+    assert!(gets(&quorum, &claim).await, "and its vote counts");
+    assert!(nodes[2].has(&claim).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whom_nobody_waits_for_is_needed_where_the_others_are_no_majority() {
+    let nodes = nodes::<3>();
+    let (quorum, [claim]) = (quorum(&nodes), claims());
+    for node in &nodes[1..] {
+        node.is(Health::Down);
+    }
+    for _ in 0..5 {
+        let [claim] = claims();
+        assert_eq!(error_of(quorum.try_acquire(&claim).await), LockErrorKind::NoQuorum);
+    }
+    assert_eq!(quorum.silent(), ["2", "3"]);
+    for node in &nodes[1..] {
+        node.is(Health::Well);
+        node.weather(Weather { delay: millis(50), lost: 0 });
+    }
+    assert!(gets(&quorum, &claim).await, "the first attempt after an outage is no victim of it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_names_the_holder_and_when_another_try_makes_sense() {
+    let nodes = nodes::<3>();
+    let quorum = quorum(&nodes);
+    let [mut brief, long, asks] = claims();
+    brief.ttl = Duration::from_secs(3);
+    assert!(gets(&nodes[0].memory(), &brief).await);
+    assert!(gets(&nodes[1].memory(), &long).await && gets(&nodes[2].memory(), &long).await);
+    let told = held(&quorum, &asks).await;
+    assert_eq!(told.holder, Some(long.record.clone()));
+    assert_eq!(told.remaining, Some(TTL), "with one node alone nobody wins");
+    assert!(told.own, "a majority is held by the manager that asks");
+    assert_eq!((told.place, told.position), (None, None));
+}
+
+/// Somebody uses the key as a semaphore, on the nodes themselves.
+#[tokio::test(start_paused = true)]
+async fn a_key_in_use_as_something_else_is_refused_where_that_is_so_on_a_majority() {
+    let permit =
+        || Claims::new().expect("random bytes").claim(&key(), Mode::Permit { of: 2 }, Queue::Barging, TTL);
+    for (count, refused) in [(1, false), (2, true), (3, true)] {
+        let nodes = nodes::<3>();
+        let (quorum, [claim]) = (quorum(&nodes), claims());
+        for node in &nodes[..count] {
+            assert!(gets(&node.memory(), &permit()).await);
+        }
+        match quorum.try_acquire(&claim).await {
+            Ok(attempt) => assert!(!refused && matches!(attempt, Attempt::Granted(_))),
+            Err(error) => {
+                assert!(refused && error.kind() == LockErrorKind::InvalidRequest, "{error}");
+                assert!(error.to_string().contains("a semaphore of 2 permits"), "{error}");
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_quorum_cannot_do_is_refused_with_the_reason() {
+    let nodes = nodes::<3>();
+    let quorum = quorum(&nodes);
+    let source = Claims::new().expect("random bytes");
+    let refused = [
+        (
+            source.claim(&key(), Mode::Permit { of: 2 }, Queue::Barging, TTL),
+            "3 nodes with 2 permits each have 6",
+        ),
+        (
+            source.claim(&key(), Mode::Permit { of: 1 }, Queue::Barging, TTL),
+            "one permit is an exclusive lock",
+        ),
+        (source.claim(&key(), Mode::Exclusive, Queue::Fifo, TTL), "a quorum has no queue"),
+    ];
+    for (claim, reason) in refused {
+        for answer in [quorum.try_acquire(&claim).await, quorum.enqueue(&claim, None).await] {
+            let error = answer.expect_err("it cannot");
+            assert_eq!(error.kind(), LockErrorKind::Unsupported);
+            assert!(error.to_string().contains(reason), "{error}");
+        }
+    }
+    assert_eq!(nodes[0].calls().tries, 0, "before any I/O");
+}
+
+/// This process stood still while the answers came in.
+#[tokio::test(start_paused = true)]
+async fn a_grant_of_which_too_little_is_left_goes_back() {
+    for (pause, worth) in [(TTL / 3, true), (TTL * 2 / 3, false), (TTL * 2, false)] {
+        let nodes = nodes::<3>();
+        let (quorum, [claim]) = (quorum(&nodes), claims());
+        nodes[1].pauses_us(Kind::Try, pause);
+        let start = lock_core::clock::Clock::Tokio.now();
+        match quorum.try_acquire(&claim).await {
+            Ok(Attempt::Granted(grant)) => {
+                assert!(worth, "after {pause:?}");
+                assert_eq!((grant.sent, grant.lease), (start, TTL), "counted from before the first request");
+            }
+            Ok(Attempt::Held(_)) => panic!("nobody has it"),
+            Err(error) => {
+                assert!(!worth && error.kind() == LockErrorKind::Unavailable, "{error}");
+                settle().await;
+                assert!(all_free(&nodes).await);
+            }
+        }
+    }
+}
+
+/// An attempt that fails gives back what it took, and not what its owner had before.
+#[tokio::test(start_paused = true)]
+async fn an_owner_that_has_the_lock_keeps_it_when_it_asks_in_vain() {
+    for health in [Health::Well, Health::Mute, Health::Stuck] {
+        let nodes = nodes::<3>();
+        let (quorum, reader) = (quorum(&nodes), reader());
+        assert!(gets(&quorum, &reader).await);
+        settle().await;
+        nodes[2].is(health);
+        let mut upgrade = reader.clone();
+        upgrade.mode = Mode::Exclusive;
+        held(&quorum, &upgrade).await;
+        let dropped = tokio::time::timeout(Duration::ZERO, quorum.try_acquire(&upgrade)).await;
+        drop(dropped);
+        tokio::time::sleep(NODE_TIMEOUT * 4).await;
+        for (number, node) in nodes.iter().enumerate() {
+            assert!(node.has(&reader).await, "node {number} ({health:?})");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn several_keys_are_won_or_lost_together() {
+    let nodes = nodes::<3>();
+    let (quorum, [other]) = (quorum(&nodes), claims());
+    let source = Claims::new().expect("random bytes");
+    let keys = ["order:1", "order:42", "order:7"].map(|key| lock_core::key::Key::new(key).expect("a key"));
+    let all: Claim = source.all(keys.clone(), Queue::Barging, TTL);
+    assert!(gets(&nodes[0].memory(), &other).await);
+    assert!(gets(&quorum, &all).await, "two nodes have all of them");
+    let part = source.exclusive(&keys[0], TTL);
+    held(&quorum, &part).await;
+    release(&quorum, &all).await;
+    assert!(gets(&nodes[1].memory(), &other).await, "the key is another's on a majority");
+    held(&quorum, &all).await;
+    assert!(gets(&quorum, &part).await, "the other keys were given back");
+}

@@ -1,0 +1,340 @@
+//! A node as it is met in practice: it goes down, hangs, is late, loses answers, forgets, and has a clock of its own.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use fastrand::Rng;
+use lock_core::backend::memory::Memory;
+use lock_core::backend::{Attempt, Backend, Capability, Claim, FencingToken, Released, Renew, Renewal};
+use lock_core::clock::Clock;
+use lock_core::key::Key;
+use lock_core::{LockError, LockErrorKind, Result};
+use tokio::sync::watch;
+
+/// How a node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Health {
+    Well,
+    /// Refuses every connection.
+    Down,
+    /// Takes requests and does nothing, until it is well again; then it does what it was asked.
+    Stuck,
+    /// Does what it is asked, and its answers are lost.
+    Mute,
+}
+
+/// What becomes of single calls.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Weather {
+    /// A request and an answer each take up to so long.
+    pub(crate) delay: Duration,
+    /// In a hundred calls so many requests are lost, and so many answers.
+    pub(crate) lost: u32,
+}
+
+/// A memory store behind a bad network. Clones are the same node.
+#[derive(Clone, Debug)]
+pub(crate) struct Node(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    state: Mutex<State>,
+    health: watch::Sender<Health>,
+    /// Requests that wait for it to be well.
+    line: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug)]
+struct State {
+    memory: Memory,
+    tokens: HashMap<String, Last>,
+    /// How far its clock is ahead.
+    skew: Duration,
+    weather: Weather,
+    rng: Rng,
+    calls: Calls,
+    /// How long requests of one kind are under way.
+    slow: HashMap<Kind, Duration>,
+    /// How long this process stands still when the next request of this kind was served.
+    pause: Option<(Kind, Duration)>,
+}
+
+/// What a node is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Kind {
+    Try,
+    Renew,
+    Release,
+    Fence,
+    Downgrade,
+}
+
+/// How often it was asked what, whatever came of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Calls {
+    pub(crate) tries: usize,
+    pub(crate) renewals: usize,
+    pub(crate) releases: usize,
+    pub(crate) fences: usize,
+}
+
+impl Calls {
+    fn count(&mut self, kind: Kind) {
+        match kind {
+            Kind::Try => self.tries += 1,
+            Kind::Renew | Kind::Downgrade => self.renewals += 1,
+            Kind::Release => self.releases += 1,
+            Kind::Fence => self.fences += 1,
+        }
+    }
+}
+
+/// The last fencing token of a key, and whose it is.
+#[derive(Debug, Default)]
+struct Last {
+    number: u64,
+    of: Option<(lock_core::owner::Owner, u64)>,
+}
+
+impl Node {
+    pub(crate) fn new(seed: u64) -> Self {
+        let state = State {
+            memory: Memory::new(),
+            tokens: HashMap::new(),
+            skew: Duration::ZERO,
+            weather: Weather::default(),
+            rng: Rng::with_seed(seed),
+            calls: Calls::default(),
+            slow: HashMap::new(),
+            pause: None,
+        };
+        let line = tokio::sync::Mutex::default();
+        Self(Arc::new(Inner { state: Mutex::new(state), health: watch::Sender::new(Health::Well), line }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().expect("no panic")
+    }
+
+    pub(crate) fn is(&self, health: Health) {
+        self.0.health.send_replace(health);
+    }
+
+    pub(crate) fn weather(&self, weather: Weather) {
+        self.state().weather = weather;
+    }
+
+    pub(crate) fn skew(&self, ahead: Duration) {
+        self.state().skew = ahead;
+    }
+
+    /// Requests of one kind are so long under way from now on.
+    pub(crate) fn slow(&self, kind: Kind, time: Duration) {
+        self.state().slow.insert(kind, time);
+    }
+
+    /// This process stands still for so long when the next request of this kind was served.
+    pub(crate) fn pauses_us(&self, kind: Kind, time: Duration) {
+        self.state().pause = Some((kind, time));
+    }
+
+    pub(crate) fn calls(&self) -> Calls {
+        self.state().calls
+    }
+
+    /// Restarts without its data.
+    pub(crate) fn forget(&self) {
+        let mut state = self.state();
+        state.memory = Memory::new();
+        state.tokens.clear();
+    }
+
+    /// The store itself, without the network.
+    pub(crate) fn memory(&self) -> Memory {
+        self.state().memory.clone()
+    }
+
+    /// Whether `claim` has the key here.
+    pub(crate) async fn has(&self, claim: &Claim) -> bool {
+        self.memory().fence(claim).await.is_ok()
+    }
+
+    /// Whether nobody has the key here.
+    pub(crate) async fn is_free(&self, key: &Key) -> bool {
+        let other = lock_core::testkit::Claims::new().expect("random bytes").exclusive(key, super::TTL);
+        let memory = self.memory();
+        let free = super::gets(&memory, &other).await;
+        memory.release(&other, None).await.expect("an answer");
+        free
+    }
+
+    /// In the order of arrival, as on one connection.
+    async fn until_well(&self) {
+        let _turn = self.0.line.lock().await;
+        let mut health = self.0.health.subscribe();
+        let _ = health.wait_for(|health| *health != Health::Stuck).await;
+    }
+
+    /// How long a request and its answer are under way, and whether they are lost.
+    fn draw(&self) -> (Duration, bool, Duration, bool) {
+        let State { weather, rng, .. } = &mut *self.state();
+        let micros = u64::try_from(weather.delay.as_micros()).expect("it fits");
+        let mut delay = || Duration::from_micros(rng.u64(0..=micros));
+        let (there, back) = (delay(), delay());
+        (there, rng.u32(0..100) < weather.lost, back, rng.u32(0..100) < weather.lost)
+    }
+
+    /// Lets one call pass through the network. A request that was sent is served, whether its client waits or not.
+    async fn over<T, F>(&self, kind: Kind, serve: impl FnOnce(Self) -> F + Send + 'static) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + Send + 'static,
+    {
+        self.state().calls.count(kind);
+        if *self.0.health.borrow() == Health::Down {
+            return Err(LockError::new(LockErrorKind::Unavailable, "connection refused").nothing_taken());
+        }
+        let (there, lost, back, mute) = self.draw();
+        let slow = self.state().slow.get(&kind).copied().unwrap_or_default();
+        let node = self.clone();
+        let served = tokio::spawn(async move {
+            if !(there + slow).is_zero() {
+                tokio::time::sleep(there + slow).await;
+            }
+            node.until_well().await;
+            if lost { None } else { Some(serve(node).await) }
+        });
+        let Some(answer) = served.await.expect("no panic") else {
+            return Err(LockError::new(LockErrorKind::Unavailable, "the request was lost"));
+        };
+        self.stand_still(kind).await;
+        if !back.is_zero() {
+            tokio::time::sleep(back).await;
+        }
+        let health = *self.0.health.borrow();
+        match health {
+            Health::Mute => std::future::pending().await,
+            _ if mute => Err(LockError::new(LockErrorKind::Unavailable, "the answer was lost")),
+            _ => Ok(answer),
+        }
+    }
+
+    /// Stops this process for a while, once: time passes, and nothing runs meanwhile.
+    async fn stand_still(&self, kind: Kind) {
+        let pause = match &mut self.state().pause {
+            Some((of, pause)) if *of == kind => std::mem::take(pause),
+            _ => return,
+        };
+        let mut advance = std::pin::pin!(tokio::time::advance(pause));
+        // The clock moves with the first poll; the rest of it lets others run.
+        std::future::poll_fn(|cx| {
+            let _ = advance.as_mut().poll(cx);
+            std::task::Poll::Ready(())
+        })
+        .await;
+    }
+
+    /// The token of a grant: larger than the last of each key, and than the time.
+    fn token(&self, claim: &Claim) -> FencingToken {
+        self.raise(claim);
+        let mut state = self.state();
+        let time = Clock::Tokio.now().plus(state.skew).since(epoch());
+        let time = u64::try_from(time.as_micros()).expect("it fits");
+        let of = Some((claim.owner, claim.turn));
+        let last = |key: &Key| state.tokens.get(key.as_str());
+        let known = claim.keys().map(|key| last(key).filter(|last| last.of == of).map(|last| last.number));
+        let known: Option<Vec<u64>> = known.collect();
+        let same = known.filter(|all| all.iter().all(|number| *number == all[0])).map(|all| all[0]);
+        let largest = claim.keys().filter_map(|key| last(key).map(|last| last.number)).max().unwrap_or(0);
+        let number = same.unwrap_or((largest + 1).max(time));
+        for key in claim.keys() {
+            state.tokens.insert(key.as_str().to_owned(), Last { number, of });
+        }
+        FencingToken::new(number)
+    }
+
+    /// Takes note of a token that the holder has from elsewhere.
+    fn raise(&self, claim: &Claim) {
+        let Some(own) = claim.own_fence() else { return };
+        let mut state = self.state();
+        for key in claim.keys() {
+            let last = state.tokens.entry(key.as_str().to_owned()).or_default();
+            if own.get() > last.number {
+                *last = Last { number: own.get(), of: None };
+            }
+        }
+    }
+}
+
+/// Before every test.
+fn epoch() -> lock_core::clock::Moment {
+    static EPOCH: std::sync::OnceLock<lock_core::clock::Moment> = std::sync::OnceLock::new();
+    *EPOCH.get_or_init(|| Clock::Tokio.now())
+}
+
+impl Backend for Node {
+    fn capability(&self) -> Capability {
+        self.memory().capability()
+    }
+
+    async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
+        let claim = claim.clone();
+        let attempt = self.over(Kind::Try, async move |node: Self| {
+            let mut attempt = node.memory().try_acquire(&claim).await?;
+            if let Attempt::Granted(grant) = &mut attempt {
+                // As a store does that makes tokens only where they are asked for.
+                grant.fence = claim.fencing.then(|| node.token(&claim));
+            }
+            Ok(attempt)
+        });
+        attempt.await?
+    }
+
+    async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
+        let owned: Vec<(Claim, Duration)> =
+            batch.iter().map(|renew| (renew.claim.clone(), renew.ttl)).collect();
+        let answers = self.over(Kind::Renew, async move |node: Self| {
+            let batch: Vec<_> = owned.iter().map(|(claim, ttl)| Renew { claim, ttl: *ttl }).collect();
+            let answers = node.memory().renew(&batch).await;
+            for (renew, answer) in batch.iter().zip(&answers) {
+                if let Renewal::Renewed { .. } = answer {
+                    node.raise(renew.claim);
+                }
+            }
+            answers
+        });
+        let unknown = |_: &Renew<'_>| {
+            Renewal::Unknown(LockError::new(LockErrorKind::Unavailable, "the renewal was not answered"))
+        };
+        answers.await.unwrap_or_else(|_| batch.iter().map(unknown).collect())
+    }
+
+    async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
+        let claim = claim.clone();
+        let released = self.over(Kind::Release, async move |node: Self| {
+            let released = node.memory().release(&claim, keep_for).await?;
+            if released == Released::Released {
+                node.raise(&claim);
+            }
+            Ok(released)
+        });
+        released.await?
+    }
+
+    async fn fence(&self, claim: &Claim) -> Result<FencingToken> {
+        let claim = claim.clone();
+        let token = self.over(Kind::Fence, async move |node: Self| {
+            node.memory().fence(&claim).await?;
+            Ok(node.token(&claim))
+        });
+        token.await?
+    }
+
+    async fn downgrade(&self, claim: &Claim) -> Renewal {
+        let claim = claim.clone();
+        let answer =
+            self.over(Kind::Downgrade, async move |node: Self| node.memory().downgrade(&claim).await);
+        answer.await.unwrap_or_else(Renewal::Unknown)
+    }
+}
