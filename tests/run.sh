@@ -60,8 +60,8 @@ say "seconds: ${built} to build, ${ran} to run"
 # the memory store.
 awk '
     function store_of(name) {
-        if (name ~ /^(redis|memory|rig)(_|$)/) { sub(/_.*/, "", name); return name }
-        if (name ~ /^(locks|contract_memory|attribute|http)$/) return "memory"
+        if (name ~ /^(redis|redlock|memory|rig)(_|$)/) { sub(/_.*/, "", name); return name }
+        if (name ~ /^(locks|contract_memory|observe|testing|quorum|attribute|http)$/) return "memory"
         return "none"
     }
     function finish() { if (open) { broken[store]++; print "no result: " binary } open = 0 }
@@ -79,8 +79,9 @@ awk '
     }
     END {
         finish()
-        count = split("redis memory rig none", order, " ")
+        count = split("redis redlock memory rig none", order, " ")
         what["redis"] = "a real redis-server"; what["memory"] = "the embedded store"
+        what["redlock"] = "five real redis-servers, a majority"
         what["rig"] = "the rig itself, on a real redis-server"; what["none"] = "unit tests and doctests, no server"
         printf "\n%-8s %6s %6s %7s %7s   %s\n", "store", "tests", "passed", "failed", "ignored", ""
         for (i = 1; i <= count; i++) {

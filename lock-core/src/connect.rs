@@ -10,8 +10,7 @@ use crate::error::{LockError, LockErrorKind, Result};
 const VARIABLE: &str = "LOCK_URL";
 
 /// Schemes of stores that are designed and not in this version: an answer better than "unknown".
-const LATER: [&str; 7] =
-    ["postgres", "postgresql", "redis+sentinel", "redis+cluster", "redlock", "zookeeper", "etcd"];
+const LATER: [&str; 5] = ["postgres", "postgresql", "redis+cluster", "zookeeper", "etcd"];
 
 pub(crate) async fn from_env() -> Result<Arc<dyn DynBackend>> {
     match std::env::var(VARIABLE) {
@@ -42,17 +41,18 @@ pub(crate) async fn connect(url: &str) -> Result<Arc<dyn DynBackend>> {
             let detail = "`memory://` takes nothing behind it: every such manager has a store of its own";
             Err(LockError::new(LockErrorKind::InvalidRequest, detail))
         }
-        known @ ("redis" | "rediss" | "unix") => redis(&format!("{known}://{rest}")).await,
+        known @ ("redis" | "rediss" | "redis+sentinel" | "unix") => redis(&format!("{known}://{rest}")).await,
+        "redlock" => redlock(rest).await,
         later if LATER.contains(&later) => {
             let detail = format!(
-                "`{later}://` is not in this version; there are `memory://`, `redis[s]://` and `unix://`"
+                "`{later}://` is not in this version; there are `memory://`, `redis[s]://`, `redis+sentinel://`, `unix://` and `redlock://`"
             );
             Err(LockError::new(LockErrorKind::Unsupported, detail))
         }
         unknown => {
             let scheme: String = unknown.chars().take(32).collect();
             let detail = format!(
-                "no store has the scheme `{}`; there are `memory://`, `redis[s]://` and `unix://`",
+                "no store has the scheme `{}`; there are `memory://`, `redis[s]://`, `redis+sentinel://`, `unix://` and `redlock://`",
                 scheme.escape_debug()
             );
             Err(LockError::new(LockErrorKind::InvalidRequest, detail))
@@ -69,5 +69,23 @@ async fn redis(url: &str) -> Result<Arc<dyn DynBackend>> {
 #[allow(clippy::unused_async, reason = "the twin with the feature is async")]
 async fn redis(_url: &str) -> Result<Arc<dyn DynBackend>> {
     let detail = "this build has no Redis: add the feature `redis` to lock-core in Cargo.toml";
+    Err(LockError::new(LockErrorKind::Unsupported, detail))
+}
+
+#[cfg(feature = "redlock")]
+async fn redlock(rest: &str) -> Result<Arc<dyn DynBackend>> {
+    use crate::backend::quorum::Quorum;
+    use crate::backend::redis::Redis;
+    use crate::backend::redis::voter::RedlockUrl;
+
+    let RedlockUrl { urls, names, options } = RedlockUrl::parse(rest)?;
+    let voters = Redis::connect_voters(urls.iter().map(String::as_str), options).await?;
+    Ok(Arc::new(Quorum::builder(voters).names(names).build()?))
+}
+
+#[cfg(not(feature = "redlock"))]
+#[allow(clippy::unused_async, reason = "the twin with the feature is async")]
+async fn redlock(_rest: &str) -> Result<Arc<dyn DynBackend>> {
+    let detail = "this build has no Redlock: add the feature `redlock` to lock-core in Cargo.toml";
     Err(LockError::new(LockErrorKind::Unsupported, detail))
 }

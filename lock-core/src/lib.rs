@@ -44,6 +44,7 @@
 //! | `macros` | the attribute `#[distributed_lock]` | yes |
 //! | `redis` | the store `redis://` | no |
 //! | `redis-tls` | TLS for it, `rediss://` | no |
+//! | `redlock` | a majority of independent Redis servers, `redlock://` | no |
 //! | `metrics` | counters and histograms through the `metrics` facade, see [`observe`] | no |
 //! | `testing` | help for tests of code that locks: [`testing`] | no |
 //! | `testkit` | the contract suite for backends | no |

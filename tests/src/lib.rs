@@ -5,6 +5,7 @@
 //! that says what was expected.
 
 mod certificates;
+mod clock;
 mod counter;
 mod directory;
 mod fenced;
@@ -14,10 +15,12 @@ mod proxy;
 mod recorder;
 mod redis_server;
 mod replica;
+mod sentinel;
 mod wait;
 mod worker;
 
 pub use certificates::Certificates;
+pub use clock::Clock;
 pub use counter::Counter;
 pub use directory::Directory;
 pub use fenced::Fenced;
@@ -26,5 +29,6 @@ pub use proxy::{Bytes, Flow, Proxy, Traffic};
 pub use recorder::{Recorder, SentCommand};
 pub use redis_server::{RedisBuilder, RedisServer};
 pub use replica::Replica;
+pub use sentinel::Sentinels;
 pub use wait::{Bound, PATIENCE, monotonic, wait_until};
 pub use worker::Worker;

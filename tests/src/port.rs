@@ -1,8 +1,12 @@
 //! A TCP port that stays ours.
 
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpSocket};
+
+use crate::wait::{Bound, PATIENCE};
 
 /// A port of 127.0.0.1 that no one else is given while this value lives, whether or not somebody listens on it.
 ///
@@ -17,7 +21,7 @@ pub(crate) struct Port {
 
 impl Port {
     pub(crate) fn reserve() -> Self {
-        let socket = bind(SocketAddr::from(([127, 0, 0, 1], 0)));
+        let socket = bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("cannot bind a port of 127.0.0.1");
         let address = socket.local_addr().expect("a bound socket has an address");
         Self { address, _reserved: socket }
     }
@@ -27,14 +31,25 @@ impl Port {
     }
 
     /// Listens on the port; needs a tokio runtime.
+    ///
+    /// A child process that is just being started has a copy of every socket until its `exec`, so a listener that was
+    /// closed may live for a moment more.
     pub(crate) fn listen(&self) -> TcpListener {
-        bind(self.address).listen(1024).expect("cannot listen on a reserved port")
+        let bound = Bound::new(PATIENCE);
+        loop {
+            match bind(self.address).and_then(|socket| socket.listen(1024)) {
+                Ok(listener) => return listener,
+                Err(error) if error.kind() == ErrorKind::AddrInUse => bound.check("the port is free again"),
+                Err(error) => panic!("cannot listen on a reserved port: {error}"),
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 
-fn bind(address: SocketAddr) -> TcpSocket {
-    let socket = TcpSocket::new_v4().expect("cannot make a TCP socket");
-    socket.set_reuseaddr(true).expect("cannot set SO_REUSEADDR");
-    socket.bind(address).expect("cannot bind a port of 127.0.0.1");
-    socket
+fn bind(address: SocketAddr) -> io::Result<TcpSocket> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    Ok(socket)
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use redis::Value;
 
 use crate::certificates::Certificates;
+use crate::clock::Clock;
 use crate::directory::Directory;
 use crate::port::Port;
 use crate::process::Process;
@@ -38,6 +39,10 @@ pub struct RedisServer {
 #[must_use = "nothing runs before `start`"]
 pub struct RedisBuilder {
     arguments: Vec<String>,
+    /// What the server finds in its environment beside that of the test.
+    environment: Vec<(String, std::ffi::OsString)>,
+    /// What must live as long as the server.
+    clock: Option<Arc<Clock>>,
     password: Option<String>,
     /// The port for TLS beside the plain one.
     tls: Option<Arc<Port>>,
@@ -47,6 +52,13 @@ impl RedisBuilder {
     /// Adds an option of the configuration file, such as `("maxmemory", "3mb")`.
     pub fn config(mut self, name: &str, value: &str) -> Self {
         self.arguments.extend([format!("--{name}"), value.to_owned()]);
+        self
+    }
+
+    /// Lets the wall clock of the server be set by `clock`.
+    pub fn clock(mut self, clock: &Arc<Clock>) -> Self {
+        self.environment = clock.environment();
+        self.clock = Some(Arc::clone(clock));
         self
     }
 
@@ -172,6 +184,12 @@ impl RedisServer {
         self.process.stop();
     }
 
+    /// Where the server keeps what it persists; it stays over a restart.
+    #[must_use]
+    pub fn directory(&self) -> &std::path::Path {
+        self.directory.path()
+    }
+
     /// Lets the process go on.
     ///
     /// # Panics
@@ -275,6 +293,7 @@ fn spawn(builder: &RedisBuilder, directory: &Directory, port: &Port) -> Process 
         command.args(["--enable-debug-command", "yes", "--enable-protected-configs", "yes"]);
     }
     command.args(&builder.arguments);
+    command.envs(builder.environment.iter().map(|(name, value)| (name, value)));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     Process::spawn(&mut command, Some(directory.path())).unwrap_or_else(|error| panic!("{}", why_not(&error)))
 }

@@ -142,7 +142,7 @@ fn all(live: &Live, claim: &Claim, (token, value): (&OwnerToken, &str), end: i64
     command
 }
 
-fn common(command: &mut Cmd, claim: &Claim, (token, value): (&OwnerToken, &str), end: i64) {
+pub(super) fn common(command: &mut Cmd, claim: &Claim, (token, value): (&OwnerToken, &str), end: i64) {
     let fence_ttl = if claim.fencing { millis(fence_ttl(claim.ttl)) } else { 0 };
     command.arg(token.as_str()).arg(value).arg(millis(claim.ttl)).arg(end).arg(fence_ttl);
 }

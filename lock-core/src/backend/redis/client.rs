@@ -101,7 +101,7 @@ impl Redis {
     }
 
     /// Why a call that was over by its deadline had not been sent.
-    fn not_sent(&self, deadline: Duration) -> Failure {
+    pub(super) fn not_sent(&self, deadline: Duration) -> Failure {
         let dialling =
             || Failure::new(LockErrorKind::Unavailable, format!("no connection within {deadline:?}"));
         self.links.failure().unwrap_or_else(dialling).before_any_request()
@@ -115,6 +115,9 @@ impl Redis {
 impl Redis {
     async fn attempt(&self, claim: &Claim, aim: Aim) -> Result<Attempt> {
         supported(claim.keys())?;
+        if let Some(voter) = self.voter() {
+            return self.vote(voter, claim).await;
+        }
         let deadline = self.timeout().min(claim.ttl / 2);
         // A call that never got a connection leaves nothing to clean up: an outage must not pile up releases.
         match tokio::time::timeout(deadline, self.acquire(claim, aim, deadline)).await {
@@ -128,6 +131,9 @@ impl Redis {
 
 impl Backend for Redis {
     fn capability(&self) -> Capability {
+        if let Some(voter) = self.voter() {
+            return voter.capability();
+        }
         Capability {
             shared: true,
             permits: true,
@@ -159,6 +165,9 @@ impl Backend for Redis {
     }
 
     async fn beat(&self, claim: &Claim) -> Result<Beat> {
+        if let Some(voter) = self.voter() {
+            return Err(voter.unsupported(&claim.key));
+        }
         let deadline = self.timeout().min(claim.place_lease() / 2);
         self.within(deadline, &claim.key, self.sign(claim)).await
     }
@@ -196,6 +205,9 @@ impl Backend for Redis {
 
     async fn latch(&self, key: &Key, step: &LatchStep) -> Result<LatchState> {
         supported(std::iter::once(key))?;
+        if let Some(voter) = self.voter() {
+            return Err(voter.unsupported(key));
+        }
         let deadline = latch::lease(step).map_or(self.timeout(), |lease| self.timeout().min(lease / 2));
         self.within(deadline, key, self.step(key, step)).await
     }

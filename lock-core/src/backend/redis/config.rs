@@ -13,6 +13,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// A healthy server answers in less than a millisecond; half a second survives two retransmissions.
 const CALL_TIMEOUT: Duration = Duration::from_millis(500);
 const DEFAULT_PORT: u16 = 6379;
+const SENTINEL_PORT: u16 = 26379;
 const FORM: &str = "expected `redis[s]://[user:password@]host[:port][/db]` or `unix://[user:password@]/path/to.sock`, \
                     with `?connect_timeout=1s&timeout=500ms` if need be; percent-encode special characters of the \
                     password";
@@ -20,8 +21,22 @@ const FORM: &str = "expected `redis[s]://[user:password@]host[:port][/db]` or `u
 /// Where a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Address {
-    Tcp { host: String, port: u16 },
+    Tcp {
+        host: String,
+        port: u16,
+    },
     Unix(PathBuf),
+    /// Wherever the sentinels say.
+    Sentinel(Sentinels),
+}
+
+/// Who knows where the primary is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Sentinels {
+    /// Host and port; at least one.
+    pub(super) places: Vec<(String, u16)>,
+    /// The name under which they watch it.
+    pub(super) master: String,
 }
 
 impl fmt::Display for Address {
@@ -30,6 +45,11 @@ impl fmt::Display for Address {
             Self::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
             Self::Tcp { host, port } => write!(f, "{host}:{port}"),
             Self::Unix(path) => path.display().fmt(f),
+            Self::Sentinel(sentinels) => {
+                let places: Vec<_> =
+                    sentinels.places.iter().map(|(host, port)| format!("{host}:{port}")).collect();
+                write!(f, "{} (by the sentinels {})", sentinels.master, places.join(", "))
+            }
         }
     }
 }
@@ -51,6 +71,8 @@ pub(super) struct Config {
     user: Option<String>,
     password: Option<String>,
     pub(super) db: i64,
+    /// User and password of the sentinels.
+    pub(super) sentinel_login: Option<(Option<String>, String)>,
     /// `rediss://`.
     pub(super) tls: Option<TlsFiles>,
     /// For one dial, from the look-up of the name to the last probe.
@@ -79,6 +101,7 @@ impl Config {
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let mut config = match scheme {
             "redis" => Self::tcp(rest)?,
+            "redis+sentinel" => Self::sentinel(rest)?,
             "unix" | "redis+unix" => Self::unix(rest)?,
             "rediss" if cfg!(feature = "redis-tls") => {
                 Self { tls: Some(TlsFiles::default()), ..Self::tcp(rest)? }
@@ -113,12 +136,32 @@ impl Config {
     fn tcp(rest: &str) -> Result<Self> {
         let (authority, db) = rest.split_once('/').unwrap_or((rest, ""));
         let (user, password, host) = credentials(authority)?;
-        let (host, port) = host_and_port(host)?;
+        let (host, port) = host_and_port(host, DEFAULT_PORT)?;
         let db = match db {
             "" => 0,
             db => number(db).ok_or_else(|| invalid("the database in the Redis URL is not a number"))?,
         };
         Ok(Self::new(Address::Tcp { host, port }, user, password, db))
+    }
+
+    /// `user:password@h1:26379,h2,h3/mymaster/db`; user and password are those of the primary.
+    fn sentinel(rest: &str) -> Result<Self> {
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let (user, password, hosts) = credentials(authority)?;
+        let (master, db) = path.split_once('/').unwrap_or((path, ""));
+        let master = decode(master)?;
+        if master.is_empty() {
+            return Err(invalid(
+                "the URL of the sentinels names no primary: `redis+sentinel://h1,h2,h3/mymaster`",
+            ));
+        }
+        let place = |text: &str| host_and_port(text, SENTINEL_PORT);
+        let places = hosts.split(',').map(place).collect::<Result<_>>()?;
+        let db = match db {
+            "" => 0,
+            db => number(db).ok_or_else(|| invalid("the database in the Redis URL is not a number"))?,
+        };
+        Ok(Self::new(Address::Sentinel(Sentinels { places, master }), user, password, db))
     }
 
     fn unix(rest: &str) -> Result<Self> {
@@ -134,14 +177,14 @@ impl Config {
 
     fn new(address: Address, user: Option<String>, password: Option<String>, db: i64) -> Self {
         let (connect_timeout, timeout) = (CONNECT_TIMEOUT, CALL_TIMEOUT);
-        Self { address, user, password, db, tls: None, connect_timeout, timeout }
+        Self { address, user, password, db, sentinel_login: None, tls: None, connect_timeout, timeout }
     }
 
     fn set(&mut self, name: &str, value: &str) -> Result<()> {
         match name {
             "connect_timeout" => self.connect_timeout = duration("connect_timeout", value)?,
             "timeout" => self.timeout = duration("timeout", value)?,
-            "db" if matches!(self.address, Address::Tcp { .. }) => {
+            "db" if !matches!(self.address, Address::Unix(_)) => {
                 return Err(invalid(
                     "the database of a `redis://` URL stands in its path, `/2`, not in `db`",
                 ));
@@ -149,6 +192,19 @@ impl Config {
             "db" => {
                 self.db = number(value)
                     .ok_or_else(|| invalid("the option `db` of the Redis URL is not a number"))?;
+            }
+            "sentinel_user" | "sentinel_password" if !matches!(self.address, Address::Sentinel(_)) => {
+                return Err(invalid(
+                    "`sentinel_user` and `sentinel_password` are options of a `redis+sentinel://` URL",
+                ));
+            }
+            "sentinel_password" => {
+                let user = self.sentinel_login.take().and_then(|(user, _)| user);
+                self.sentinel_login = Some((user, decode(value)?));
+            }
+            "sentinel_user" => {
+                let password = self.sentinel_login.take().map(|(_, password)| password).unwrap_or_default();
+                self.sentinel_login = Some((Some(decode(value)?), password));
             }
             "ca" | "cert" | "key" => {
                 let Some(tls) = &mut self.tls else {
@@ -202,7 +258,7 @@ fn credentials(authority: &str) -> Result<(Option<String>, Option<String>, &str)
     Ok(((!user.is_empty()).then_some(user), Some(decode(password)?), host))
 }
 
-fn host_and_port(text: &str) -> Result<(String, u16)> {
+fn host_and_port(text: &str, default: u16) -> Result<(String, u16)> {
     let (host, port) = match text.strip_prefix('[') {
         Some(v6) => {
             let (host, port) =
@@ -215,7 +271,7 @@ fn host_and_port(text: &str) -> Result<(String, u16)> {
         return Err(invalid("the Redis URL has no host"));
     }
     let port = match port {
-        "" => DEFAULT_PORT,
+        "" => default,
         port => port.parse().map_err(|_| invalid("the port in the Redis URL is not a number up to 65535"))?,
     };
     Ok((host.to_owned(), port))
@@ -265,7 +321,8 @@ fn invalid(what: &'static str) -> LockError {
 
 /// The name is shown only when it looks like one.
 fn unknown_option(name: &str) -> LockError {
-    const KNOWN: &[&str] = &["connect_timeout", "timeout", "db", "ca", "cert", "key"];
+    const KNOWN: &[&str] =
+        &["connect_timeout", "timeout", "db", "ca", "cert", "key", "sentinel_user", "sentinel_password"];
     let shown = name.len() <= 32 && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
     let detail = match KNOWN.iter().find(|known| shown && alike(name, known)) {
         Some(known) => format!("unknown option `{name}` in the Redis URL; did you mean `{known}`?"),
@@ -305,6 +362,14 @@ mod tests {
             ("redis://:s3cret@h/2", "h:6379", 2, None, Some("s3cret")),
             ("redis://app:s%40c%2Fr%3Ft@h", "h:6379", 0, Some("app"), Some("s@c/r?t")),
             ("redis://app:p@ss:word@h", "h:6379", 0, Some("app"), Some("p@ss:word")),
+            ("redis+sentinel://a,b:1/m", "m (by the sentinels a:26379, b:1)", 0, None, None),
+            (
+                "redis+sentinel://app:s3cret@a/m/3?sentinel_password=x",
+                "m (by the sentinels a:26379)",
+                3,
+                Some("app"),
+                Some("s3cret"),
+            ),
             ("unix:///run/redis.sock", "/run/redis.sock", 0, None, None),
             ("unix://app:s3cret@/run/redis.sock?db=4", "/run/redis.sock", 4, Some("app"), Some("s3cret")),
         ];
@@ -341,6 +406,10 @@ mod tests {
             ("redis://user@h", "a user without a password"),
             ("redis://[::1", "closing `]`"),
             ("redis://a:%zz@h", "%25"),
+            ("redis+sentinel://a,b", "names no primary"),
+            ("redis+sentinel://a,,b/m", "has no host"),
+            ("redis+sentinel://a/m/first", "database"),
+            ("redis://h?sentinel_password=x", "options of a `redis+sentinel://` URL"),
             ("unix://run/redis.sock", "must be absolute"),
             ("redis://h?timeout=soon", "`timeout` of the Redis URL needs a duration"),
             ("redis://h?timeout=0s", "above zero"),
@@ -406,6 +475,8 @@ mod tests {
             "redis://user:x/s3cret@h",
             "redis://user:s3cret@h?timeout=s3cret",
             "unix://user:s3cret@h",
+            "redis+sentinel://user:s3cret@h",
+            "redis+sentinel://h/m?sentinel_pasword=s3cret",
         ] {
             let error = Config::parse(url).map(|config| config.address.to_string()).expect_err(url);
             assert!(!format!("{error} {error:?}").contains("s3cret"), "{url}: {error:?}");

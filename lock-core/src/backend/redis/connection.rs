@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
@@ -24,6 +25,8 @@ use super::ears::Ears;
 use super::error::{Failure, Reaction};
 use super::probe;
 use super::scripts::{Script, Scripts};
+use super::sentinel::{self, Place};
+use super::voter::{Seat, Voter};
 use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind};
 
@@ -44,6 +47,8 @@ pub(super) struct Server {
     tls: Option<super::tls::Tls>,
     warned: AtomicBool,
     ears: Arc<Ears>,
+    /// What makes it a voter of a quorum.
+    pub(super) voter: Option<Arc<Voter>>,
 }
 
 impl Server {
@@ -62,7 +67,13 @@ impl Server {
             config,
             warned: AtomicBool::new(false),
             ears: Arc::default(),
+            voter: None,
         })
+    }
+
+    /// Makes it a voter of a quorum.
+    pub(super) fn voting(self, voter: Arc<Voter>) -> Self {
+        Self { voter: Some(voter), ..self }
     }
 
     pub(super) fn address(&self) -> &Address {
@@ -81,6 +92,8 @@ pub(super) struct Live {
     connection: MultiplexedConnection,
     pub(super) scripts: Scripts,
     pub(super) clock: ServerClock,
+    /// Of a voter's connection.
+    pub(super) seat: Option<Seat>,
     spoiled: Notify,
     /// Up to which [version](Ears::version) of the listeners it has subscribed; 0 for nobody.
     hears: AtomicU64,
@@ -199,6 +212,8 @@ fn server_time(answer: &Value) -> Result<i64, Failure> {
 pub(super) struct Session {
     pub(super) live: Arc<Live>,
     driver: Driver,
+    /// Where it goes to.
+    place: Option<Place>,
 }
 
 /// The driver's task; ends with this value, so that a dial that was given up leaves no socket behind.
@@ -227,8 +242,33 @@ pub(super) async fn dial(server: &Server) -> Result<Session, Failure> {
 }
 
 async fn connect(server: &Server) -> Result<Session, Failure> {
-    let (connection, driver) = match server.address() {
-        Address::Tcp { host, port } => {
+    let place = match server.address() {
+        Address::Tcp { host, port } => Some((host.clone(), *port)),
+        Address::Sentinel(sentinels) => Some(sentinel::primary(&server.config, sentinels).await?),
+        Address::Unix(_) => None,
+    };
+    let (Address::Sentinel(sentinels), Some(asked)) = (server.address(), &place) else {
+        return reach(server, place.as_ref()).await;
+    };
+    let mut session = match reach(server, place.as_ref()).await {
+        Ok(session) => session,
+        // The sentinels are about to name another, or it is about to become the primary.
+        Err(failure) if failure.reaction == Reaction::Reconnect => return Err(failure.temporary()),
+        Err(failure) => return Err(failure),
+    };
+    // One that was stopped for a while takes itself for the primary when it goes on.
+    if sentinel::primary(&server.config, sentinels).await? != *asked {
+        let text = "the sentinels name another primary by now";
+        return Err(Failure::new(LockErrorKind::Unavailable, text));
+    }
+    session.place = place;
+    Ok(session)
+}
+
+/// Connects to the server at `place`, or at the socket of the configuration.
+async fn reach(server: &Server, place: Option<&Place>) -> Result<Session, Failure> {
+    let (connection, driver) = match (place, server.address()) {
+        (Some((host, port)), _) => {
             let stream =
                 TcpStream::connect((host.as_str(), *port)).await.map_err(|error| unreachable(&error))?;
             // Without this a small packet waits for the answer to the one before it.
@@ -241,9 +281,13 @@ async fn connect(server: &Server) -> Result<Session, Failure> {
             }
             handshake(server, stream).await
         }
-        Address::Unix(path) => {
+        (None, Address::Unix(path)) => {
             let stream = UnixStream::connect(path).await.map_err(|error| unreachable(&error))?;
             handshake(server, stream).await
+        }
+        (None, Address::Tcp { .. } | Address::Sentinel(_)) => {
+            let text = "there is no place to connect to";
+            return Err(Failure::new(LockErrorKind::Unavailable, text));
         }
     }
     .map_err(|error| Failure::of(&error))?;
@@ -290,21 +334,31 @@ async fn greet(
     let answers = connection.clone().send_packed_commands(&commands, 0, commands.len()).await;
     let answers = answers.map_err(|error| Failure::of(&error))?;
 
-    let facts = probe::examine(text(answers.first().unwrap_or(&Value::Nil))?)?;
+    let received = Clock::Suspend.now();
+    let info = text(answers.first().unwrap_or(&Value::Nil))?;
+    let facts = probe::examine(info)?;
     let scripts = Scripts::of_answers(answers.get(1..).unwrap_or_default())?;
     let now = server_time(answers.last().unwrap_or(&Value::Nil))?;
     if !server.warned.swap(true, Ordering::Relaxed) {
         warn(server, &facts, connection.clone()).await;
     }
+    let seat = match &server.voter {
+        Some(voter) => {
+            voter.observe(now, sent, received);
+            Some(Seat::take(voter, info, &connection).await?)
+        }
+        None => None,
+    };
     let live = Live {
         connection,
         scripts,
         clock: ServerClock::new(now, sent),
+        seat,
         spoiled: Notify::new(),
         hears: AtomicU64::new(0),
         subscribing: tokio::sync::Mutex::default(),
     };
-    Ok(Session { live: Arc::new(live), driver })
+    Ok(Session { live: Arc::new(live), driver, place: None })
 }
 
 /// One warning for each thing in the server's settings that can lose a lock.
@@ -332,7 +386,7 @@ async fn warn(server: &Server, facts: &probe::Facts, mut connection: Multiplexed
     }
 }
 
-fn text(answer: &Value) -> Result<&str, Failure> {
+pub(super) fn text(answer: &Value) -> Result<&str, Failure> {
     match answer {
         Value::VerbatimString { text, .. } | Value::SimpleString(text) => Ok(text),
         Value::BulkString(bytes) => std::str::from_utf8(bytes).map_err(|_| Failure::unexpected(answer)),
@@ -378,7 +432,7 @@ async fn keep_connected(server: &Server, tell: &watch::Sender<State>, mut first:
                 if heard {
                     server.ears.reconnected();
                 }
-                let failure = watch_over(&mut session, &mut pause).await;
+                let failure = watch_over(server, &mut session, &mut pause).await;
                 heard |= session.live.is_heard();
                 failure
             }
@@ -394,15 +448,27 @@ async fn keep_connected(server: &Server, tell: &watch::Sender<State>, mut first:
     }
 }
 
+/// Returns when the server is not the primary any more; never where nobody says who is.
+async fn replaced(server: &Server, place: Option<&Place>) {
+    match (server.address(), place) {
+        (Address::Sentinel(sentinels), Some(place)) => {
+            sentinel::replaced(&server.config, sentinels, place).await;
+        }
+        _ => std::future::pending().await,
+    }
+}
+
 /// Returns when the connection is no good any more, with the reason.
-async fn watch_over(session: &mut Session, pause: &mut Duration) -> Failure {
+async fn watch_over(server: &Server, session: &mut Session, pause: &mut Duration) -> Failure {
     let lost = |why: &'static str| Failure::new(LockErrorKind::Unavailable, why);
-    let Session { live, driver } = session;
+    let Session { live, driver, place } = session;
+    let mut replaced = pin!(replaced(server, place.as_ref()));
     let mut missed = 0;
     loop {
         tokio::select! {
             _ = &mut driver.0 => return lost("the server closed the connection"),
             () = live.spoiled.notified() => return lost("the server has become a replica"),
+            () = &mut replaced => return lost("the sentinels name another primary"),
             () = sleep(HEARTBEAT) => {}
         }
         let mut command = Cmd::new();
@@ -415,7 +481,11 @@ async fn watch_over(session: &mut Session, pause: &mut Duration) -> Failure {
                 // once would be dialled in a tight loop.
                 *pause = FIRST_PAUSE;
                 if let Ok(now) = server_time(&answer) {
-                    live.clock.learn(now, sent, Clock::Suspend.now());
+                    live.learn(now, sent, Clock::Suspend.now());
+                }
+                if let Some(seat) = &live.seat {
+                    // One that hangs is found out by the next question for the time.
+                    let _ = timeout(HEARTBEAT, seat.look(live)).await;
                 }
             }
             // An error reply is an answer too, and a connection that broke ends the driver.

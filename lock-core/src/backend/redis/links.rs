@@ -30,6 +30,13 @@ impl Links {
         Self { server, links }
     }
 
+    /// Starts without a connection, and dials at once.
+    pub(super) fn lazy(server: Arc<Server>) -> Self {
+        let links = Self { server, links: RwLock::new(Some(Vec::new())) };
+        let _ = links.link();
+        links
+    }
+
     pub(super) fn server(&self) -> &Server {
         &self.server
     }

@@ -15,8 +15,10 @@ mod probe;
 mod release;
 mod renew;
 mod scripts;
+mod sentinel;
 mod shared;
 #[cfg(feature = "redis-tls")]
 mod tls;
+pub mod voter;
 
 pub use client::Redis;

@@ -24,7 +24,7 @@ pub(super) fn examine(info: &str) -> Result<Facts, Failure> {
     if field("redis_mode") == Some("sentinel") {
         return Err(Failure::new(
             LockErrorKind::Unsupported,
-            "this is a Sentinel and holds no data; it needs `redis+sentinel://`, which this build does not have",
+            "this is a Sentinel and holds no data; write `redis+sentinel://` and the name of the primary behind the `/`",
         ));
     }
     if field("redis_mode") == Some("cluster") || number("cluster_enabled") == 1 {

@@ -1,0 +1,37 @@
+-- Registers the life and the data of a voter: writes the marker that the gate reads, unless it is there and right.
+--
+-- KEYS     1  the marker, a hash without an expiry: `run` (run id of the server), `since` (server time in us at which
+--             its quarantine began), `max` (the longest lease, in ms), `evicted` (keys that were evicted by then)
+-- ARGV     1  the longest lease of this client, in ms
+--          2  "1": a new cluster, without locks; there is nothing to wait for
+-- Returns  {run, max, why, left}   why: 0 the marker was right, 1 there was none, 2 it was of another run, 3 keys were
+--                                  evicted since, 4 a new cluster; left: of the quarantine, in us, 0 for none
+--
+-- Atomic because the gate must never see a part of it. Runs in one transaction with the load of the gated scripts, so
+-- that a script of them which runs has had a bootstrap in the same life.
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local run = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
+local evicted = tonumber(string.match(redis.call('INFO', 'stats'), 'evicted_keys:(%d+)') or 0)
+local marker = redis.call('HMGET', KEYS[1], 'run', 'since', 'max', 'evicted')
+local since, max, counted = tonumber(marker[2]), tonumber(marker[3]), tonumber(marker[4])
+
+local why = 0
+if ARGV[2] == '1' then
+  why, since, max = 4, 0, tonumber(ARGV[1])
+elseif not (marker[1] and since and max and counted) then
+  why = 1
+elseif marker[1] ~= run then
+  why = 2
+elseif evicted > counted or (evicted < counted and evicted > 0) then
+  -- Fewer than before: `CONFIG RESETSTAT` began a new count, and keys were evicted since.
+  why = 3
+end
+if why > 0 and why < 4 then
+  since, max = now, max or tonumber(ARGV[1])
+end
+if why > 0 or evicted ~= counted then
+  -- `%.0f` because Lua's own conversion keeps 14 digits and a time has 16.
+  redis.call('HSET', KEYS[1], 'run', run, 'since', string.format('%.0f', since), 'max', max, 'evicted', evicted)
+end
+return {run, max, why, math.max(since + max * 1020 + 10000 - now, 0)}

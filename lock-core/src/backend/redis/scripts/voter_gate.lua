@@ -1,0 +1,31 @@
+-- What stands in front of an acquire script of a voter: a server that may have forgotten a lease grants nothing until
+-- that lease is over. Nobody but the bootstrap may load this text, so it has an id that no other text has:
+-- 4f0c1b7e9a6d42c58e13d7b2605fa9c4.
+--
+-- KEYS     those of the script behind it
+-- ARGV     3      lease in ms, as in the script behind it
+--          last   the run id of the server, as the bootstrap answered it over this connection
+-- Returns  {-3, now}            amnesia: no marker, or that of another run; there was no bootstrap
+--          {-4, now, max ttl}   the lease is longer than the marker allows, in ms
+--          {-5, now, left}      quarantine, for so many us more
+--          or what the script behind it returns; with now = server time in us.
+--
+-- Atomic because the marker must be of the same life and data as the key that is granted behind it.
+do
+  local time = redis.call('TIME')
+  local now = time[1] * 1000000 + time[2]
+  local marker = redis.call('HMGET', 'lock:voter', 'run', 'since', 'max')
+  if marker[1] ~= ARGV[#ARGV] then
+    return {-3, now}
+  end
+  local max = tonumber(marker[3])
+  if tonumber(ARGV[3]) > max then
+    return {-4, now, max}
+  end
+  -- The longest lease that can have been forgotten, 2 % for clocks of another speed, and 10 ms for what was rounded.
+  local till = marker[2] + max * 1020 + 10000
+  if now < till then
+    return {-5, now, till - now}
+  end
+end
+

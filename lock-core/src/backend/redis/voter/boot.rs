@@ -1,0 +1,263 @@
+//! The bootstrap: the only way in which the gated scripts come into a server.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ::redis::aio::MultiplexedConnection;
+use ::redis::{Cmd, Pipeline, Value};
+
+use super::super::connection::Live;
+use super::super::error::Failure;
+use super::probe;
+use super::state::{Voter, quarantine};
+use crate::error::LockErrorKind;
+
+/// The key of the marker; no lock may have it.
+pub(super) const MARKER: &str = "lock:voter";
+
+const BOOT: &str = include_str!("../scripts/voter_boot.lua");
+const ONE: &str = concat!(
+    include_str!("../scripts/voter_gate.lua"),
+    include_str!("../scripts/acquire.lua"),
+    include_str!("../scripts/lib.lua"),
+    include_str!("../scripts/acquire_taken.lua"),
+);
+const ALL: &str = concat!(
+    include_str!("../scripts/voter_gate.lua"),
+    include_str!("../scripts/lib.lua"),
+    include_str!("../scripts/acquire_all.lua"),
+);
+
+/// What a gated request needs to know of the server, from the last bootstrap over its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ballot {
+    /// The run id. A request carries it, so that a marker of another life is found out even where the script is known:
+    /// in another database of the server, behind a proxy that reconnects, or where a live server was made a replica.
+    pub(super) run: [u8; 40],
+    /// The names of the scripts.
+    pub(super) one: [u8; 40],
+    pub(super) all: [u8; 40],
+}
+
+/// What the bootstrap found.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Boot {
+    max_ttl: Duration,
+    why: i64,
+    left: Duration,
+}
+
+/// `MULTI; EVAL boot; SCRIPT LOAD ..; EXEC`. In one transaction, because a restart between two commands would load the
+/// scripts into a life that has no marker of its own.
+pub(super) fn transaction(max_millis: u64, new_cluster: bool) -> Pipeline {
+    let mut commands = Pipeline::with_capacity(5);
+    commands.cmd("MULTI");
+    commands.cmd("EVAL").arg(BOOT).arg(1).arg(MARKER).arg(max_millis).arg(u8::from(new_cluster));
+    for text in [ONE, ALL] {
+        commands.cmd("SCRIPT").arg("LOAD").arg(text);
+    }
+    commands.cmd("EXEC");
+    commands
+}
+
+/// Reads the answers to [`transaction`].
+pub(super) fn read(answers: &[Value]) -> Result<(Boot, Ballot), Failure> {
+    // The first that was refused says why; `EXEC` only says that one was.
+    let refused = answers.iter().find_map(|answer| match answer {
+        Value::ServerError(error) => Some(Failure::of_reply(error)),
+        _ => None,
+    });
+    if let Some(failure) = refused {
+        return Err(failure);
+    }
+    let last = answers.last().unwrap_or(&Value::Nil);
+    match last {
+        Value::Array(answers) => match answers.as_slice() {
+            [boot, one, all] => {
+                let (run, boot) = booted(boot)?;
+                Ok((boot, Ballot { run, one: name(one)?, all: name(all)? }))
+            }
+            _ => Err(Failure::unexpected(last)),
+        },
+        _ => Err(Failure::unexpected(last)),
+    }
+}
+
+fn booted(answer: &Value) -> Result<([u8; 40], Boot), Failure> {
+    match answer {
+        Value::ServerError(error) => Err(Failure::of_reply(error)),
+        Value::Array(parts) => match parts.as_slice() {
+            [run, Value::Int(max), Value::Int(why), Value::Int(left)] => {
+                let number = |number: &i64| u64::try_from(*number).unwrap_or(0);
+                let (max_ttl, left) =
+                    (Duration::from_millis(number(max)), Duration::from_micros(number(left)));
+                Ok((name(run)?, Boot { max_ttl, why: *why, left }))
+            }
+            _ => Err(Failure::unexpected(answer)),
+        },
+        _ => Err(Failure::unexpected(answer)),
+    }
+}
+
+/// A SHA-1 or a run id: both are 40 hexadecimal digits.
+fn name(answer: &Value) -> Result<[u8; 40], Failure> {
+    match answer {
+        Value::BulkString(text) => text.as_slice().try_into().map_err(|_| Failure::unexpected(answer)),
+        Value::ServerError(error) => Err(Failure::of_reply(error)),
+        _ => Err(Failure::unexpected(answer)),
+    }
+}
+
+/// The place of one connection among the voters.
+#[derive(Debug)]
+pub(in super::super) struct Seat {
+    voter: Arc<Voter>,
+    ballot: Mutex<Ballot>,
+    /// How many keys the server had evicted when it was last looked at.
+    evicted: AtomicU64,
+}
+
+impl Seat {
+    /// Registers the server behind a new connection. `info` is its answer to `INFO`.
+    pub(in super::super) async fn take(
+        voter: &Arc<Voter>,
+        info: &str,
+        connection: &MultiplexedConnection,
+    ) -> Result<Self, Failure> {
+        probe::examine(info)?;
+        let commands = transaction(voter.max_millis(), false);
+        let answers = connection.clone().send_packed_commands(&commands, 0, commands.len()).await;
+        let ballot = settle(voter, &answers.map_err(|error| Failure::of(&error))?)?;
+        voter.compare_once();
+        let evicted = AtomicU64::new(evicted(info).unwrap_or(0));
+        Ok(Self { voter: Arc::clone(voter), ballot: Mutex::new(ballot), evicted })
+    }
+
+    pub(super) fn ballot(&self) -> Ballot {
+        *self.ballot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Registers the server again: it forgot the scripts, or its marker.
+    pub(super) async fn take_again(&self, live: &Live) -> Result<(), Failure> {
+        let answers = live.send_all(&transaction(self.voter.max_millis(), false)).await?;
+        let ballot = settle(&self.voter, &answers)?;
+        *self.ballot.lock().unwrap_or_else(PoisonError::into_inner) = ballot;
+        Ok(())
+    }
+
+    /// With every heartbeat: whether the server threw keys away. A lock may have been among them, so its quarantine
+    /// begins anew, for all clients.
+    pub(in super::super) async fn look(&self, live: &Live) {
+        self.voter.compare_once();
+        let mut command = Cmd::new();
+        command.arg("INFO").arg("stats");
+        let answer = live.send(&command).await;
+        let now = answer.ok().and_then(|answer| evicted(super::super::connection::text(&answer).ok()?));
+        let Some(now) = now.filter(|now| *now != self.evicted.load(Ordering::Relaxed)) else { return };
+        if self.take_again(live).await.is_ok() {
+            self.evicted.store(now, Ordering::Relaxed);
+        }
+    }
+
+    /// Of every reading of the server's clock.
+    pub(in super::super) fn voter(&self) -> &Voter {
+        &self.voter
+    }
+}
+
+fn evicted(info: &str) -> Option<u64> {
+    info.lines().find_map(|line| line.strip_prefix("evicted_keys:"))?.trim().parse().ok()
+}
+
+/// Reads the answers, tells what happened, and refuses a client that does not agree with the others.
+fn settle(voter: &Voter, answers: &[Value]) -> Result<Ballot, Failure> {
+    let (boot, ballot) = read(answers)?;
+    tell(voter, &boot);
+    if voter.votes_elsewhere(ballot.run) {
+        return Err(twice());
+    }
+    voter.set_run(ballot.run);
+    if boot.max_ttl == voter.max_ttl() {
+        return Ok(ballot);
+    }
+    let (theirs, ours) = (boot.max_ttl, voter.max_ttl());
+    let text = format!(
+        "the clients of this voter agreed on max_ttl={theirs:?} and this one says {ours:?}: all must say the same. To \
+         change it, stop all of them, wait {:?}, and delete the key `{MARKER}` on every voter",
+        quarantine(theirs)
+    );
+    Err(Failure::new(LockErrorKind::InvalidRequest, text))
+}
+
+/// One server that votes twice is no majority.
+pub(super) fn twice() -> Failure {
+    let text = "this server is named twice among the voters: each must be a server of its own";
+    Failure::new(LockErrorKind::InvalidRequest, text)
+}
+
+/// Only the client whose bootstrap wrote the marker tells.
+fn tell(voter: &Voter, boot: &Boot) {
+    let (server, left) = (voter.address(), boot.left);
+    match boot.why {
+        1 => tracing::warn!(
+            server = %server, does_not_vote_for = ?left,
+            "this voter has no marker: it is new, or it lost its data"
+        ),
+        2 => tracing::warn!(
+            server = %server, does_not_vote_for = ?left,
+            "this voter restarted or was replaced, and may have forgotten locks"
+        ),
+        3 => tracing::warn!(
+            server = %server, does_not_vote_for = ?left,
+            "this voter evicted keys, and locks may have been among them; set its maxmemory-policy to noeviction"
+        ),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bulk(byte: u8) -> Value {
+        Value::BulkString(vec![byte; 40])
+    }
+
+    fn queued(boot: Vec<Value>) -> Vec<Value> {
+        let queued = || Value::SimpleString("QUEUED".to_owned());
+        let exec = Value::Array(vec![Value::Array(boot), bulk(b'1'), bulk(b'2')]);
+        vec![Value::Okay, queued(), queued(), queued(), exec]
+    }
+
+    #[test]
+    fn the_answers_are_read() {
+        let (boot, ballot) =
+            read(&queued(vec![bulk(b'a'), Value::Int(30_000), Value::Int(2), Value::Int(5)]))
+                .expect("all is there");
+        let (max_ttl, left) = (Duration::from_secs(30), Duration::from_micros(5));
+        assert_eq!(boot, Boot { max_ttl, why: 2, left });
+        assert_eq!(ballot, Ballot { run: [b'a'; 40], one: [b'1'; 40], all: [b'2'; 40] });
+        assert!(read(&queued(vec![bulk(b'a'), Value::Int(30_000)])).is_err());
+        assert!(read(&[Value::Okay, Value::Nil]).is_err());
+        assert!(read(&[]).is_err());
+    }
+
+    #[test]
+    fn the_texts_say_what_they_take_and_why_they_are_atomic() {
+        for text in [BOOT, include_str!("../scripts/voter_gate.lua")] {
+            let header: String = text.lines().take_while(|line| line.starts_with("--")).collect();
+            for word in ["KEYS", "ARGV", "Returns", "Atomic because"] {
+                assert!(header.contains(word), "{header} lacks {word}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_gate_counts_as_the_library_does() {
+        let gate = include_str!("../scripts/voter_gate.lua");
+        assert!(gate.contains("max * 1020 + 10000") && BOOT.contains("max * 1020 + 10000"));
+        assert_eq!(quarantine(Duration::from_millis(1_000)), Duration::from_micros(1_000 * 1_020 + 10_000));
+        assert!(gate.contains(&format!("'{MARKER}'")));
+    }
+}

@@ -1,0 +1,141 @@
+//! Whether the clock of a server was set, by what it says and the time that passed here.
+
+use crate::clock::Moment;
+
+/// How far a clock may be from where it was expected, in us: far above the noise of a network, far below what anybody
+/// would set a clock by.
+pub(super) const TOLERANCE: i64 = 50_000;
+
+/// By how much the two clocks may go apart, in us for each second: twice what `adjtime` slews a clock by.
+const DRIFT_PER_SECOND: i64 = 1_000;
+
+/// By how much the clock of a server is ahead of ours, in us: somewhere between two bounds, which are as far apart as
+/// the answer took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Reading {
+    pub(super) least: i64,
+    pub(super) most: i64,
+    /// When it was read, in us of our clock.
+    pub(super) at: i64,
+}
+
+impl Reading {
+    /// Of a server that said `now` (us) some time between `sent` and `received`.
+    pub(super) fn new(now: i64, sent: Moment, received: Moment) -> Self {
+        let (sent, received) = (micros(sent), micros(received));
+        Self { least: now.saturating_sub(received), most: now.saturating_sub(sent), at: received }
+    }
+
+    pub(super) fn middle(self) -> i64 {
+        self.least.midpoint(self.most)
+    }
+
+    /// The same reading as far as it can be trusted at `at`.
+    fn aged(self, at: i64) -> Self {
+        let age = at.saturating_sub(self.at).max(0);
+        let drift = (age / 1_000_000).saturating_mul(DRIFT_PER_SECOND).saturating_add(1);
+        Self { least: self.least.saturating_sub(drift), most: self.most.saturating_add(drift), at }
+    }
+
+    /// By how much this one is certainly later (or, negative, earlier) than another.
+    pub(super) fn beyond(self, other: Self) -> i64 {
+        if self.least > other.most {
+            self.least.saturating_sub(other.most)
+        } else {
+            self.most.saturating_sub(other.least).min(0)
+        }
+    }
+}
+
+/// Of the two clocks of a moment the one that goes on during suspend, as the server's does; in us.
+pub(super) fn micros(moment: Moment) -> i64 {
+    moment.parts().1 / 1_000
+}
+
+/// What is known of one server's clock.
+#[derive(Debug, Default)]
+pub(super) struct ClockGuard {
+    last: Option<Reading>,
+}
+
+impl ClockGuard {
+    /// The last that is known, if anything.
+    pub(super) fn last(&self) -> Option<Reading> {
+        self.last
+    }
+
+    /// Learns a reading. Returns by how much the clock was set since the last one, in us, where it certainly was.
+    pub(super) fn observe(&mut self, reading: Reading) -> Option<i64> {
+        let Some(last) = self.last else {
+            self.last = Some(reading);
+            return None;
+        };
+        let known = last.aged(reading.at.max(last.at));
+        let step = reading.beyond(known);
+        // The narrower bounds count while both agree, so that one slow answer hides no later step.
+        self.last = Some(match step {
+            0 => Reading {
+                least: known.least.max(reading.least),
+                most: known.most.min(reading.most),
+                at: known.at,
+            },
+            _ => reading,
+        });
+        (step.abs() > TOLERANCE).then_some(step)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The server's clock is `ahead` at `at` and takes `took` to say so, in ms.
+    fn reading(ahead: i64, at: i64, took: i64) -> Reading {
+        let (sent, received) = (at * 1_000, (at + took) * 1_000);
+        let said = sent + took * 500 + ahead * 1_000;
+        Reading { least: said - received, most: said - sent, at: received }
+    }
+
+    #[test]
+    fn only_a_certain_step_is_one() {
+        // Two readings, each by how much the server is ahead, when, and how long the answer took; the step in ms.
+        let table = [
+            ((0, 0, 1), (0, 500, 1), None),
+            ((0, 0, 1), (40, 500, 1), None),
+            ((0, 0, 0), (51, 1, 0), Some(50)),
+            ((0, 0, 1), (31_000, 500, 1), Some(30_998)),
+            ((0, 0, 1), (-3_600_000, 500, 1), Some(-3_599_998)),
+            // An answer that took 400 ms proves no step of 150 ms, and does prove one of 500 ms.
+            ((0, 0, 1), (150, 500, 400), None),
+            ((0, 0, 1), (500, 500, 400), Some(299)),
+            // An hour without contact: 0.1 % of it is no step.
+            ((0, 0, 1), (3_500, 3_600_000, 1), None),
+            ((0, 0, 1), (3_700, 3_600_000, 1), Some(98)),
+        ];
+        for ((ahead, at, took), (ahead2, at2, took2), expected) in table {
+            let mut guard = ClockGuard::default();
+            assert_eq!(guard.observe(reading(ahead, at, took)), None);
+            let step = guard.observe(reading(ahead2, at2, took2));
+            assert_eq!(step.map(|step| step / 1_000), expected, "{ahead2} ms at {at2} ms in {took2} ms");
+        }
+    }
+
+    #[test]
+    fn a_slow_answer_hides_no_later_step() {
+        let mut guard = ClockGuard::default();
+        for (ahead, at, took) in [(0, 0, 1), (0, 100, 800), (0, 1_000, 800)] {
+            assert_eq!(guard.observe(reading(ahead, at, took)), None);
+        }
+        assert!(guard.observe(reading(70, 2_000, 1)).is_some());
+        // It is told once; from then on the new clock is the one that is known.
+        assert_eq!(guard.observe(reading(70, 2_100, 1)), None);
+    }
+
+    #[test]
+    fn a_clock_that_is_slewed_was_not_set() {
+        let mut guard = ClockGuard::default();
+        for second in 0..600 {
+            assert_eq!(guard.observe(reading(second / 2, second * 1_000, 1)), None, "second {second}");
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Making voters: one, or all of a quorum.
+
+use std::sync::Arc;
+
+use tokio::task::JoinSet;
+
+use super::super::client::Redis;
+use super::super::config::Config;
+use super::super::connection::{self, Server};
+use super::super::links::Links;
+use super::boot::twice;
+use super::options::VoterOptions;
+use super::peers::Peers;
+use super::state::Voter;
+use crate::error::{LockError, LockErrorKind, Result};
+
+/// A voter, and why it could not be reached, where that may pass.
+type Dialled = Result<(Redis, Option<LockError>)>;
+
+impl Redis {
+    /// Connects to the server at `url`, as [`connect`](Self::connect) does, as one of the voters of a quorum; see
+    /// [`voter`](super) for what that changes. All of them: [`connect_voters`](Self::connect_voters).
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Self::connect). [`InvalidRequest`](LockErrorKind::InvalidRequest): the other clients of this
+    /// server agreed on another `max_ttl`. [`Unsupported`](LockErrorKind::Unsupported): a server before 7.0, or one whose
+    /// `maxmemory-policy` is not `noeviction`.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with its I/O and time drivers.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes the connection.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn connect() -> lock_core::Result<()> {
+    /// use lock_core::backend::redis::Redis;
+    /// use lock_core::backend::redis::voter::VoterOptions;
+    ///
+    /// let voter = Redis::connect_voter("redis://10.0.0.1/", VoterOptions::default()).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn connect_voter(url: &str, options: VoterOptions) -> Result<Self> {
+        let options = options.checked()?;
+        match dial(Config::parse(url)?, options).await? {
+            (voter, None) => Ok(voter),
+            (_, Some(error)) => Err(error),
+        }
+    }
+
+    /// Connects to all voters of a quorum, in the order of `urls`. One that is down is dialled again for ever and votes
+    /// when it is back; a majority must answer now. The clocks of the servers are compared, and one that is beside the
+    /// others does not vote for the longest lease.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect_voter`](Self::connect_voter), of any of them. [`InvalidRequest`](LockErrorKind::InvalidRequest): no
+    /// URL, or two that lead to one server. [`NoQuorum`](LockErrorKind::NoQuorum): fewer than a majority answer; temporary.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with its I/O and time drivers.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes the connections.
+    pub async fn connect_voters<'a>(
+        urls: impl IntoIterator<Item = &'a str>,
+        options: VoterOptions,
+    ) -> Result<Vec<Self>> {
+        let options = options.checked()?;
+        let configs = urls.into_iter().map(Config::parse).collect::<Result<Vec<_>>>()?;
+        different(&configs)?;
+        let dialled = dial_all(configs, options).await?;
+        let down: Vec<&LockError> = dialled.iter().filter_map(|(_, error)| error.as_ref()).collect();
+        majority(dialled.len(), &down)?;
+        for error in down {
+            tracing::warn!(%error, "a voter is down; it votes when it is back");
+        }
+        let voters: Vec<Self> = dialled.into_iter().map(|(voter, _)| voter).collect();
+        introduce(&voters)?;
+        Ok(voters)
+    }
+
+    /// What makes this backend a voter, if it is one.
+    pub(in super::super) fn voter(&self) -> Option<&Arc<Voter>> {
+        self.links.server().voter.as_ref()
+    }
+
+    /// By how much the server's clock is ahead of a steady clock of this process, in us, as far as is known. Only the
+    /// differences between servers mean something. `None` for a server that is no voter, or was never reached.
+    #[must_use]
+    pub fn clock_offset(&self) -> Option<i64> {
+        self.voter()?.reading().map(super::clock_guard::Reading::middle)
+    }
+}
+
+/// Dials once; what may pass is no error of the voter.
+async fn dial(config: Config, options: VoterOptions) -> Dialled {
+    let voter = Arc::new(Voter::new(options, config.address.clone()));
+    let server = Arc::new(Server::new(config)?.voting(voter));
+    match connection::dial(&server).await {
+        Ok(session) => Ok((Redis { links: Links::new(server, session) }, None)),
+        Err(failure) => {
+            let error = failure.to_error(server.address());
+            if failure.is_permanent() {
+                Err(error)
+            } else {
+                Ok((Redis { links: Links::lazy(server) }, Some(error)))
+            }
+        }
+    }
+}
+
+/// All at once: those that are down must not add up their time-outs.
+async fn dial_all(configs: Vec<Config>, options: VoterOptions) -> Result<Vec<(Redis, Option<LockError>)>> {
+    let mut dials: JoinSet<(usize, Dialled)> = JoinSet::new();
+    for (number, config) in configs.into_iter().enumerate() {
+        dials.spawn(async move { (number, dial(config, options).await) });
+    }
+    let mut dialled = Vec::new();
+    while let Some(joined) = dials.join_next().await {
+        let (number, outcome) = joined.map_err(|error| {
+            LockError::new(LockErrorKind::Unavailable, "the runtime is shutting down").with_source(error)
+        })?;
+        dialled.push((number, outcome?));
+    }
+    dialled.sort_unstable_by_key(|(number, _)| *number);
+    Ok(dialled.into_iter().map(|(_, dialled)| dialled).collect())
+}
+
+/// One server that votes twice is no majority.
+fn different(configs: &[Config]) -> Result<()> {
+    if configs.is_empty() {
+        return Err(LockError::new(LockErrorKind::InvalidRequest, "a quorum needs a voter"));
+    }
+    for (number, config) in configs.iter().enumerate() {
+        if configs[..number].iter().any(|other| other.address == config.address) {
+            return Err(twice().to_error(&config.address));
+        }
+    }
+    Ok(())
+}
+
+fn majority(all: usize, down: &[&LockError]) -> Result<()> {
+    let up = all - down.len();
+    if up > all / 2 {
+        return Ok(());
+    }
+    let why: Vec<String> = down.iter().map(ToString::to_string).collect();
+    let detail = format!("{up} of {all} voters answer, {} are needed: {}", all / 2 + 1, why.join("; "));
+    Err(LockError::new(LockErrorKind::NoQuorum, detail).nothing_taken())
+}
+
+/// Tells the voters of each other, and refuses one that is there under two names.
+fn introduce(voters: &[Redis]) -> Result<()> {
+    let states: Vec<&Arc<Voter>> = voters.iter().filter_map(Redis::voter).collect();
+    for (number, voter) in states.iter().enumerate() {
+        let same = |other: &&Arc<Voter>| other.run().is_some() && other.run() == voter.run();
+        if states[..number].iter().any(same) {
+            return Err(twice().to_error(voter.address()));
+        }
+    }
+    let peers = Arc::new(Peers::new(states.iter().map(|voter| Arc::downgrade(voter)).collect()));
+    for voter in &states {
+        voter.join(Arc::clone(&peers));
+    }
+    for voter in &states {
+        voter.compare_once();
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn configs(urls: &[&str]) -> Vec<Config> {
+        urls.iter().map(|url| Config::parse(url).expect("a URL")).collect()
+    }
+
+    #[test]
+    fn a_server_votes_once() {
+        assert!(different(&configs(&["redis://a", "redis://b", "redis://a:7000"])).is_ok());
+        for urls in [&["redis://a", "redis://b", "redis://a:6379/1"][..], &[]] {
+            let error = different(&configs(urls)).expect_err("refused");
+            assert_eq!(error.kind(), LockErrorKind::InvalidRequest);
+        }
+    }
+
+    #[test]
+    fn a_majority_must_answer() {
+        let down = LockError::new(LockErrorKind::Unavailable, "down");
+        for (all, missing, enough) in
+            [(1, 0, true), (1, 1, false), (3, 1, true), (3, 2, false), (5, 2, true), (5, 3, false)]
+        {
+            let outcome = majority(all, &vec![&down; missing]);
+            assert_eq!(outcome.is_ok(), enough, "{missing} of {all}");
+            if let Err(error) = outcome {
+                assert!(error.kind() == LockErrorKind::NoQuorum && error.is_temporary());
+            }
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! The one way past a quarantine: an operator's word that there are no locks yet.
+
+use std::sync::Arc;
+
+use ::redis::{Pipeline, Value};
+
+use super::super::client::Redis;
+use super::super::config::Config;
+use super::super::connection::{self, Server, Session};
+use super::super::error::Failure;
+use super::boot::{self, MARKER};
+use super::options::VoterOptions;
+use super::probe;
+use crate::error::{LockErrorKind, Result};
+
+impl Redis {
+    /// Declares that the servers at `urls` are a new cluster, whose locks are available at once. Without it, a new
+    /// server votes for the first time after the longest lease, because nothing tells it from one that lost its data.
+    ///
+    /// **For an operator, by hand, once**, before the first client connects. On a server that restarted it gives away
+    /// what the quarantine protects: a key may be locked twice.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect_voter`](Self::connect_voter); all servers must answer.
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest): one of them has keys, so the cluster is not new. Nothing was
+    /// changed then, on any of them.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with its I/O and time drivers.
+    ///
+    /// # Cancel safety
+    ///
+    /// Not cancel safe: some of the servers may have been told. Calling it again does no harm.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lock_core::Result<()> {
+    /// use std::time::Duration;
+    ///
+    /// use lock_core::backend::redis::Redis;
+    /// use lock_core::backend::redis::voter::VoterOptions;
+    ///
+    /// // The same `max_ttl` as in the URL of the services.
+    /// let options = VoterOptions::new(Duration::from_secs(30));
+    /// let urls = ["redis://10.0.0.1/", "redis://10.0.0.2/", "redis://10.0.0.3/"];
+    /// Redis::bootstrap_new_cluster(urls, options).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn bootstrap_new_cluster<'a>(
+        urls: impl IntoIterator<Item = &'a str>,
+        options: VoterOptions,
+    ) -> Result<()> {
+        let max_ttl = options.checked()?.max_ttl;
+        let configs = urls.into_iter().map(Config::parse).collect::<Result<Vec<_>>>()?;
+        let mut all: Vec<(Arc<Server>, Session)> = Vec::new();
+        for config in configs {
+            let server = Arc::new(Server::new(config)?);
+            let told = async {
+                let session = connection::dial(&server).await?;
+                empty(&session).await?;
+                Ok::<_, Failure>(session)
+            };
+            let session = told.await.map_err(|failure| failure.to_error(server.address()))?;
+            all.push((server, session));
+        }
+        for (server, session) in all {
+            let commands = boot::transaction(super::super::client::millis(max_ttl), true);
+            let answers = session.live.send_all(&commands).await;
+            let outcome = answers.and_then(|answers| boot::read(&answers));
+            outcome.map_err(|failure| failure.to_error(server.address()))?;
+        }
+        Ok(())
+    }
+}
+
+/// Refuses a server that holds anything but the marker.
+async fn empty(session: &Session) -> Result<(), Failure> {
+    let mut commands = Pipeline::with_capacity(3);
+    commands.cmd("INFO");
+    commands.cmd("DBSIZE");
+    commands.cmd("EXISTS").arg(MARKER);
+    let answers = session.live.send_all(&commands).await?;
+    match answers.as_slice() {
+        [info, Value::Int(keys), Value::Int(marker)] => {
+            probe::examine(connection::text(info)?)?;
+            match keys - marker {
+                0 => Ok(()),
+                others => Err(Failure::new(
+                    LockErrorKind::InvalidRequest,
+                    format!(
+                        "the database has {others} keys, so this is no new cluster, and locks may be held"
+                    ),
+                )),
+            }
+        }
+        [_, Value::ServerError(error), _] | [_, _, Value::ServerError(error)] => {
+            Err(Failure::of_reply(error))
+        }
+        _ => Err(Failure::unexpected(&Value::Nil)),
+    }
+}

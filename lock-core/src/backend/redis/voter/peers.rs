@@ -1,0 +1,84 @@
+//! The clocks of the voters beside each other: what a client without a history can know.
+
+use std::sync::Weak;
+
+use super::clock_guard::{Reading, TOLERANCE};
+use super::state::Voter;
+
+/// A reading that is older says too little beside a fresh one, in us.
+const FRESH: i64 = 5_000_000;
+
+/// The voters of one quorum.
+#[derive(Debug)]
+pub(super) struct Peers(Vec<Weak<Voter>>);
+
+impl Peers {
+    pub(super) fn new(all: Vec<Weak<Voter>>) -> Self {
+        Self(all)
+    }
+
+    /// By how much `reading` is certainly beside the median of those that are known, in us, 0 for little enough; `None`
+    /// while too few are known.
+    pub(super) fn beside(&self, reading: Reading) -> Option<i64> {
+        let known = self.0.iter().filter_map(Weak::upgrade).filter_map(|voter| voter.reading());
+        let fresh = known.filter(|other| reading.at.saturating_sub(other.at).abs() < FRESH);
+        beside(&mut fresh.collect::<Vec<_>>(), reading)
+    }
+
+    /// Whether another one than `this` is the server with this run id.
+    pub(super) fn has_another(&self, this: &Voter, run: [u8; 40]) -> bool {
+        let mut others =
+            self.0.iter().filter_map(Weak::upgrade).filter(|other| !std::ptr::eq(&**other, this));
+        others.any(|other| other.run() == Some(run))
+    }
+}
+
+/// `all` holds the reading as well. Fewer than three clocks have no majority that is right.
+fn beside(all: &mut [Reading], reading: Reading) -> Option<i64> {
+    if all.len() < 3 {
+        return None;
+    }
+    all.sort_unstable_by_key(|reading| reading.middle());
+    // Of an even number there are two in the middle, and whatever is between them is right.
+    let (low, high) = (all[(all.len() - 1) / 2], all[all.len() / 2]);
+    let (below, above) = (reading.beyond(low).min(0), reading.beyond(high).max(0));
+    let beside = if above > 0 { above } else { below };
+    Some(if beside.abs() > TOLERANCE { beside } else { 0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ahead_ms: i64, width_ms: i64) -> Reading {
+        let ahead = ahead_ms * 1_000;
+        Reading { least: ahead - width_ms * 500, most: ahead + width_ms * 500, at: 0 }
+    }
+
+    #[test]
+    fn the_one_beside_the_others_is_found() {
+        let table: &[(&[i64], usize, Option<i64>)] = &[
+            (&[0, 0, 31_000], 2, Some(30_999)),
+            (&[0, 0, 31_000], 0, Some(0)),
+            (&[0, -31_000, 0, 1, 0], 1, Some(-30_999)),
+            (&[0, 40, 20], 1, Some(0)),
+            // Two clocks: nobody knows which of them is wrong.
+            (&[0, 31_000], 1, None),
+            // Two against two likewise.
+            (&[0, 0, 31_000, 31_000], 2, Some(0)),
+            (&[0, 0, 0, 31_000], 3, Some(30_999)),
+        ];
+        for (ahead, which, expected) in table {
+            let readings: Vec<_> = ahead.iter().map(|ahead| at(*ahead, 1)).collect();
+            let found = super::beside(&mut readings.clone(), readings[*which]);
+            assert_eq!(found.map(|beside| beside / 1_000), *expected, "{ahead:?}, number {which}");
+        }
+    }
+
+    #[test]
+    fn a_slow_answer_proves_nothing() {
+        let mut readings = [at(0, 1), at(0, 1), at(150, 400)];
+        let slow = readings[2];
+        assert_eq!(super::beside(&mut readings, slow), Some(0));
+    }
+}

@@ -1,0 +1,57 @@
+//! What a server must be to vote, beside what every server must be.
+
+use super::super::error::Failure;
+use crate::error::LockErrorKind;
+
+/// Reads the answer to `INFO`, of which the general probe approved.
+pub(super) fn examine(info: &str) -> Result<(), Failure> {
+    let field =
+        |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
+    let version = field("redis_version").unwrap_or("of an unknown version");
+    let major = version.split('.').next().and_then(|major| major.parse::<u32>().ok());
+    if major.is_none_or(|major| major < 7) {
+        // Before 7 the text of a script may stand in the append-only file, and a restart then brings it back.
+        return Err(Failure::new(
+            LockErrorKind::Unsupported,
+            format!("the server is Redis {version}; a voter of a quorum needs 7.0 or later"),
+        ));
+    }
+    match field("maxmemory_policy") {
+        None | Some("noeviction") => Ok(()),
+        Some(policy) => Err(Failure::new(
+            LockErrorKind::Unsupported,
+            format!(
+                "maxmemory-policy is {policy}, so the server may throw locks away when it is short of memory; a voter \
+                 of a quorum needs `CONFIG SET maxmemory-policy noeviction`"
+            ),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_vote_is_refused() {
+        let table = [
+            ("redis_version:7.0.15\r\nmaxmemory_policy:noeviction", None),
+            ("redis_version:7.2.4", None),
+            ("redis_version:10.0.0\r\nmaxmemory_policy:noeviction", None),
+            ("redis_version:6.2.14\r\nmaxmemory_policy:noeviction", Some("needs 7.0")),
+            ("maxmemory_policy:noeviction", Some("needs 7.0")),
+            ("redis_version:7.0.15\r\nmaxmemory_policy:allkeys-lru", Some("allkeys-lru")),
+            ("redis_version:7.0.15\r\nmaxmemory_policy:volatile-ttl", Some("volatile-ttl")),
+        ];
+        for (info, expected) in table {
+            match (examine(info), expected) {
+                (Ok(()), None) => {}
+                (Err(failure), Some(text)) => {
+                    assert!(failure.is_permanent());
+                    assert!(format!("{failure:?}").contains(text), "{info}: {failure:?}");
+                }
+                (outcome, _) => panic!("{info}: {outcome:?}"),
+            }
+        }
+    }
+}

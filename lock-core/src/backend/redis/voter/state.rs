@@ -1,0 +1,172 @@
+//! What all connections of one voter share.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use super::super::client::millis;
+use super::super::config::Address;
+use super::clock_guard::{ClockGuard, Reading, micros};
+use super::options::VoterOptions;
+use super::peers::Peers;
+use crate::clock::{Clock, Moment};
+
+/// One server as a voter of a quorum, as far as this client knows it.
+#[derive(Debug)]
+pub(in super::super) struct Voter {
+    max_ttl: Duration,
+    address: Address,
+    clock: Mutex<ClockGuard>,
+    /// Until when its clock is not trusted, in us of ours.
+    distrusted: AtomicI64,
+    peers: OnceLock<Arc<Peers>>,
+    /// Whether its clock was compared with those of its peers.
+    compared: AtomicBool,
+    /// Of the server, when it was last registered.
+    run: Mutex<Option<[u8; 40]>>,
+}
+
+impl Voter {
+    pub(super) fn new(options: VoterOptions, address: Address) -> Self {
+        Self {
+            max_ttl: options.max_ttl,
+            address,
+            clock: Mutex::default(),
+            distrusted: AtomicI64::new(i64::MIN),
+            peers: OnceLock::new(),
+            compared: AtomicBool::new(false),
+            run: Mutex::default(),
+        }
+    }
+
+    pub(in super::super) fn max_ttl(&self) -> Duration {
+        self.max_ttl
+    }
+
+    pub(super) fn max_millis(&self) -> u64 {
+        millis(self.max_ttl)
+    }
+
+    pub(super) fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// The server's run id, as the last bootstrap answered it.
+    pub(super) fn run(&self) -> Option<[u8; 40]> {
+        *self.run.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn set_run(&self, run: [u8; 40]) {
+        *self.run.lock().unwrap_or_else(PoisonError::into_inner) = Some(run);
+    }
+
+    /// Whether the server with this run id votes under another name already.
+    pub(super) fn votes_elsewhere(&self, run: [u8; 40]) -> bool {
+        self.peers.get().is_some_and(|peers| peers.has_another(self, run))
+    }
+
+    pub(super) fn join(&self, peers: Arc<Peers>) {
+        let _ = self.peers.set(peers);
+    }
+
+    /// What is known of the server's clock.
+    pub(super) fn reading(&self) -> Option<Reading> {
+        self.guard().last()
+    }
+
+    fn guard(&self) -> std::sync::MutexGuard<'_, ClockGuard> {
+        self.clock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Learns that the server's clock said `now` (us) between `sent` and `received`. A clock that was set costs the
+    /// server its vote for the longest lease: keys may be gone too early, and its quarantine over too soon.
+    pub(in super::super) fn observe(&self, now: i64, sent: Moment, received: Moment) {
+        let step = self.guard().observe(Reading::new(now, sent, received));
+        if let Some(step) = step {
+            let out = self.distrust(received);
+            tracing::warn!(
+                server = %self.address, step_ms = step / 1_000, does_not_vote_for = ?out,
+                "the clock of this voter was set"
+            );
+        }
+    }
+
+    /// Compares the server's clock with those of its peers, as soon as enough of them are known. Once: from then on
+    /// every step is seen by itself, and a server whose clock is always wrong votes when its leases are over.
+    pub(super) fn compare_once(&self) {
+        if self.compared.load(Ordering::Relaxed) {
+            return;
+        }
+        let (Some(reading), Some(peers)) = (self.reading(), self.peers.get()) else { return };
+        let Some(beside) = peers.beside(reading) else { return };
+        if self.compared.swap(true, Ordering::Relaxed) || beside == 0 {
+            return;
+        }
+        let out = self.distrust(Clock::Suspend.now());
+        tracing::warn!(
+            server = %self.address, ahead_ms = beside / 1_000, does_not_vote_for = ?out,
+            "the clock of this voter differs from those of the others"
+        );
+    }
+
+    fn distrust(&self, now: Moment) -> Duration {
+        let out = quarantine(self.max_ttl);
+        self.distrusted.fetch_max(micros(now.plus(out)), Ordering::Relaxed);
+        out
+    }
+
+    /// For how long the clock is not to be trusted yet; `None` while nothing is wrong with it.
+    pub(super) fn distrusted(&self, now: Moment) -> Option<Duration> {
+        let left = self.distrusted.load(Ordering::Relaxed).saturating_sub(micros(now));
+        u64::try_from(left).ok().filter(|left| *left > 0).map(Duration::from_micros)
+    }
+}
+
+/// How long a server does not vote that may have forgotten a lease of `max_ttl`; the gate counts the same.
+pub(super) fn quarantine(max_ttl: Duration) -> Duration {
+    max_ttl + max_ttl / 50 + Duration::from_millis(10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn voter(port: u16) -> Arc<Voter> {
+        let address = Address::Tcp { host: "h".to_owned(), port };
+        Arc::new(Voter::new(VoterOptions::new(Duration::from_secs(10)), address))
+    }
+
+    /// Says that the clock is `ahead` of ours, now.
+    fn says(voter: &Voter, ahead: Duration) -> Moment {
+        let now = Clock::Suspend.now();
+        voter.observe(micros(now.plus(ahead)), now, now);
+        now
+    }
+
+    #[test]
+    fn a_clock_that_was_set_costs_the_vote_for_the_longest_lease() {
+        let voter = voter(1);
+        let before = says(&voter, Duration::ZERO);
+        assert_eq!(voter.distrusted(before), None);
+        let set = says(&voter, Duration::from_secs(31));
+        assert_eq!(voter.distrusted(set), Some(Duration::from_millis(10_210)));
+        assert_eq!(voter.distrusted(set.plus(Duration::from_millis(10_210))), None);
+    }
+
+    #[test]
+    fn a_fresh_client_finds_the_one_beside_the_others() {
+        let voters = [voter(1), voter(2), voter(3)];
+        let peers = Arc::new(Peers::new(voters.iter().map(Arc::downgrade).collect()));
+        for (voter, ahead) in voters.iter().zip([0, 31, 0]) {
+            voter.join(Arc::clone(&peers));
+            says(voter, Duration::from_secs(ahead));
+            // Before three are known, nothing is.
+            voter.compare_once();
+        }
+        let now = Clock::Suspend.now();
+        assert!(voters.iter().all(|voter| voter.distrusted(now).is_none()));
+        voters.iter().for_each(|voter| voter.compare_once());
+        let out: Vec<_> = voters.iter().map(|voter| voter.distrusted(now).is_some()).collect();
+        assert_eq!(out, [false, true, false]);
+    }
+}

@@ -1,0 +1,172 @@
+//! Asking a voter for a lock.
+
+use std::time::Duration;
+
+use ::redis::{Cmd, Value};
+
+use super::super::acquire::common;
+use super::super::answer::{code, conflict, granted, held, verdict};
+use super::super::client::Redis;
+use super::super::connection::Live;
+use super::super::error::{Failure, Reaction};
+use super::boot::{Ballot, MARKER};
+use super::refusal::Refusal;
+use super::state::Voter;
+use crate::backend::{Attempt, Capability, Claim, Queue};
+use crate::clock::{Clock, Moment};
+use crate::error::{LockError, LockErrorKind, Result};
+use crate::key::Key;
+
+/// How often one attempt may ask: for a server that forgot its scripts, then its marker, and whose clock was set.
+const TRIES: usize = 4;
+
+impl Voter {
+    /// No queue and no latches: the votes of several servers make no order, and their hand-offs no majority.
+    pub(in super::super) fn capability(&self) -> Capability {
+        Capability {
+            shared: true,
+            permits: true,
+            several: true,
+            fencing: true,
+            fence_is_time: true,
+            marks_sent: true,
+            max_ttl: self.max_ttl(),
+            ..Capability::exclusive("redis")
+        }
+    }
+
+    /// What a voter does not do.
+    pub(in super::super) fn unsupported(&self, key: &Key) -> LockError {
+        let detail = "a voter of a quorum has no queue and no latches";
+        LockError::new(LockErrorKind::Unsupported, detail).with_key(key)
+    }
+
+    /// Refuses before any I/O what no answer could make right.
+    fn check(&self, claim: &Claim) -> Result<()> {
+        if claim.keys().any(|key| key.as_str() == MARKER) {
+            let detail = "this name belongs to the marker of the voter: choose another one";
+            return Err(LockError::new(LockErrorKind::InvalidKey, detail).with_key(&claim.key));
+        }
+        if claim.queue == Queue::Fifo {
+            return Err(self.unsupported(&claim.key));
+        }
+        if claim.ttl > self.max_ttl() {
+            let refusal = Refusal::TooLong { ttl: claim.ttl, max_ttl: self.max_ttl() };
+            return Err(refusal.to_error(self).with_key(&claim.key));
+        }
+        Ok(())
+    }
+}
+
+impl Redis {
+    /// One attempt on a voter. Never by a plain SET: only the gated scripts may make a key.
+    pub(in super::super) async fn vote(&self, voter: &Voter, claim: &Claim) -> Result<Attempt> {
+        voter.check(claim)?;
+        let deadline = self.timeout().min(claim.ttl / 2);
+        let start = Clock::Suspend.now();
+        let ask = self.ask(voter, claim, (start, start.plus(deadline)));
+        let error = match tokio::time::timeout(deadline, ask).await {
+            Ok(Ok(attempt)) => return Ok(attempt),
+            Ok(Err(refusal)) => refusal.to_error(voter),
+            Err(_) if claim.is_sent() => self.error(&self.elapsed(deadline)),
+            Err(_) => self.error(&self.not_sent(deadline)),
+        };
+        Err(error.with_key(&claim.key))
+    }
+
+    async fn ask(
+        &self,
+        voter: &Voter,
+        claim: &Claim,
+        (start, end): (Moment, Moment),
+    ) -> Result<Attempt, Refusal> {
+        if let Some(left) = voter.distrusted(start) {
+            return Err(Refusal::ClockJumped { left, granted: false });
+        }
+        let live = self.links.live().await?;
+        let seat = live.seat.as_ref().expect("BUG: a voter's connection has a seat");
+        claim.mark_sent();
+        for _ in 0..TRIES {
+            let sent = Clock::Suspend.now();
+            let answer = match live.send(&command(&live, seat.ballot(), claim, end)).await {
+                Err(failure) if failure.reaction == Reaction::LoadScripts => {
+                    seat.take_again(&live).await?;
+                    continue;
+                }
+                answer => answer?,
+            };
+            let received = Clock::Suspend.now();
+            let (verdict, now, rest) = verdict(&answer)?;
+            live.learn(now, sent, received);
+            match (verdict, rest) {
+                (1, rest) => {
+                    let grant = granted(claim, sent, now, rest)?;
+                    return match voter.distrusted(received) {
+                        None => Ok(Attempt::Granted(grant)),
+                        Some(left) => Err(Refusal::ClockJumped { left, granted: true }),
+                    };
+                }
+                (0, rest) => return Ok(Attempt::Held(held(rest, sent, false))),
+                (-2, rest) => return Err(conflict(rest, &code(claim.mode)).into()),
+                (-3, _) => seat.take_again(&live).await?,
+                (-4, [max, ..]) => {
+                    let max_ttl = Duration::from_millis(number(max)?);
+                    return Err(Refusal::TooLong { ttl: claim.ttl, max_ttl });
+                }
+                (-5, [left, ..]) => {
+                    return Err(Refusal::Quarantined { left: Duration::from_micros(number(left)?) });
+                }
+                // Too late by the server's clock, which was learnt anew with this answer; nothing was done.
+                _ => {}
+            }
+        }
+        Err(unsettled(voter).into())
+    }
+}
+
+fn number(value: &Value) -> Result<u64, Failure> {
+    match value {
+        Value::Int(number) => u64::try_from(*number).map_err(|_| Failure::unexpected(value)),
+        other => Err(Failure::unexpected(other)),
+    }
+}
+
+fn unsettled(voter: &Voter) -> Failure {
+    match voter.distrusted(Clock::Suspend.now()) {
+        Some(_) => Failure::late(),
+        None => Failure::new(
+            LockErrorKind::Unavailable,
+            "the server forgets its scripts or its marker as fast as they are made, or its clock is being changed",
+        ),
+    }
+}
+
+/// The request of the gated script that the claim needs.
+fn command(live: &Live, ballot: Ballot, claim: &Claim, end: Moment) -> Cmd {
+    let token = claim.owner.token();
+    let value = claim.record.to_value(&token);
+    let keys = claim.keys().count();
+    let bytes: usize = claim.keys().map(|key| key.as_str().len() + 8).sum();
+    let mut command = Cmd::with_capacity(12 + keys, bytes + value.len() + 280);
+    let single = claim.more.is_empty();
+    command.arg("EVALSHA").arg(if single { &ballot.one[..] } else { &ballot.all[..] }).arg(keys);
+    for key in claim.keys() {
+        command.arg(key.as_str());
+    }
+    common(&mut command, claim, (&token, &value), live.clock.at(end));
+    if single {
+        command.arg(&*code(claim.mode)).arg("").arg(1);
+    }
+    command.arg(&ballot.run[..]);
+    command
+}
+
+impl Live {
+    /// Learns what the server's clock said, and whether it was set.
+    pub(in super::super) fn learn(&self, now: i64, sent: Moment, received: Moment) {
+        self.clock.learn(now, sent, received);
+        if let Some(seat) = &self.seat {
+            seat.voter().observe(now, sent, received);
+        }
+    }
+}

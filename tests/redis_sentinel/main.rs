@@ -1,0 +1,111 @@
+//! Locks on a primary that is found by sentinels, and what a failover does to them.
+
+use std::time::Duration;
+
+use lock_core::{LockErrorKind, LockGuard, LockManager, LossReason, strategy};
+use lock_tests::{PATIENCE, RedisServer, Sentinels, wait_until};
+
+/// A lease that only a failover ends.
+const LONG: Duration = Duration::from_secs(60);
+/// From the death of a primary to a lock on the next: the sentinels wait for a second, vote and promote.
+const FAILOVER: Duration = Duration::from_secs(20);
+
+async fn connect(sentinels: &Sentinels) -> LockManager {
+    LockManager::connect(&sentinels.url()).await.expect("the primary takes locks")
+}
+
+/// As soon as there is a primary that grants.
+async fn locked(locks: &LockManager, key: &str) -> LockGuard {
+    let request = locks.lock(key).ttl(LONG).strategy(strategy::wait());
+    let acquired = tokio::time::timeout(FAILOVER, request.acquire()).await;
+    acquired.expect("a failover is over").expect("granted")
+}
+
+async fn replicated(sentinels: &Sentinels, key: &str) {
+    wait_until("the replica has it", PATIENCE, async || {
+        sentinels.replica.server().keys().iter().any(|held| held == key)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_sentinels_say_where_the_primary_is() {
+    let mut sentinels = Sentinels::start();
+    let locks = connect(&sentinels).await;
+    let guard = locks.lock("k").ttl(LONG).acquire().await.expect("free");
+    assert_eq!(sentinels.primary.keys(), ["k"]);
+    let elsewhere = connect(&sentinels).await;
+    assert!(elsewhere.lock("k").try_acquire().await.expect("an answer").is_none());
+    guard.release().await.expect("an answer");
+
+    let error = LockManager::connect(&sentinels.url_of("other")).await.expect_err("no such primary");
+    assert_eq!(error.kind(), LockErrorKind::InvalidRequest);
+    assert!(error.to_string().contains("watch no primary `other`"), "{error}");
+
+    // Two of three, one of three, none.
+    for number in 0..2 {
+        sentinels.kill(number);
+        let late = connect(&sentinels).await;
+        late.lock("k").run(async {}).await.expect("free");
+    }
+    sentinels.kill(2);
+    let error = LockManager::connect(&sentinels.url()).await.expect_err("nobody says where");
+    assert!(error.is_unavailable() && error.is_temporary(), "{error}");
+    assert!(error.to_string().contains("no sentinel says where `mymaster` is"), "{error}");
+    // What is connected goes on.
+    locks.lock("k").run(async {}).await.expect("the connection is there");
+}
+
+#[tokio::test]
+async fn a_failover_is_followed_and_a_replicated_lock_survives_it() {
+    let mut sentinels = Sentinels::start();
+    let (holder, other) = (connect(&sentinels).await, connect(&sentinels).await);
+    let guard = holder.lock("job").ttl(LONG).acquire().await.expect("free");
+    replicated(&sentinels, "job").await;
+    sentinels.primary.kill9();
+    // Another key, on the new primary.
+    let next = locked(&other, "next").await;
+    assert_eq!(sentinels.primary_port(), sentinels.replica.server().port());
+    assert!(other.lock("job").try_acquire().await.expect("an answer").is_none(), "it is held there too");
+    assert!(guard.is_held());
+    guard.release().await.expect("the new primary answers");
+    assert!(other.lock("job").try_acquire().await.expect("an answer").is_some());
+    next.release().await.expect("an answer");
+}
+
+#[tokio::test]
+async fn a_lock_that_was_not_replicated_is_lost_and_told_and_its_token_is_smaller() {
+    let mut sentinels = Sentinels::start();
+    let (old, new) = (connect(&sentinels).await, connect(&sentinels).await);
+    sentinels.replica.detach(&sentinels.primary);
+    let ttl = Duration::from_secs(3);
+    let guard = old.lock("job").ttl(ttl).fencing(true).acquire().await.expect("free");
+    let first = guard.fencing_token().await.expect("a token");
+    sentinels.primary.kill9();
+    let next = new.lock("job").ttl(LONG).fencing(true).strategy(strategy::wait());
+    let next = tokio::time::timeout(FAILOVER, next.acquire()).await.expect("a failover").expect("granted");
+    let second = next.fencing_token().await.expect("a token");
+    assert!(second > first, "{second} after {first}");
+    // No later than its next renewal, which the new primary answers; or its lease, if that ends first.
+    let reason = tokio::time::timeout(ttl, guard.lost()).await.expect("told in time");
+    assert!(matches!(reason, LossReason::Taken | LossReason::Expired), "{reason}");
+    next.release().await.expect("an answer");
+}
+
+#[tokio::test]
+async fn a_primary_that_comes_back_as_a_replica_is_left() {
+    let sentinels = Sentinels::start();
+    let locks = connect(&sentinels).await;
+    locks.lock("k").run(async {}).await.expect("free");
+    sentinels.primary.stop();
+    wait_until("another is promoted", FAILOVER, async || {
+        sentinels.primary_port() == sentinels.replica.server().port()
+    })
+    .await;
+    sentinels.primary.cont();
+    // It takes writes for a while yet, as a primary that nobody follows; a lock goes to the new one.
+    let guard = locked(&locks, "k").await;
+    let on = |server: &RedisServer| server.keys().contains(&"k".to_owned());
+    assert!(on(sentinels.replica.server()));
+    guard.release().await.expect("an answer");
+}

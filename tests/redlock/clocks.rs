@@ -1,0 +1,80 @@
+//! A server whose clock was set loses its vote.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_core::LockError;
+use lock_core::backend::Backend;
+use lock_core::backend::redis::Redis;
+use lock_core::backend::redis::voter::VoterOptions;
+use lock_core::key::Key;
+use lock_core::testkit::Claims;
+use lock_tests::{Clock, RedisServer};
+
+use crate::support::{Client, MAX_TTL, ms, new_cluster, quarantine};
+
+const STEP: Duration = Duration::from_secs(31);
+
+/// A server that votes, and its clock.
+async fn server() -> (RedisServer, Arc<Clock>) {
+    let clock = Arc::new(Clock::new());
+    let server = RedisServer::builder().clock(&clock).start();
+    new_cluster(&[&server], MAX_TTL).await;
+    (server, clock)
+}
+
+fn assert_jumped(error: &LockError) {
+    assert!(error.to_string().contains("clock jumped") && error.is_temporary(), "{error}");
+    assert!(error.retry_after().expect("it says how long") <= quarantine(MAX_TTL));
+}
+
+#[tokio::test]
+async fn a_step_costs_the_vote_for_the_longest_lease() {
+    for forward in [true, false] {
+        let (server, clock) = server().await;
+        let client = Client::of(&server, MAX_TTL).await;
+        client.take("k", MAX_TTL).await;
+        // Forward, the key is gone on the server before its lease is over. Set back, it stays too long, and a "no" is no
+        // harm.
+        let key = if forward { "k" } else { "other" };
+        if forward {
+            clock.ahead(STEP)
+        } else {
+            clock.behind(STEP)
+        }
+        assert_jumped(&client.refusal(key, MAX_TTL).await);
+        let after = client.votes_again("other", MAX_TTL).await;
+        assert!(after > quarantine(MAX_TTL) / 2, "{after:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_clock_that_runs_is_no_step() {
+    let (server, clock) = server().await;
+    let client = Client::of(&server, MAX_TTL).await;
+    clock.ahead(ms(20));
+    let claim = client.take("k", MAX_TTL).await;
+    client.release(&claim).await;
+    assert!(client.redis.clock_offset().is_some());
+}
+
+/// A client without a history has the other servers.
+#[tokio::test]
+async fn a_fresh_client_compares_the_clocks() {
+    let (one, clock) = server().await;
+    let (two, three) = (RedisServer::start(), RedisServer::start());
+    new_cluster(&[&two, &three], MAX_TTL).await;
+    clock.ahead(STEP);
+    let urls = [one.url(), two.url(), three.url()];
+    let options = VoterOptions::new(MAX_TTL);
+    let voters = Redis::connect_voters(urls.iter().map(String::as_str), options).await.expect("all are up");
+    let claims = Claims::new().expect("random bytes");
+    let claim = claims.exclusive(&Key::new("k").expect("a key"), MAX_TTL);
+    assert_jumped(&voters[0].try_acquire(&claim).await.expect_err("its clock is wrong"));
+    for voter in &voters[1..] {
+        assert!(voter.try_acquire(&claim).await.is_ok());
+    }
+    // The clock is not made right, but every lease from before the first look is over.
+    tokio::time::sleep(quarantine(MAX_TTL)).await;
+    assert!(voters[0].try_acquire(&claim).await.is_ok());
+}

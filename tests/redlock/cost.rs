@@ -1,0 +1,71 @@
+//! What the gate costs the server, beside the same script without it.
+
+use std::time::Duration;
+
+use lock_core::backend::redis::Redis;
+use lock_core::backend::{Attempt, Backend, Claim};
+use lock_core::key::Key;
+use lock_core::testkit::Claims;
+use lock_tests::{Bound, PATIENCE, RedisServer};
+
+use crate::support::{Client, voting_server};
+
+const LEASE: Duration = Duration::from_secs(60);
+const CYCLES: usize = 400;
+
+/// Microseconds of the server for a script, and of the client for an answer, on average.
+async fn acquires(server: &RedisServer, backend: &Redis, claims: &[Claim]) -> (f64, f64) {
+    server.command(&["CONFIG", "RESETSTAT"]);
+    let bound = Bound::new(PATIENCE);
+    for claim in claims {
+        assert!(matches!(backend.try_acquire(claim).await, Ok(Attempt::Granted(_))));
+    }
+    let seen = bound.elapsed().as_secs_f64() * 1e6 / claims.len() as f64;
+    let text: String = server.get(&["INFO", "commandstats"]);
+    let line = text.lines().find(|line| line.starts_with("cmdstat_evalsha:")).expect("scripts ran");
+    let cost = line.split("usec_per_call=").nth(1).and_then(|rest| rest.split(',').next()?.parse().ok());
+    for claim in claims {
+        backend.release(claim, None).await.expect("an answer");
+    }
+    (cost.expect("a number"), seen)
+}
+
+#[allow(clippy::print_stdout, reason = "the figures are wanted as well as the verdict")]
+fn report(gated: (f64, f64), open: (f64, f64)) {
+    let ((cost, seen), (open_cost, open_seen)) = (gated, open);
+    println!(
+        "server us for a script: {cost:.1} with the gate, {open_cost:.1} without ({:.2})",
+        cost / open_cost
+    );
+    println!(
+        "us until the answer: {seen:.0} with the gate, {open_seen:.0} without ({:.2})",
+        seen / open_seen
+    );
+}
+
+/// Fenced, so that the backend without a gate runs the same script and no plain SET.
+#[tokio::test]
+async fn the_gate_costs_less_than_the_script_behind_it() {
+    let server = voting_server(LEASE).await;
+    let client = Client::of(&server, LEASE).await;
+    let plain = Redis::connect(&server.url()).await.expect("the server takes locks");
+    let claims = Claims::new().expect("random bytes");
+    let claims = || -> Vec<Claim> {
+        let claim = |n: usize| {
+            let mut claim = claims.exclusive(&Key::new(&format!("k{n}")).expect("a key"), LEASE);
+            claim.fencing = true;
+            claim
+        };
+        (0..CYCLES).map(claim).collect()
+    };
+    // The least of a few rounds, one after the other: another process on the machine must not decide.
+    let (mut gated, mut open) = ((f64::MAX, f64::MAX), (f64::MAX, f64::MAX));
+    for _ in 0..5 {
+        for (backend, least) in [(&client.redis, &mut gated), (&plain, &mut open)] {
+            let (cost, seen) = acquires(&server, backend, &claims()).await;
+            *least = (least.0.min(cost), least.1.min(seen));
+        }
+    }
+    report(gated, open);
+    assert!(gated.0 < 2.0 * open.0, "{gated:?} and {open:?}");
+}

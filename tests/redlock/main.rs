@@ -1,0 +1,12 @@
+//! The library on several independent Redis servers: one of them as a voter, and the majority of them under faults.
+
+mod clocks;
+mod contract;
+mod cost;
+mod forgetting;
+mod gate;
+mod party;
+mod refusals;
+mod support;
+mod torture;
+mod url;

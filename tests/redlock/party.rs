@@ -1,0 +1,83 @@
+//! One client of several servers, each behind a proxy of its own, so that a part of them can be out of its reach.
+
+use std::time::Duration;
+
+use lock_core::backend::quorum::Quorum;
+use lock_core::backend::redis::Redis;
+use lock_core::backend::redis::voter::VoterOptions;
+use lock_core::{LockError, LockManager};
+use lock_tests::{Flow, Proxy, RedisServer};
+
+async fn connect(proxies: &[Proxy], gate: Gate, max_ttl: Duration) -> Result<LockManager, LockError> {
+    let urls: Vec<String> = proxies.iter().map(Proxy::url).collect();
+    let nodes = match gate {
+        Gate::On => {
+            let options = VoterOptions::new(max_ttl);
+            Redis::connect_voters(urls.iter().map(String::as_str), options).await?
+        }
+        Gate::Off => {
+            let mut nodes = Vec::new();
+            for url in &urls {
+                nodes.push(Redis::connect(url).await?);
+            }
+            nodes
+        }
+    };
+    LockManager::builder(Quorum::new(nodes)?).ttl(max_ttl).build()
+}
+
+/// Whether the servers pass the gate. Without it they are plain Redlock: the control.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gate {
+    On,
+    Off,
+}
+
+#[derive(Debug)]
+pub(crate) struct Party {
+    pub(crate) locks: LockManager,
+    gate: Gate,
+    max_ttl: Duration,
+    proxies: Vec<Proxy>,
+}
+
+impl Party {
+    pub(crate) async fn of(servers: &[&RedisServer], gate: Gate, max_ttl: Duration) -> Self {
+        let proxies: Vec<Proxy> = servers.iter().map(|server| Proxy::before(server)).collect();
+        let locks = connect(&proxies, gate, max_ttl).await.expect("they may vote");
+        Self { locks, gate, max_ttl, proxies }
+    }
+
+    /// Forgets all that it knows of the servers, as a process that starts; unless it cannot connect now.
+    pub(crate) async fn forget(&mut self) {
+        self.proxies.iter().for_each(Proxy::heal);
+        if let Ok(locks) = connect(&self.proxies, self.gate, self.max_ttl).await {
+            self.locks = locks;
+        }
+    }
+
+    /// From now on these servers refuse every connection, and the others are reached.
+    pub(crate) async fn refused_by(&self, away: &[usize]) {
+        self.set(away, |proxy| {
+            proxy.refuse(true);
+            proxy.cut();
+        });
+        for number in away {
+            self.proxies[*number].until("it is cut off", |traffic| traffic.open == 0).await;
+        }
+    }
+
+    /// From now on what is sent to these servers arrives when they are reached again.
+    pub(crate) fn held_before(&self, away: &[usize]) {
+        self.set(away, |proxy| proxy.requests(Flow::Hold));
+    }
+
+    fn set(&self, away: &[usize], cut: impl Fn(&Proxy)) {
+        for (number, proxy) in self.proxies.iter().enumerate() {
+            proxy.heal();
+            if away.contains(&number) {
+                cut(proxy);
+            }
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! What a voter refuses, and what it says then.
+
+use lock_core::LockErrorKind;
+use lock_core::backend::redis::Redis;
+use lock_core::backend::redis::voter::VoterOptions;
+use lock_core::backend::{Attempt, Backend};
+use lock_core::key::Key;
+use lock_core::testkit::Claims;
+use lock_tests::{PATIENCE, Proxy, RedisServer, wait_until};
+
+use crate::support::{Client, MAX_TTL, ms, new_cluster, voting_server};
+
+#[tokio::test]
+async fn a_client_with_another_longest_lease_is_told_both() {
+    let server = voting_server(MAX_TTL).await;
+    for other in [ms(900), ms(1_100)] {
+        let error = Client::try_of(&server, other).await.expect_err("it says otherwise");
+        assert_eq!(error.kind(), LockErrorKind::InvalidRequest);
+        assert!(!error.is_temporary());
+        let text = error.to_string();
+        assert!(text.contains("max_ttl=1s") && text.contains(&format!("{other:?}")), "{text}");
+    }
+    // A restart without data has nothing to compare with, one with its data has.
+    let client = Client::of(&server, MAX_TTL).await;
+    client.take("k", MAX_TTL).await;
+}
+
+#[tokio::test]
+async fn a_lease_above_the_longest_is_refused_by_client_and_server() {
+    let server = voting_server(MAX_TTL).await;
+    let client = Client::of(&server, MAX_TTL).await;
+    assert_eq!(client.redis.capability().max_ttl, MAX_TTL);
+    let error = client.refusal("k", ms(1_001)).await;
+    assert!(
+        error.kind() == LockErrorKind::InvalidRequest && error.to_string().contains("max_ttl=1s"),
+        "{error}"
+    );
+    // A client that would not check is refused by the script.
+    server.command(&["HSET", "lock:voter", "max", "100"]);
+    let error = client.refusal("k", ms(101)).await;
+    assert!(error.kind() == LockErrorKind::InvalidRequest, "{error}");
+    assert!(error.to_string().contains("101ms") && error.to_string().contains("max_ttl=100ms"), "{error}");
+    client.take("k", ms(100)).await;
+}
+
+#[tokio::test]
+async fn a_server_that_evicts_may_not_vote() {
+    let server = RedisServer::builder().config("maxmemory-policy", "volatile-ttl").start();
+    let error = Client::try_of(&server, MAX_TTL).await.expect_err("it may evict");
+    assert_eq!(error.kind(), LockErrorKind::Unsupported);
+    assert!(error.to_string().contains("maxmemory-policy is volatile-ttl"), "{error}");
+    let outcome = Redis::bootstrap_new_cluster([server.url().as_str()], VoterOptions::new(MAX_TTL)).await;
+    assert_eq!(outcome.expect_err("it may evict").kind(), LockErrorKind::Unsupported);
+    assert!(server.keys().is_empty());
+}
+
+#[tokio::test]
+async fn what_a_voter_does_not_do_is_said() {
+    let server = voting_server(MAX_TTL).await;
+    let client = Client::of(&server, MAX_TTL).await;
+    let can = client.redis.capability();
+    assert!(!can.fifo && !can.beats && !can.tells_waiters && !can.latches);
+    let error = client.redis.beat(&client.claim("k", MAX_TTL)).await.expect_err("no queue");
+    assert_eq!(error.kind(), LockErrorKind::Unsupported);
+    let error = client.refusal("lock:voter", MAX_TTL).await;
+    assert_eq!(error.kind(), LockErrorKind::InvalidKey);
+}
+
+/// A voter that is down does not keep the others from voting, and its return is no event for the caller.
+#[tokio::test]
+async fn a_minority_may_be_down_at_the_start() {
+    let mut servers = [RedisServer::start(), RedisServer::start(), RedisServer::start()];
+    let all: Vec<&RedisServer> = servers.iter().collect();
+    new_cluster(&all, MAX_TTL).await;
+    let urls: Vec<String> = servers.iter().map(RedisServer::url).collect();
+    let connect = || Redis::connect_voters(urls.iter().map(String::as_str), VoterOptions::new(MAX_TTL));
+    servers[1].kill9();
+    let voters = connect().await.expect("two of three are up");
+    servers[2].kill9();
+    let error = connect().await.expect_err("one of three is up");
+    assert_eq!(error.kind(), LockErrorKind::NoQuorum);
+    assert!(error.to_string().contains("1 of 3") && error.is_temporary(), "{error}");
+    servers[1].restart();
+    // It is dialled before anybody asks for it.
+    wait_until("it is registered", PATIENCE, async || servers[1].keys() == ["lock:voter"]).await;
+    let claims = Claims::new().expect("random bytes");
+    let key = Key::new("k").expect("a key");
+    wait_until("the one that was down votes", PATIENCE, async || {
+        voters[1].try_acquire(&claims.exclusive(&key, ms(50))).await.is_ok()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn one_server_under_two_names_has_one_vote() {
+    let (one, two) = (RedisServer::start(), RedisServer::start());
+    let again = one.url().replace("127.0.0.1", "localhost");
+    let urls = [one.url(), two.url(), again];
+    let outcome = Redis::connect_voters(urls.iter().map(String::as_str), VoterOptions::new(MAX_TTL)).await;
+    let error = outcome.expect_err("the first and the last are one");
+    assert_eq!(error.kind(), LockErrorKind::InvalidRequest);
+    assert!(error.to_string().contains("named twice"), "{error}");
+}
+
+/// The same, where the second name is not answered before all are connected.
+#[tokio::test]
+async fn one_server_under_two_names_has_one_vote_also_later() {
+    let (one, two) = (RedisServer::start(), RedisServer::start());
+    new_cluster(&[&one, &two], MAX_TTL).await;
+    let again = Proxy::before(&one);
+    again.refuse(true);
+    let urls = [one.url(), two.url(), again.url()];
+    let connected = Redis::connect_voters(urls.iter().map(String::as_str), VoterOptions::new(MAX_TTL)).await;
+    let voters = connected.expect("two of three are up");
+    again.heal();
+    let claims = Claims::new().expect("random bytes");
+    let key = Key::new("k").expect("a key");
+    wait_until("it is found out", PATIENCE, async || {
+        let error =
+            voters[2].try_acquire(&claims.exclusive(&key, MAX_TTL)).await.expect_err("no second vote");
+        error.kind() == LockErrorKind::InvalidRequest && error.to_string().contains("named twice")
+    })
+    .await;
+    assert!(voters[0].try_acquire(&claims.exclusive(&key, MAX_TTL)).await.is_ok());
+}
+
+/// What the documentation says that a user needs is enough, and no more than it takes.
+#[tokio::test]
+async fn the_documented_permissions_are_enough() {
+    const RULES: &str = "on >s3cret ~shop:* ~{shop:* ~lock:voter &lock:wake:* +hello +select +info +script|load +time \
+        +get +set +exists +pttl +pexpire +del +evalsha +subscribe +publish +hget +hset +hsetnx +hdel +hexists +hlen \
+        +hgetall +zadd +zrem +zremrangebyscore +zscore +zcard +zrank +zrange +zrevrange +multi +exec +eval +hmget +dbsize";
+    let server = RedisServer::start();
+    let rules: Vec<&str> = ["ACL", "SETUSER", "app"].into_iter().chain(RULES.split_whitespace()).collect();
+    server.command(&rules);
+    let url = server.url_for("app", "s3cret");
+    Redis::bootstrap_new_cluster([url.as_str()], VoterOptions::new(MAX_TTL)).await.expect("it may");
+    let voter = Redis::connect_voter(&url, VoterOptions::new(MAX_TTL)).await.expect("it may");
+    let claims = Claims::new().expect("random bytes");
+    let claim = claims.exclusive(&Key::new("shop:k").expect("a key"), MAX_TTL);
+    for _ in 0..2 {
+        assert!(matches!(voter.try_acquire(&claim).await, Ok(Attempt::Granted(_))));
+        server.command(&["SCRIPT", "FLUSH"]);
+    }
+    server.command(&["ACL", "SETUSER", "app", "-multi"]);
+    let error = Redis::connect_voter(&url, VoterOptions::new(MAX_TTL)).await.expect_err("it may not");
+    assert!(error.kind() == LockErrorKind::Unavailable && !error.is_temporary(), "{error}");
+}

@@ -1,0 +1,131 @@
+//! What the topics share.
+
+use std::time::Duration;
+
+use lock_core::LockError;
+use lock_core::backend::redis::Redis;
+use lock_core::backend::redis::voter::VoterOptions;
+use lock_core::backend::{Attempt, Backend, Claim, Released, Renew, Renewal};
+use lock_core::key::Key;
+use lock_core::testkit::Claims;
+use lock_tests::{Bound, PATIENCE, RedisServer};
+
+/// The longest lease of most tests: long enough that a loaded machine does everything within it, short enough to wait.
+pub(crate) const MAX_TTL: Duration = ms(1_000);
+
+pub(crate) const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// How long a server does not vote that may have forgotten a lease of `max_ttl`.
+pub(crate) fn quarantine(max_ttl: Duration) -> Duration {
+    max_ttl.mul_f64(1.02) + ms(10)
+}
+
+/// Declares that these servers hold no locks.
+pub(crate) async fn new_cluster(servers: &[&RedisServer], max_ttl: Duration) {
+    let urls: Vec<String> = servers.iter().map(|server| server.url()).collect();
+    let options = VoterOptions::new(max_ttl);
+    Redis::bootstrap_new_cluster(urls.iter().map(String::as_str), options).await.expect("they are empty");
+}
+
+/// A server that votes, and holds no locks yet.
+pub(crate) async fn voting_server(max_ttl: Duration) -> RedisServer {
+    let server = RedisServer::start();
+    new_cluster(&[&server], max_ttl).await;
+    server
+}
+
+/// One client of one voter.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) redis: Redis,
+    claims: Claims,
+}
+
+impl Client {
+    pub(crate) async fn of(server: &RedisServer, max_ttl: Duration) -> Self {
+        Self::try_of(server, max_ttl).await.expect("the server may vote")
+    }
+
+    pub(crate) async fn try_of(server: &RedisServer, max_ttl: Duration) -> Result<Self, LockError> {
+        let redis = Redis::connect_voter(&server.url(), VoterOptions::new(max_ttl)).await?;
+        Ok(Self { redis, claims: Claims::new().expect("random bytes") })
+    }
+
+    pub(crate) fn claim(&self, key: &str, ttl: Duration) -> Claim {
+        self.claims.exclusive(&Key::new(key).expect("a key"), ttl)
+    }
+
+    pub(crate) fn claim_all(&self, keys: [&str; 2], ttl: Duration) -> Claim {
+        let keys = keys.map(|key| Key::new(key).expect("a key"));
+        self.claims.all(keys, lock_core::backend::Queue::Barging, ttl)
+    }
+
+    pub(crate) async fn ask(&self, claim: &Claim) -> Result<Attempt, LockError> {
+        self.redis.try_acquire(claim).await
+    }
+
+    /// One try of a fresh owner; `None` where the key is held.
+    pub(crate) async fn lock(&self, key: &str, ttl: Duration) -> Result<Option<Claim>, LockError> {
+        let claim = self.claim(key, ttl);
+        match self.ask(&claim).await? {
+            Attempt::Granted(_) => Ok(Some(claim)),
+            Attempt::Held(_) => Ok(None),
+        }
+    }
+
+    /// Takes a key that is free.
+    pub(crate) async fn take(&self, key: &str, ttl: Duration) -> Claim {
+        self.lock(key, ttl).await.expect("the voter votes").expect("the key is free")
+    }
+
+    pub(crate) async fn release(&self, claim: &Claim) -> Released {
+        self.redis.release(claim, None).await.expect("an answer")
+    }
+
+    pub(crate) async fn renew(&self, claim: &Claim) -> Renewal {
+        self.redis.renew(&[Renew { claim, ttl: claim.ttl }]).await.pop().expect("an answer")
+    }
+
+    /// Why the voter does not vote now.
+    pub(crate) async fn refusal(&self, key: &str, ttl: Duration) -> LockError {
+        match self.lock(key, ttl).await {
+            Err(error) => error,
+            Ok(outcome) => panic!("it voted: {outcome:?}"),
+        }
+    }
+
+    /// Asks again and again, through whatever is temporary, until the voter votes; returns how long that took.
+    pub(crate) async fn votes_again(&self, key: &str, ttl: Duration) -> Duration {
+        let bound = Bound::new(PATIENCE);
+        loop {
+            match self.lock(key, ttl).await {
+                Ok(Some(claim)) => {
+                    let after = bound.elapsed();
+                    self.release(&claim).await;
+                    return after;
+                }
+                Ok(None) => panic!("{key} is held"),
+                Err(error) => assert!(error.is_temporary(), "{error}"),
+            }
+            bound.check("the voter votes");
+            tokio::time::sleep(ms(5)).await;
+        }
+    }
+}
+
+/// That this is the refusal of a server in quarantine, for at most that of `max_ttl`.
+pub(crate) fn assert_quarantined(error: &LockError, max_ttl: Duration) {
+    assert!(error.to_string().contains("quarantined"), "{error}");
+    assert!(error.is_temporary(), "{error}");
+    let left = error.retry_after().expect("it says how long");
+    assert!(left <= quarantine(max_ttl), "{left:?}");
+}
+
+/// The part of the append-only log that grows.
+pub(crate) fn log_of(server: &RedisServer) -> std::path::PathBuf {
+    let folder = server.directory().join("appendonlydir");
+    let mut files = std::fs::read_dir(folder).expect("a log").map(|entry| entry.expect("a file").path());
+    files.find(|path| path.to_string_lossy().ends_with(".incr.aof")).expect("a log that grows")
+}

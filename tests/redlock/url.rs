@@ -1,0 +1,57 @@
+//! `redlock://`, from the URL to a lock.
+
+use std::time::Duration;
+
+use lock_core::{LockErrorKind, LockManager, ManagerBuilder};
+use lock_tests::RedisServer;
+
+use crate::support::{MAX_TTL, new_cluster};
+
+fn url(servers: &[RedisServer], credentials: &str, options: &str) -> String {
+    let hosts: Vec<String> = servers.iter().map(|server| format!("127.0.0.1:{}", server.port())).collect();
+    format!("redlock://{credentials}{}/{options}", hosts.join(","))
+}
+
+/// With a default lease that `max_ttl` allows.
+async fn connect(url: &str) -> LockManager {
+    let builder = ManagerBuilder::connect(url).await.expect("two of three are up");
+    builder.ttl(MAX_TTL).build().expect("a ttl that it can hold")
+}
+
+#[tokio::test]
+async fn the_url_makes_a_majority() {
+    let mut servers: Vec<RedisServer> =
+        (0..3).map(|_| RedisServer::builder().password("s3cret").start()).collect();
+    new_cluster(&servers.iter().collect::<Vec<_>>(), MAX_TTL).await;
+    let url = url(&servers, ":s3cret@", "?max_ttl=1s&timeout=200ms");
+    servers[0].kill9();
+    let locks = connect(&url).await;
+    let guard = locks.lock("order:42").ttl(MAX_TTL).acquire().await.expect("nobody else is there");
+    let other = connect(&url).await;
+    assert!(other.lock("order:42").ttl(MAX_TTL).try_acquire().await.expect("an answer").is_none());
+    // Renewed well beyond its lease, by a majority of which one was started anew.
+    servers[0].restart();
+    tokio::time::sleep(MAX_TTL * 3 / 2).await;
+    guard.check().expect("it is renewed");
+    guard.release().await.expect("an answer");
+    let guard = other.lock("order:42").ttl(MAX_TTL).acquire().await.expect("it was given back");
+    guard.release().await.expect("an answer");
+    let error = locks.lock("order:42").ttl(Duration::from_secs(2)).acquire().await.expect_err("too long");
+    assert_eq!(error.kind(), LockErrorKind::InvalidRequest);
+}
+
+#[tokio::test]
+async fn what_cannot_be_a_majority_is_refused() {
+    let servers = [RedisServer::start(), RedisServer::start(), RedisServer::start()];
+    let even = LockManager::connect(&url(&servers[..2], "", "")).await.expect_err("an even number");
+    assert_eq!(even.kind(), LockErrorKind::InvalidRequest);
+    assert!(even.to_string().contains("even number"), "{even}");
+    let options = LockManager::connect(&url(&servers, "u:s3cret@", "?max_tll=1s")).await.expect_err("a slip");
+    assert_eq!(options.kind(), LockErrorKind::InvalidRequest);
+    let wrong =
+        LockManager::connect(&url(&servers, "who:s3cret@", "")).await.expect_err("there is no such user");
+    assert!(wrong.kind() == LockErrorKind::Unavailable && !wrong.is_temporary(), "{wrong}");
+    for error in [even, options, wrong] {
+        assert!(!format!("{error} {error:?}").contains("s3cret"), "{error:?}");
+    }
+}

@@ -1,0 +1,131 @@
+//! A primary, a replica, and three sentinels that watch them.
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::directory::Directory;
+use crate::port::Port;
+use crate::process::Process;
+use crate::redis_server::RedisServer;
+use crate::replica::Replica;
+use crate::wait::{Bound, PATIENCE};
+
+/// How long a primary has to be silent to be taken for dead.
+const DOWN_AFTER: Duration = Duration::from_secs(1);
+const NAME: &str = "mymaster";
+
+/// One sentinel.
+#[derive(Debug)]
+struct Sentinel {
+    // Dropped in this order.
+    process: Process,
+    _directory: Directory,
+    port: Port,
+}
+
+/// Three sentinels, the primary and its replica; a failover takes about two seconds.
+#[derive(Debug)]
+pub struct Sentinels {
+    sentinels: Vec<Sentinel>,
+    /// The primary at the start.
+    pub primary: RedisServer,
+    /// The replica at the start.
+    pub replica: Replica,
+}
+
+impl Sentinels {
+    /// Starts everything and returns when all know each other.
+    ///
+    /// # Panics
+    /// When Redis is not installed or does not start.
+    #[must_use]
+    pub fn start() -> Self {
+        let primary = RedisServer::builder().config("min-replicas-to-write", "0").start();
+        let replica = Replica::of(&primary);
+        let sentinels = (0..3).map(|_| Sentinel::watch(&primary)).collect();
+        let made = Self { sentinels, primary, replica };
+        made.wait_ready();
+        made
+    }
+
+    /// `redis+sentinel://` with all three.
+    #[must_use]
+    pub fn url(&self) -> String {
+        self.url_of(NAME)
+    }
+
+    /// The same for a primary of another name.
+    #[must_use]
+    pub fn url_of(&self, name: &str) -> String {
+        let hosts: Vec<_> =
+            self.sentinels.iter().map(|sentinel| sentinel.port.address().to_string()).collect();
+        format!("redis+sentinel://{}/{name}", hosts.join(","))
+    }
+
+    /// Kills one of them.
+    ///
+    /// # Panics
+    /// When there is none with this number.
+    pub fn kill(&mut self, number: usize) {
+        self.sentinels[number].process.kill9();
+    }
+
+    /// The port of the primary, as a sentinel says.
+    ///
+    /// # Panics
+    /// When no sentinel answers.
+    #[must_use]
+    pub fn primary_port(&self) -> u16 {
+        let ask = |sentinel: &Sentinel| -> Option<(String, u16)> {
+            let mut command = redis::cmd("SENTINEL");
+            command.arg("GET-MASTER-ADDR-BY-NAME").arg(NAME);
+            command.query(&mut sentinel.connection()?).ok()
+        };
+        self.sentinels.iter().find_map(ask).expect("a sentinel answers").1
+    }
+
+    fn wait_ready(&self) {
+        Bound::new(PATIENCE * 3)
+            .block_until("every sentinel knows everybody", || self.sentinels.iter().all(Sentinel::knows_all));
+    }
+}
+
+impl Sentinel {
+    fn watch(primary: &RedisServer) -> Self {
+        let (directory, port) = (Directory::new(), Port::reserve());
+        let file = directory.path().join("sentinel.conf");
+        let down_after = DOWN_AFTER.as_millis();
+        let text = format!(
+            "bind 127.0.0.1\nport {}\ndir {}\nlogfile log\nsentinel monitor {NAME} 127.0.0.1 {} 2\n\
+             sentinel down-after-milliseconds {NAME} {down_after}\nsentinel failover-timeout {NAME} 3000\n\
+             sentinel parallel-syncs {NAME} 1\n",
+            port.address().port(),
+            directory.path().display(),
+            primary.port(),
+        );
+        std::fs::write(&file, text).expect("a file in a directory of our own");
+        let mut command = Command::new("redis-server");
+        command.arg(&file).arg("--sentinel").current_dir(directory.path());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let process = Process::spawn(&mut command, Some(directory.path())).expect("redis-server starts");
+        Self { process, _directory: directory, port }
+    }
+
+    fn connection(&self) -> Option<redis::Connection> {
+        let client = redis::Client::open(format!("redis://{}/", self.port.address())).ok()?;
+        let connection = client.get_connection_with_timeout(Duration::from_secs(1)).ok()?;
+        connection.set_read_timeout(Some(Duration::from_secs(1))).ok()?;
+        Some(connection)
+    }
+
+    fn knows_all(&self) -> bool {
+        let fields = || -> Option<std::collections::HashMap<String, String>> {
+            let mut command = redis::cmd("SENTINEL");
+            command.arg("MASTER").arg(NAME).query(&mut self.connection()?).ok()
+        };
+        fields().is_some_and(|fields| {
+            let is = |name: &str, value: &str| fields.get(name).is_some_and(|found| found == value);
+            is("num-other-sentinels", "2") && is("num-slaves", "1") && is("flags", "master")
+        })
+    }
+}
