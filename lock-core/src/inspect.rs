@@ -61,8 +61,8 @@ impl LockManager {
     }
 
     /// Takes one grant of `key` away from its holder, and serves the next who waits; whether it was still there. `id` is
-    /// that of the holder which [`locks`](Self::locks) showed: one that came later is not hit. The log says so with
-    /// `reason`.
+    /// that of the holder which [`locks`](Self::locks) showed: one that came later is not hit, but for a task of the same
+    /// process to which the grant was passed on since. The log says so with `reason`.
     ///
     /// The victim's lock is [lost](LossReason::Forced) at once where its store can tell it, otherwise at its next renewal,
     /// as [`Taken`](LossReason::Taken): up to a third of its ttl later. Until then two may be at work. What the
