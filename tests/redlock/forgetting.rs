@@ -59,7 +59,8 @@ impl Scene {
 
     fn prepared(builder: RedisBuilder, fault: Fault, clock: Option<&Arc<Clock>>) -> RedisBuilder {
         match (fault, clock) {
-            (Fault::LogCut, _) => builder.config("appendonly", "yes").config("appendfsync", "everysec"),
+            // Written at once, so that the cut is where the test wants it: as a power cut leaves it with `everysec`.
+            (Fault::LogCut, _) => builder.config("appendonly", "yes").config("appendfsync", "always"),
             (_, Some(clock)) => builder.clock(clock),
             _ => builder,
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 
 use super::super::client::Redis;
-use super::super::config::Config;
+use super::super::config::{Address, Config};
 use super::super::connection::{self, Server};
 use super::super::links::Links;
 use super::boot::twice;
@@ -48,7 +48,7 @@ impl Redis {
     /// ```
     pub async fn connect_voter(url: &str, options: VoterOptions) -> Result<Self> {
         let options = options.checked()?;
-        match dial(Config::parse(url)?, options).await? {
+        match dial(one_server(url)?, options).await? {
             (voter, None) => Ok(voter),
             (_, Some(error)) => Err(error),
         }
@@ -75,7 +75,7 @@ impl Redis {
         options: VoterOptions,
     ) -> Result<Vec<Self>> {
         let options = options.checked()?;
-        let configs = urls.into_iter().map(Config::parse).collect::<Result<Vec<_>>>()?;
+        let configs = urls.into_iter().map(one_server).collect::<Result<Vec<_>>>()?;
         different(&configs)?;
         let dialled = dial_all(configs, options).await?;
         let down: Vec<&LockError> = dialled.iter().filter_map(|(_, error)| error.as_ref()).collect();
@@ -98,6 +98,20 @@ impl Redis {
     #[must_use]
     pub fn clock_offset(&self) -> Option<i64> {
         self.voter()?.reading().map(super::clock_guard::Reading::middle)
+    }
+}
+
+/// Reads a URL. Where a fail-over moves it to another server, a voter has two votes: the primary that was replaced goes
+/// on granting for a while, and its marker is right.
+pub(super) fn one_server(url: &str) -> Result<Config> {
+    let config = Config::parse(url)?;
+    match config.address {
+        Address::Tcp { .. } | Address::Unix(_) => Ok(config),
+        Address::Sentinel(_) => {
+            let detail = "a voter of a quorum is one server, named by its own address, and not whatever the sentinels \
+                          name";
+            Err(LockError::new(LockErrorKind::Unsupported, detail))
+        }
     }
 }
 
@@ -192,6 +206,13 @@ mod tests {
             let error = different(&configs(urls)).expect_err("refused");
             assert_eq!(error.kind(), LockErrorKind::InvalidRequest);
         }
+    }
+
+    #[test]
+    fn a_voter_is_one_server() {
+        assert!(one_server("redis://a").is_ok() && one_server("unix:///run/redis.sock").is_ok());
+        let error = one_server("redis+sentinel://a,b,c/mymaster").expect_err("it may move");
+        assert_eq!(error.kind(), LockErrorKind::Unsupported);
     }
 
     #[test]

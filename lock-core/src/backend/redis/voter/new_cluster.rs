@@ -5,10 +5,10 @@ use std::sync::Arc;
 use ::redis::{Pipeline, Value};
 
 use super::super::client::Redis;
-use super::super::config::Config;
 use super::super::connection::{self, Server, Session};
 use super::super::error::Failure;
 use super::boot::{self, MARKER};
+use super::connect::one_server;
 use super::options::VoterOptions;
 use super::probe;
 use crate::error::{LockErrorKind, Result};
@@ -56,7 +56,7 @@ impl Redis {
         options: VoterOptions,
     ) -> Result<()> {
         let max_ttl = options.checked()?.max_ttl;
-        let configs = urls.into_iter().map(Config::parse).collect::<Result<Vec<_>>>()?;
+        let configs = urls.into_iter().map(one_server).collect::<Result<Vec<_>>>()?;
         let mut all: Vec<(Arc<Server>, Session)> = Vec::new();
         for config in configs {
             let server = Arc::new(Server::new(config)?);
