@@ -296,13 +296,12 @@ impl LockError {
     }
 }
 
-impl fmt::Display for LockError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let inner = &*self.0;
-        let what = match inner.kind {
+impl Inner {
+    fn what(&self) -> &'static str {
+        match self.kind {
             LockErrorKind::Contended => "lock is held",
-            LockErrorKind::TimedOut if inner.latch => "latch did not open in time",
-            LockErrorKind::Lost if inner.latch => "latch was lost",
+            LockErrorKind::TimedOut if self.latch => "latch did not open in time",
+            LockErrorKind::Lost if self.latch => "latch was lost",
             LockErrorKind::TimedOut => "lock was not free in time",
             LockErrorKind::Lost => "lock was lost",
             LockErrorKind::Unavailable => "lock store is unavailable",
@@ -315,8 +314,29 @@ impl fmt::Display for LockError {
             LockErrorKind::Upgrade => "read lock cannot become a write lock",
             LockErrorKind::Reentered => "lock is held by this task already",
             LockErrorKind::ShuttingDown => "lock manager is shutting down",
-        };
-        f.write_str(what)?;
+        }
+    }
+}
+
+/// An error in words that name no key and nobody.
+pub(crate) struct Unnamed<'a>(pub(crate) &'a LockError);
+
+impl fmt::Display for Unnamed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let inner = &*self.0.0;
+        f.write_str(inner.what())?;
+        // Its detail says which other key the task holds.
+        if inner.detail.is_empty() || inner.kind == LockErrorKind::Reentered {
+            return Ok(());
+        }
+        write!(f, ": {}", inner.detail)
+    }
+}
+
+impl fmt::Display for LockError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let inner = &*self.0;
+        f.write_str(inner.what())?;
         if let Some(key) = &inner.key {
             write!(f, " (key `{}`)", key.as_str().escape_debug())?;
         }

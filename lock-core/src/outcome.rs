@@ -3,7 +3,7 @@
 //! `#[distributed_lock]` changes no return type, so the type itself must have room for the outcome: an error, and with
 //! a skipping strategy also "done without". A type without that room is a compile error at that type.
 
-use crate::error::LockError;
+use crate::error::{LockError, Unnamed};
 
 /// A return type that can carry a [`LockError`].
 ///
@@ -109,8 +109,8 @@ impl<T> Skipped for Option<T> {
 /// A failure that the return type cannot carry must not vanish.
 fn log_unless_skipped(error: &LockError, function: &'static str) {
     if !error.is_skipped() {
-        // By its kind alone: its text has the key, and may not be shown. The lock itself has told the rest.
-        tracing::error!(function, error.kind = ?error.kind(), "the locked function did not run to its end");
+        // Without the key, which may not be shown; the lock itself has told it where it may.
+        tracing::error!(function, error = %Unnamed(error), "the locked function did not run to its end");
     }
 }
 
