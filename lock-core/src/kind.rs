@@ -60,7 +60,11 @@ impl Kind {
         if able {
             return Ok(());
         }
-        let detail = format!("the {} store has no {self} locks in this version, only `lock`", store.store);
+        let others =
+            [(store.fifo, "`fair`"), (store.shared, "`read` and `write`"), (store.permits, "`semaphore`")];
+        let has: String =
+            others.iter().filter(|(has, _)| *has).map(|(_, name)| format!(", {name}")).collect();
+        let detail = format!("the {} store has no {self} locks; it has `lock`{has}", store.store);
         Err(LockError::new(LockErrorKind::Unsupported, detail))
     }
 
@@ -130,6 +134,9 @@ mod tests {
         for kind in [Kind::Fair, Kind::Read, Kind::Write, Kind::Semaphore { permits: 1 }] {
             assert_eq!(kind.check(&store).unwrap_err().kind(), LockErrorKind::Unsupported, "{kind}");
         }
+        let readers = Capability { shared: true, ..store };
+        let error = Kind::Fair.check(&readers).unwrap_err().to_string();
+        assert!(error.contains("no fair locks; it has `lock`, `read` and `write`"), "{error}");
         let none = Kind::Semaphore { permits: 0 }.check(&store).unwrap_err();
         assert_eq!(none.kind(), LockErrorKind::InvalidRequest);
     }
