@@ -87,6 +87,12 @@ fn most_named(held: &[Held]) -> Option<OwnerRecord> {
 pub(super) fn no_quorum(nodes: usize, what: &str, failures: Vec<(&str, Option<LockError>)>) -> LockError {
     let (failed, need) = (failures.len(), majority(nodes));
     let mut detail = format!("{failed} of {nodes} nodes did not {what}, {need} are needed");
+    // Until so many of those that say when have come back as make a majority with the others.
+    let mut back: Vec<Duration> =
+        failures.iter().filter_map(|(_, error)| error.as_ref()?.retry_after()).collect();
+    back.sort_unstable();
+    let missing = need.saturating_sub(nodes - failed).max(1);
+    let retry_after = back.get(missing - 1).copied();
     let (mut source, mut separator) = (None, ": ");
     for (name, error) in failures {
         let text = match error.as_ref().map(LockError::detail) {
@@ -98,7 +104,7 @@ pub(super) fn no_quorum(nodes: usize, what: &str, failures: Vec<(&str, Option<Lo
         separator = "; ";
         source = source.or(error);
     }
-    let error = LockError::new(LockErrorKind::NoQuorum, detail);
+    let error = LockError::new(LockErrorKind::NoQuorum, detail).with_retry_after(retry_after);
     match source {
         Some(source) => error.with_source(source),
         None => error,
@@ -161,6 +167,28 @@ mod tests {
             "two leases have to end, and one is not known"
         );
         assert_eq!((merged.position, merged.place), (None, None), "there is no queue");
+    }
+
+    #[test]
+    fn another_try_makes_sense_when_a_majority_is_back() {
+        let away = |millis: u64| {
+            let error = LockError::new(LockErrorKind::Unavailable, "quarantined");
+            ("a", Some(error.with_retry_after((millis > 0).then(|| Duration::from_millis(millis)))))
+        };
+        // Nodes, when those that failed are back (0: nobody knows), when there is a majority.
+        let table: &[(usize, &[u64], Option<u64>)] = &[
+            (3, &[500, 300], Some(300)),
+            (3, &[500, 300, 400], Some(400)),
+            (3, &[500, 0], Some(500)),
+            (3, &[0, 0], None),
+            (3, &[500, 0, 0], None),
+            (5, &[500, 100, 300], Some(100)),
+            (1, &[700], Some(700)),
+        ];
+        for (nodes, failures, expected) in table {
+            let error = no_quorum(*nodes, "vote", failures.iter().copied().map(away).collect());
+            assert_eq!(error.retry_after(), expected.map(Duration::from_millis), "{nodes} {failures:?}");
+        }
     }
 
     #[test]
