@@ -29,7 +29,7 @@ const STORE_PAUSE: Duration = Duration::from_millis(25);
 const LONGEST_STORE_PAUSE: Duration = Duration::from_secs(1);
 
 /// What an error adds when the holder is this process: perhaps the very task that asks.
-const OWN_GUARD: &str = "by this process; a task enters its own lock again only inside `run`";
+const OWN_GUARD: &str = "this process has it; a task enters its own lock again only inside `run`";
 
 /// What the strategy says.
 enum Next {
