@@ -6,8 +6,9 @@ use std::time::Duration;
 use super::history::History;
 use super::locks::TestLocks;
 use super::store::TestStore;
+use crate::builder::ManagerBuilder;
 use crate::error::Result;
-use crate::manager::{LockManager, ManagerBuilder};
+use crate::manager::LockManager;
 use crate::profile::Profile;
 
 /// Begins a [`TestLocks`].

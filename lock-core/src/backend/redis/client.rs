@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use super::acquire::Aim;
 use super::config::Config;
-use super::connection::{self, Server};
+use super::connection::Server;
+use super::dial;
 use super::error::Failure;
 use super::latch;
 use super::links::Links;
@@ -67,7 +68,7 @@ impl Redis {
     /// ```
     pub async fn connect(url: &str) -> Result<Self> {
         let server = Arc::new(Server::new(Config::parse(url)?)?);
-        match connection::dial(&server).await {
+        match dial::dial(&server).await {
             Ok(session) => Ok(Self { links: Links::new(server, session) }),
             Err(failure) => Err(failure.to_error(server.address())),
         }

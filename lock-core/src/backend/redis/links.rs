@@ -9,7 +9,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use tokio::runtime::{Handle, Id};
 use tokio::sync::watch;
 
-use super::connection::{self, Live, Server, Session, State};
+use super::connection::{self, Live, Server, State};
+use super::dial::Session;
 use super::error::Failure;
 use crate::error::LockErrorKind;
 

@@ -5,6 +5,7 @@ mod answer;
 mod client;
 mod config;
 mod connection;
+mod dial;
 mod ears;
 mod error;
 mod fence;

@@ -153,7 +153,7 @@ impl Seat {
         let mut command = Cmd::new();
         command.arg("INFO").arg("stats");
         let answer = live.send(&command).await;
-        let now = answer.ok().and_then(|answer| evicted(super::super::connection::text(&answer).ok()?));
+        let now = answer.ok().and_then(|answer| evicted(super::super::dial::text(&answer).ok()?));
         let Some(now) = now.filter(|now| *now != self.evicted.load(Ordering::Relaxed)) else { return };
         if self.take_again(live).await.is_ok() {
             self.evicted.store(now, Ordering::Relaxed);

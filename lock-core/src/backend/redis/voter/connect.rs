@@ -6,7 +6,8 @@ use tokio::task::JoinSet;
 
 use super::super::client::Redis;
 use super::super::config::{Address, Config};
-use super::super::connection::{self, Server};
+use super::super::connection::Server;
+use super::super::dial;
 use super::super::links::Links;
 use super::boot::twice;
 use super::options::VoterOptions;
@@ -119,7 +120,7 @@ pub(super) fn one_server(url: &str) -> Result<Config> {
 async fn dial(config: Config, options: VoterOptions) -> Dialled {
     let voter = Arc::new(Voter::new(options, config.address.clone()));
     let server = Arc::new(Server::new(config)?.voting(voter));
-    match connection::dial(&server).await {
+    match dial::dial(&server).await {
         Ok(session) => Ok((Redis { links: Links::new(server, session) }, None)),
         Err(failure) => {
             let error = failure.to_error(server.address());

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use ::redis::{Pipeline, Value};
 
 use super::super::client::Redis;
-use super::super::connection::{self, Server, Session};
+use super::super::connection::Server;
+use super::super::dial::{self, Session};
 use super::super::error::Failure;
 use super::boot::{self, MARKER};
 use super::connect::one_server;
@@ -61,7 +62,7 @@ impl Redis {
         for config in configs {
             let server = Arc::new(Server::new(config)?);
             let told = async {
-                let session = connection::dial(&server).await?;
+                let session = dial::dial(&server).await?;
                 empty(&session).await?;
                 Ok::<_, Failure>(session)
             };
@@ -87,7 +88,7 @@ async fn empty(session: &Session) -> Result<(), Failure> {
     let answers = session.live.send_all(&commands).await?;
     match answers.as_slice() {
         [info, Value::Int(keys), Value::Int(marker)] => {
-            probe::examine(connection::text(info)?)?;
+            probe::examine(dial::text(info)?)?;
             match keys - marker {
                 0 => Ok(()),
                 others => Err(Failure::new(

@@ -1,0 +1,202 @@
+//! From a configuration to a connection that can hold locks: dialled within a deadline, greeted and proved.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use ::redis::aio::MultiplexedConnection;
+use ::redis::{AsyncConnectionConfig, Cmd, Pipeline, PushInfo, RedisError, Value};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::config::Address;
+use super::connection::{Live, Server, ServerClock, server_time};
+use super::error::{Failure, Reaction};
+use super::probe;
+use super::scripts::{Script, Scripts};
+use super::sentinel::{self, Place};
+use super::voter::Seat;
+use crate::clock::Clock;
+use crate::error::LockErrorKind;
+
+/// A connection and the task that drives it.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) live: Arc<Live>,
+    pub(super) driver: Driver,
+    /// Where it goes to.
+    pub(super) place: Option<Place>,
+}
+
+/// The driver's task; ends with this value, so that a dial that was given up leaves no socket behind.
+#[derive(Debug)]
+pub(super) struct Driver(pub(super) JoinHandle<()>);
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Connects once, within the deadline of the configuration.
+pub(super) async fn dial(server: &Server) -> Result<Session, Failure> {
+    let deadline = server.config.connect_timeout;
+    match timeout(deadline, connect(server)).await {
+        Ok(Ok(session)) => Ok(session),
+        Ok(Err(failure)) => Err(failure.before_any_request()),
+        Err(_) => Err(Failure::new(
+            LockErrorKind::Unavailable,
+            format!(
+                "no connection within {deadline:?}; is the server up, and does a firewall drop packets to it?"
+            ),
+        )),
+    }
+}
+
+async fn connect(server: &Server) -> Result<Session, Failure> {
+    let place = match server.address() {
+        Address::Tcp { host, port } => Some((host.clone(), *port)),
+        Address::Sentinel(sentinels) => Some(sentinel::primary(&server.config, sentinels).await?),
+        Address::Unix(_) => None,
+    };
+    let (Address::Sentinel(sentinels), Some(asked)) = (server.address(), &place) else {
+        return reach(server, place.as_ref()).await;
+    };
+    let mut session = match reach(server, place.as_ref()).await {
+        Ok(session) => session,
+        // The sentinels are about to name another, or it is about to become the primary.
+        Err(failure) if failure.reaction == Reaction::Reconnect => return Err(failure.temporary()),
+        Err(failure) => return Err(failure),
+    };
+    // One that was stopped for a while takes itself for the primary when it goes on.
+    if sentinel::primary(&server.config, sentinels).await? != *asked {
+        let text = "the sentinels name another primary by now";
+        return Err(Failure::new(LockErrorKind::Unavailable, text));
+    }
+    session.place = place;
+    Ok(session)
+}
+
+/// Connects to the server at `place`, or at the socket of the configuration.
+async fn reach(server: &Server, place: Option<&Place>) -> Result<Session, Failure> {
+    let (connection, driver) = match (place, server.address()) {
+        (Some((host, port)), _) => {
+            let stream =
+                TcpStream::connect((host.as_str(), *port)).await.map_err(|error| unreachable(&error))?;
+            // Without this a small packet waits for the answer to the one before it.
+            stream.set_nodelay(true).map_err(|error| unreachable(&error))?;
+            #[cfg(feature = "redis-tls")]
+            if let Some(tls) = server.tls() {
+                let connected = handshake(server, tls.wrap(stream).await?).await;
+                let (connection, driver) = connected.map_err(|error| Failure::of(&error))?;
+                return greet(server, connection, driver).await;
+            }
+            handshake(server, stream).await
+        }
+        (None, Address::Unix(path)) => {
+            let stream = UnixStream::connect(path).await.map_err(|error| unreachable(&error))?;
+            handshake(server, stream).await
+        }
+        (None, Address::Tcp { .. } | Address::Sentinel(_)) => {
+            let text = "there is no place to connect to";
+            return Err(Failure::new(LockErrorKind::Unavailable, text));
+        }
+    }
+    .map_err(|error| Failure::of(&error))?;
+    greet(server, connection, driver).await
+}
+
+fn unreachable(error: &std::io::Error) -> Failure {
+    // The standard library has no kind for a name that nobody knows; its text begins like this.
+    let unknown_name = error.to_string().starts_with("failed to lookup address");
+    let advice = if unknown_name { "is the host name right?" } else { "is the server up?" };
+    Failure::new(LockErrorKind::Unavailable, format!("cannot connect ({error}); {advice}"))
+}
+
+/// HELLO 3 with the password, and the driver's task.
+async fn handshake<S>(server: &Server, stream: S) -> Result<(MultiplexedConnection, Driver), RedisError>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    // Every call has one deadline of its own, so the driver needs none.
+    let options = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
+    let ears = server.shared_ears();
+    let options = options.set_push_sender(move |push: PushInfo| {
+        ears.hear(&push);
+        Ok::<_, Infallible>(())
+    });
+    let (connection, driver) =
+        MultiplexedConnection::new_with_config(&server.config.handshake(), stream, options).await?;
+    Ok((connection, Driver(tokio::spawn(driver))))
+}
+
+/// Proves that this server can hold locks, loads the scripts and learns the server's clock, in one round trip.
+async fn greet(
+    server: &Server,
+    connection: MultiplexedConnection,
+    driver: Driver,
+) -> Result<Session, Failure> {
+    let mut commands = Pipeline::with_capacity(2 + Script::ALL.len());
+    commands.cmd("INFO");
+    for script in Script::ALL {
+        commands.add_command(script.load());
+    }
+    commands.cmd("TIME");
+    let sent = Clock::Suspend.now();
+    let answers = connection.clone().send_packed_commands(&commands, 0, commands.len()).await;
+    let answers = answers.map_err(|error| Failure::of(&error))?;
+
+    let received = Clock::Suspend.now();
+    let info = text(answers.first().unwrap_or(&Value::Nil))?;
+    let facts = probe::examine(info)?;
+    let scripts = Scripts::of_answers(answers.get(1..).unwrap_or_default())?;
+    let now = server_time(answers.last().unwrap_or(&Value::Nil))?;
+    if server.warns() {
+        warn(server, &facts, connection.clone()).await;
+    }
+    let seat = match &server.voter {
+        Some(voter) => {
+            voter.observe(now, sent, received);
+            Some(Seat::take(voter, info, &connection).await?)
+        }
+        None => None,
+    };
+    let live = Live::new(connection, scripts, ServerClock::new(now, sent), seat);
+    Ok(Session { live: Arc::new(live), driver, place: None })
+}
+
+/// One warning for each thing in the server's settings that can lose a lock.
+async fn warn(server: &Server, facts: &probe::Facts, mut connection: MultiplexedConnection) {
+    let address = server.address();
+    if let Some(policy) = &facts.evicts {
+        tracing::warn!(
+            server = %address, policy,
+            "redis may evict locks when it is short of memory; set maxmemory-policy to noeviction"
+        );
+    }
+    if !facts.replicated {
+        return;
+    }
+    let mut command = Cmd::new();
+    command.arg("CONFIG").arg("GET").arg("min-replicas-to-write");
+    match command.query_async::<HashMap<String, String>>(&mut connection).await {
+        Ok(setting) if setting.values().any(|value| value == "0") => tracing::warn!(
+            server = %address,
+            "redis has replicas and min-replicas-to-write is 0: a primary that was replaced goes on granting locks"
+        ),
+        Ok(_) => {}
+        // A user without CONFIG is no mistake, so it is not worth more than this.
+        Err(error) => tracing::debug!(server = %address, %error, "min-replicas-to-write could not be read"),
+    }
+}
+
+pub(super) fn text(answer: &Value) -> Result<&str, Failure> {
+    match answer {
+        Value::VerbatimString { text, .. } | Value::SimpleString(text) => Ok(text),
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).map_err(|_| Failure::unexpected(answer)),
+        Value::ServerError(error) => Err(Failure::of_reply(error)),
+        _ => Err(Failure::unexpected(answer)),
+    }
+}
