@@ -33,7 +33,8 @@ async fn a_counter_without_a_lock_loses_updates_between_processes() {
     let (one, two) = (start(), start());
     one.finish().await;
     two.finish().await;
-    assert!((100..200).contains(&counter.value()), "stands at {}", counter.value());
+    // A process that is held up between its read and its write takes back all that the other did meanwhile.
+    assert!((1..200).contains(&counter.value()), "stands at {}", counter.value());
 }
 
 #[tokio::test]

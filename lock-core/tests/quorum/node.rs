@@ -7,7 +7,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use lock_core::backend::memory::Memory;
 use lock_core::backend::{Attempt, Backend, Capability, Claim, FencingToken, Released, Renew, Renewal};
-use lock_core::clock::Clock;
+use lock_core::clock::{Clock, Moment};
 use lock_core::key::Key;
 use lock_core::{LockError, LockErrorKind, Result};
 use tokio::sync::watch;
@@ -40,6 +40,8 @@ pub(crate) struct Node(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     state: Mutex<State>,
+    /// What its clock counts from: of this test's clock, which others may be far ahead of.
+    born: Moment,
     health: watch::Sender<Health>,
     /// Requests that wait for it to be well.
     line: tokio::sync::Mutex<()>,
@@ -109,8 +111,13 @@ impl Node {
             slow: HashMap::new(),
             pause: None,
         };
-        let line = tokio::sync::Mutex::default();
-        Self(Arc::new(Inner { state: Mutex::new(state), health: watch::Sender::new(Health::Well), line }))
+        let (born, line) = (Clock::Tokio.now(), tokio::sync::Mutex::default());
+        Self(Arc::new(Inner {
+            state: Mutex::new(state),
+            born,
+            health: watch::Sender::new(Health::Well),
+            line,
+        }))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -239,7 +246,7 @@ impl Node {
     fn token(&self, claim: &Claim) -> FencingToken {
         self.raise(claim);
         let mut state = self.state();
-        let time = Clock::Tokio.now().plus(state.skew).since(epoch());
+        let time = Clock::Tokio.now().plus(state.skew).since(self.0.born);
         let time = u64::try_from(time.as_micros()).expect("it fits");
         let of = Some((claim.owner, claim.turn));
         let last = |key: &Key| state.tokens.get(key.as_str());
@@ -265,12 +272,6 @@ impl Node {
             }
         }
     }
-}
-
-/// Before every test.
-fn epoch() -> lock_core::clock::Moment {
-    static EPOCH: std::sync::OnceLock<lock_core::clock::Moment> = std::sync::OnceLock::new();
-    *EPOCH.get_or_init(|| Clock::Tokio.now())
 }
 
 impl Backend for Node {
