@@ -10,7 +10,7 @@ use crate::error::{LockError, LockErrorKind, Result};
 const VARIABLE: &str = "LOCK_URL";
 
 /// Schemes of stores that are designed and not in this version: an answer better than "unknown".
-const LATER: [&str; 5] = ["postgres", "postgresql", "redis+cluster", "zookeeper", "etcd"];
+const LATER: [&str; 4] = ["postgres", "postgresql", "zookeeper", "etcd"];
 
 pub(crate) async fn from_env() -> Result<Arc<dyn DynBackend>> {
     match std::env::var(VARIABLE) {
@@ -41,18 +41,19 @@ pub(crate) async fn connect(url: &str) -> Result<Arc<dyn DynBackend>> {
             let detail = "`memory://` takes nothing behind it: every such manager has a store of its own";
             Err(LockError::new(LockErrorKind::InvalidRequest, detail))
         }
-        known @ ("redis" | "rediss" | "redis+sentinel" | "unix") => redis(&format!("{known}://{rest}")).await,
+        known @ ("redis" | "rediss" | "redis+sentinel" | "rediss+sentinel" | "unix" | "redis+cluster"
+        | "rediss+cluster") => redis(&format!("{known}://{rest}")).await,
         "redlock" => redlock(rest).await,
         later if LATER.contains(&later) => {
             let detail = format!(
-                "`{later}://` is not in this version; there are `memory://`, `redis[s]://`, `redis+sentinel://`, `unix://` and `redlock://`"
+                "`{later}://` is not in this version; there are `memory://`, `redis[s]://`, `redis+sentinel://`, `redis+cluster://`, `unix://` and `redlock://`"
             );
             Err(LockError::new(LockErrorKind::Unsupported, detail))
         }
         unknown => {
             let scheme: String = unknown.chars().take(32).collect();
             let detail = format!(
-                "no store has the scheme `{}`; there are `memory://`, `redis[s]://`, `redis+sentinel://`, `unix://` and `redlock://`",
+                "no store has the scheme `{}`; there are `memory://`, `redis[s]://`, `redis+sentinel://`, `redis+cluster://`, `unix://` and `redlock://`",
                 scheme.escape_debug()
             );
             Err(LockError::new(LockErrorKind::InvalidRequest, detail))
@@ -62,7 +63,12 @@ pub(crate) async fn connect(url: &str) -> Result<Arc<dyn DynBackend>> {
 
 #[cfg(feature = "redis")]
 async fn redis(url: &str) -> Result<Arc<dyn DynBackend>> {
-    Ok(Arc::new(crate::backend::redis::Redis::connect(url).await?))
+    use crate::backend::redis::{Redis, cluster::Cluster};
+
+    if url.split_once("://").is_some_and(|(scheme, _)| scheme.ends_with("+cluster")) {
+        return Ok(Arc::new(Cluster::connect(url).await?));
+    }
+    Ok(Arc::new(Redis::connect(url).await?))
 }
 
 #[cfg(not(feature = "redis"))]

@@ -288,6 +288,10 @@ impl Ear for Engine {
         }
     }
 
+    fn evicted(&self, keys: u64) {
+        self.observer.evicted(keys);
+    }
+
     fn reconnected(&self) {
         self.waits.ask();
         self.latches.woken_all();

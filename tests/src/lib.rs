@@ -6,6 +6,7 @@
 
 mod certificates;
 mod clock;
+mod cluster;
 mod counter;
 mod directory;
 mod fenced;
@@ -21,6 +22,7 @@ mod worker;
 
 pub use certificates::Certificates;
 pub use clock::Clock;
+pub use cluster::RedisCluster;
 pub use counter::Counter;
 pub use directory::Directory;
 pub use fenced::Fenced;

@@ -62,6 +62,19 @@ impl Sentinels {
         format!("redis+sentinel://{}/{name}", hosts.join(","))
     }
 
+    /// Runs one command on each of them; a login that they ask for from then on is not known to the other methods.
+    ///
+    /// # Panics
+    /// When one does not answer, or refuses.
+    pub fn command(&self, parts: &[&str]) {
+        let (name, arguments) = parts.split_first().expect("a command has a name");
+        for sentinel in &self.sentinels {
+            let mut connection = sentinel.connection().expect("the sentinel answers");
+            let outcome = redis::cmd(name).arg(arguments).exec(&mut connection);
+            outcome.unwrap_or_else(|error| panic!("sentinel command {parts:?}: {error}"));
+        }
+    }
+
     /// Kills one of them.
     ///
     /// # Panics

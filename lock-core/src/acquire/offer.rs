@@ -29,8 +29,9 @@ pub(super) enum Offer {
 impl Acquire<'_> {
     /// The store says that the claim was served.
     pub(super) fn served(&mut self, waiters: usize) -> Option<Offer> {
-        match self.claim.served(waiters) {
-            // A lease that is never renewed has to be the whole one, which the next sign of life brings.
+        match self.claim.served(waiters).filter(|_| !self.engine.capability.confirms) {
+            // A store that confirms its grants does it with the answer to the next sign of life, which is due now. A lease
+            // that is never renewed has to be the whole one, which the next sign of life brings.
             Some(grant) if self.plan.terms.renew || grant.lease >= self.plan.ttl => Some(Offer::Place(grant)),
             _ => {
                 self.claim.beat_now();

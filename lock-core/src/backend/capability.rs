@@ -42,6 +42,9 @@ pub struct Capability {
     /// A place lives on [`Backend::beat`] and is served through [`Ear::granted`], for barging claims too. Otherwise a
     /// place lives while [`Backend::changed`] is awaited or the claim asks.
     pub beats: bool,
+    /// What [`Ear::granted`] tells is asked after by [`Backend::beat`] before it counts, because a grant needs more than to be
+    /// made. Otherwise the word is enough.
+    pub confirms: bool,
     /// Tells the holder's [`Ear`] when somebody begins to wait; otherwise a process that has waiters of its own gives
     /// the key back after every few of them, to be fair to others that it cannot know of.
     pub tells_waiters: bool,
@@ -78,6 +81,7 @@ impl Capability {
             permits: false,
             fifo: false,
             beats: false,
+            confirms: false,
             tells_waiters: false,
             several: false,
             latches: false,

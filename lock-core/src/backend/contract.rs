@@ -25,6 +25,8 @@ pub trait Ear: Send + Sync + fmt::Debug {
     fn opened(&self, key: &str);
     /// The grant of `owner` was taken away by [`Backend::evict`]. Without it the owner finds out by its next renewal.
     fn forced(&self, _owner: Owner) {}
+    /// The store has thrown `keys` away since it was last looked at, for lack of memory; locks may be among them.
+    fn evicted(&self, _keys: u64) {}
     /// A connection was made anew: what was told meanwhile is lost, so everybody who waits asks.
     fn reconnected(&self);
 }

@@ -135,6 +135,13 @@ pub enum LockEvent {
         /// What the key is rendered from.
         template: Arc<str>,
     },
+    /// The store has thrown keys away for lack of memory, and locks may be among them; a holder whose lock is gone is told
+    /// by its next renewal.
+    #[non_exhaustive]
+    StoreEvicted {
+        /// How many since it was last looked at. Locks need not be among them.
+        keys: u64,
+    },
     /// So many events were told before this one and are gone: the listener was too far behind.
     Missed(u64),
 }

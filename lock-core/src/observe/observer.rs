@@ -84,6 +84,12 @@ impl Observer {
         tracing::debug!(lock.template = template, "ran without its lock: the store does not answer");
     }
 
+    /// The store has thrown keys away, as it has told in the log.
+    pub(crate) fn evicted(&self, keys: u64) {
+        self.meters.evicted(keys);
+        self.events.tell(|| super::LockEvent::StoreEvicted { keys });
+    }
+
     fn meter(&self, template: &str) -> Meter {
         self.meters.of(template, self.clock.now())
     }

@@ -94,6 +94,7 @@ fn read(event: &LockEvent) -> Option<(&LockName, Happened, Option<FencingToken>)
         | LockEvent::ReleaseFailed { .. }
         | LockEvent::StoreFailed { .. }
         | LockEvent::Bypassed { .. }
+        | LockEvent::StoreEvicted { .. }
         | LockEvent::Missed(_) => None,
     }
 }

@@ -205,6 +205,7 @@ impl Backend for Memory {
             permits: true,
             fifo: true,
             beats: false,
+            confirms: false,
             tells_waiters: true,
             several: true,
             latches: true,

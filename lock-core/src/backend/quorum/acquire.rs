@@ -139,7 +139,7 @@ impl<B: Backend> Inner<B> {
     }
 
     /// Releases what one node granted, or may have, where nobody wants it any more.
-    async fn settle(&self, said: Said, fate: Fate, claim: &Claim) {
+    pub(super) async fn settle(&self, said: Said, fate: Fate, claim: &Claim) {
         let taken = said.may_be_taken();
         let Some(slot) = said.slot else { return };
         if taken && (fate == Fate::GiveBack || slot.tracked.is_returned()) {

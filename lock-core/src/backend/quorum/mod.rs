@@ -4,6 +4,7 @@ mod acquire;
 mod answers;
 mod builder;
 mod fence;
+mod heal;
 mod ledger;
 mod node;
 mod release;

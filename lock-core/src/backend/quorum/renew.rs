@@ -1,10 +1,10 @@
-//! Renewing a batch by majority, and healing the nodes that lost a grant.
+//! Renewing a batch by majority.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use super::acquire::{How, silent};
-use super::answers::{Said, no_quorum};
+use super::acquire::silent;
+use super::answers::no_quorum;
 use super::ledger::Tracked;
 use super::round::{Fate, Open};
 use super::store::Inner;
@@ -16,24 +16,24 @@ use crate::error::LockError;
 
 /// One grant of a batch.
 #[derive(Debug)]
-struct Part {
-    claim: Claim,
-    ttl: Duration,
-    tracked: Tracked,
+pub(super) struct Part {
+    pub(super) claim: Claim,
+    pub(super) ttl: Duration,
+    pub(super) tracked: Tracked,
     /// Until when the grant is certainly ours if this renewal succeeds.
-    valid: Moment,
+    pub(super) valid: Moment,
 }
 
 /// A batch, shared by the tasks of all nodes.
 #[derive(Debug)]
-struct Batch {
-    parts: Vec<Part>,
+pub(super) struct Batch {
+    pub(super) parts: Vec<Part>,
     /// Which grants a majority has; known with the verdict.
     renewed: OnceLock<Vec<bool>>,
 }
 
 /// What one node said to each part; `None` where it said nothing.
-type Answers = Option<Vec<Renewal>>;
+pub(super) type Answers = Option<Vec<Renewal>>;
 
 /// One answer to one part, as a vote.
 enum Vote {
@@ -65,7 +65,7 @@ impl<B: Backend> Inner<B> {
                 match round.put(number, answers) {
                     // Whoever has the verdict sees to those that are wanting.
                     Ok(()) | Err((Fate::GiveBack, _)) => {}
-                    Err((Fate::Keep, _)) => quorum.heal(number, &batch, &wanting).await,
+                    Err((Fate::Keep, _)) => quorum.heal(number, &batch, wanting).await,
                 }
             });
         }
@@ -138,64 +138,21 @@ impl<B: Backend> Inner<B> {
         });
         no_quorum(self.nodes.len(), "renew the lease", failures.collect()).with_key(&part.claim.key)
     }
-
-    /// Has every node healed that answered before the verdict and lacks a grant.
-    fn heal_all(self: &Arc<Self>, batch: &Arc<Batch>, answers: &[Option<Answers>]) {
-        for (number, answers) in answers.iter().enumerate() {
-            let wanting = batch.wanting(answers.as_ref().and_then(Option::as_deref));
-            if batch.any_renewed(&wanting) {
-                let (quorum, batch) = (Arc::clone(self), Arc::clone(batch));
-                tokio::spawn(async move { quorum.heal(number, &batch, &wanting).await });
-            }
-        }
-    }
-
-    /// Gives a node the grants that it lost, or never had, and that a majority has: never others, which would bring a
-    /// lock back that is lost. One after another, and no further than the first that is not answered: a node that has
-    /// just come back is not to be run down.
-    async fn heal(&self, number: usize, batch: &Batch, wanting: &[usize]) {
-        let node = &self.nodes[number];
-        let Some(_healing) = node.heals() else { return };
-        for &at in wanting {
-            if !batch.is_renewed(at) {
-                continue;
-            }
-            if node.is_suspect() {
-                return;
-            }
-            let part = &batch.parts[at];
-            let Some(slot) = part.tracked.free_slot(number) else { continue };
-            if part.tracked.is_returned() || part.valid.is_past(self.now()) {
-                continue;
-            }
-            // The verdict is there: what the node says changes nothing but whether it has the grant.
-            let round = Open::<Said>::new(1);
-            round.close(Fate::Keep);
-            let again = Claim { ttl: part.ttl, fencing: false, ..part.claim.clone() };
-            self.ask(slot, &again, How::Try, &round.share()).await;
-            if part.claim.own_fence().is_some() && !part.tracked.is_returned() {
-                // The node is to know the token as well.
-                let renew = [Renew { claim: &part.claim, ttl: part.ttl }];
-                let limit = timing::renewal(part.ttl, self.at_most);
-                let _ = tokio::time::timeout(limit, node.backend.renew(&renew)).await;
-            }
-        }
-    }
 }
 
 impl Batch {
     /// The parts that a node said it does not have.
-    fn wanting(&self, answers: Option<&[Renewal]>) -> Vec<usize> {
+    pub(super) fn wanting(&self, answers: Option<&[Renewal]>) -> Vec<usize> {
         let answers = answers.unwrap_or_default().iter().zip(&self.parts).enumerate();
         let wanting = answers.filter(|(_, (answer, _))| matches!(answer, Renewal::NotMine));
         wanting.map(|(part, _)| part).collect()
     }
 
-    fn is_renewed(&self, part: usize) -> bool {
+    pub(super) fn is_renewed(&self, part: usize) -> bool {
         self.renewed.get().is_some_and(|renewed| renewed[part])
     }
 
-    fn any_renewed(&self, parts: &[usize]) -> bool {
+    pub(super) fn any_renewed(&self, parts: &[usize]) -> bool {
         parts.iter().any(|part| self.is_renewed(*part))
     }
 }

@@ -1,9 +1,10 @@
 //! Getting a lock, or a place in its queue.
 
 use std::fmt;
+use std::iter;
 use std::time::Duration;
 
-use ::redis::{Cmd, Value};
+use ::redis::{Cmd, Pipeline, Value};
 
 use super::answer::{code, conflict, granted, held, verdict};
 use super::client::{Redis, millis};
@@ -12,6 +13,7 @@ use super::error::Failure;
 use super::scripts::Script;
 use crate::backend::{Attempt, Beat, Claim, Grant, Held, Mode, Queue};
 use crate::clock::Clock;
+use crate::key::Key;
 use crate::owner::OwnerToken;
 
 /// How much longer than the lease the last fencing token is remembered: ten leases, and not less than an hour. While
@@ -46,17 +48,20 @@ impl Redis {
             None => (self.links.live().await?, Clock::Suspend.now()),
         };
         if matches!(aim, Aim::Queue { .. }) {
-            live.hear(self.links.server().ears()).await?;
+            live.hear(self.links.server().ears(), &claim.key).await?;
         }
         claim.mark_sent();
         let token = claim.owner.token();
         let value = claim.record.to_value(&token);
         if is_plain(claim) && !matches!(aim, Aim::Queue { .. }) {
-            match live.send(&set(claim, &value)).await? {
-                Value::Okay => return Ok(Attempt::Granted(Grant::new(ready, claim.ttl))),
-                Value::Nil if aim == Aim::Grab => return Ok(Attempt::Held(Held::default())),
-                Value::Nil => {}
-                other => return Err(Failure::unexpected(&other)),
+            match live.send_to_grant(&set(claim, &value), deadline).await? {
+                (Value::Okay, confirmed) => {
+                    let granted = Attempt::Granted(Grant::new(ready, claim.ttl));
+                    return self.durable(&live, (claim, granted), confirmed, deadline).await;
+                }
+                (Value::Nil, _) if aim == Aim::Grab => return Ok(Attempt::Held(Held::default())),
+                (Value::Nil, _) => {}
+                (other, _) => return Err(Failure::unexpected(&other)),
             }
         }
         for _ in 0..2 {
@@ -70,7 +75,10 @@ impl Redis {
             let (verdict, now, rest) = verdict(&answer)?;
             live.clock.learn(now, sent, Clock::Suspend.now());
             match verdict {
-                1 => return granted(claim, sent, now, rest).map(Attempt::Granted),
+                1 => {
+                    let granted = Attempt::Granted(granted(claim, sent, now, rest)?);
+                    return self.durable(&live, (claim, granted), None, deadline).await;
+                }
                 0 => return Ok(Attempt::Held(held(rest, sent, false))),
                 -2 => return Err(conflict(rest, &code(claim.mode))),
                 // Too late by the server's clock, which may have been set since it was last asked. It has just been
@@ -84,26 +92,47 @@ impl Redis {
     /// One sign of life of a claim that waits.
     pub(super) async fn sign(&self, claim: &Claim) -> Result<Beat, Failure> {
         let live = self.links.live().await?;
-        live.hear(self.links.server().ears()).await?;
+        live.hear(self.links.server().ears(), &claim.key).await?;
         claim.mark_sent();
         let (key, token) = (claim.key.as_str(), claim.owner.token());
         let value = claim.record.to_value(&token);
-        let mut command = live.scripts.call(Script::Beat, 1, 5, key.len() + value.len() + 80);
-        command.arg(key).arg(token.as_str()).arg(&value).arg(millis(claim.ttl)).arg(&*code(claim.mode));
+        let mut command = live.scripts.call(Script::Beat, iter::once(key), 4, value.len() + 80);
+        command.arg(token.as_str()).arg(&value).arg(millis(claim.ttl)).arg(&*code(claim.mode));
         let sent = Clock::Suspend.now();
         let answer = live.run(Script::Beat, &command).await?;
         let (verdict, now, rest) = verdict(&answer)?;
         live.clock.learn(now, sent, Clock::Suspend.now());
         match verdict {
-            1 => granted(claim, sent, now, rest).map(Beat::Granted),
+            1 => {
+                let granted = Beat::Granted(granted(claim, sent, now, rest)?);
+                let deadline = self.timeout().min(claim.place_lease() / 2);
+                self.durable(&live, (claim, granted), None, deadline).await
+            }
             0 => Ok(Beat::Waiting(held(rest, sent, true))),
             _ => Ok(Beat::Gone),
         }
     }
 }
 
+impl Redis {
+    /// The plain SET of a claim whose slot is being moved to this node of a Cluster.
+    pub(super) async fn set_asking(&self, claim: &Claim) -> Result<Attempt, Failure> {
+        let live = self.links.live().await?;
+        let value = claim.record.to_value(&claim.owner.token());
+        let mut commands = Pipeline::with_capacity(2);
+        commands.cmd("ASKING").add_command(set(claim, &value));
+        let sent = Clock::Suspend.now();
+        match live.send_all(&commands).await?.pop() {
+            Some(Value::Okay) => Ok(Attempt::Granted(Grant::new(sent, claim.ttl))),
+            Some(Value::Nil) => Ok(Attempt::Held(Held::default())),
+            Some(Value::ServerError(error)) => Err(live.noted(Failure::of_reply(&error))),
+            other => Err(Failure::unexpected(&other.unwrap_or(Value::Nil))),
+        }
+    }
+}
+
 /// Whether a plain SET does all that the claim asks for.
-fn is_plain(claim: &Claim) -> bool {
+pub(super) fn is_plain(claim: &Claim) -> bool {
     claim.mode == Mode::Exclusive && claim.queue == Queue::Barging && !claim.fencing && claim.more.is_empty()
 }
 
@@ -117,8 +146,7 @@ fn set(claim: &Claim, value: &str) -> Cmd {
 
 fn one(live: &Live, claim: &Claim, aim: Aim, (token, value): (&OwnerToken, &str), end: i64) -> Cmd {
     let key = claim.key.as_str();
-    let mut command = live.scripts.call(Script::Acquire, 1, 9, key.len() + value.len() + 140);
-    command.arg(key);
+    let mut command = live.scripts.call(Script::Acquire, iter::once(key), 8, value.len() + 140);
     common(&mut command, claim, (token, value), end);
     command.arg(&*code(claim.mode));
     match aim {
@@ -132,12 +160,8 @@ fn one(live: &Live, claim: &Claim, aim: Aim, (token, value): (&OwnerToken, &str)
 }
 
 fn all(live: &Live, claim: &Claim, (token, value): (&OwnerToken, &str), end: i64) -> Cmd {
-    let keys = claim.keys().count();
-    let bytes: usize = claim.keys().map(|key| key.as_str().len() + 8).sum();
-    let mut command = live.scripts.call(Script::AcquireAll, keys, keys + 5, bytes + value.len() + 120);
-    for key in claim.keys() {
-        command.arg(key.as_str());
-    }
+    let keys = claim.keys().map(Key::as_str);
+    let mut command = live.scripts.call(Script::AcquireAll, keys, 5, value.len() + 120);
     common(&mut command, claim, (token, value), end);
     command
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::acquire::Aim;
-use super::config::Config;
+use super::config::{Address, Config};
 use super::connection::Server;
 use super::dial;
 use super::error::Failure;
@@ -67,7 +67,13 @@ impl Redis {
     /// # }
     /// ```
     pub async fn connect(url: &str) -> Result<Self> {
-        let server = Arc::new(Server::new(Config::parse(url)?)?);
+        let config = Config::parse(url)?;
+        if matches!(config.address, Address::Cluster(_)) {
+            let detail =
+                "`redis+cluster://` is for `LockManager::connect` or `backend::redis::cluster::Cluster`";
+            return Err(LockError::new(LockErrorKind::InvalidRequest, detail));
+        }
+        let server = Arc::new(Server::new(config)?);
         match dial::dial(&server).await {
             Ok(session) => Ok(Self { links: Links::new(server, session) }),
             Err(failure) => Err(failure.to_error(server.address())),
@@ -135,20 +141,9 @@ impl Backend for Redis {
         if let Some(voter) = self.voter() {
             return voter.capability();
         }
-        Capability {
-            shared: true,
-            permits: true,
-            fifo: true,
-            beats: true,
-            tells_waiters: true,
-            several: true,
-            latches: true,
-            lists: true,
-            fencing: true,
-            fence_is_time: true,
-            marks_sent: true,
-            ..Capability::exclusive("redis")
-        }
+        let durable = self.links.server().config.durability.is_some();
+        // What a process numbers by itself has no copies.
+        Capability { fence_is_time: !durable, confirms: durable, ..capability() }
     }
 
     async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
@@ -231,8 +226,26 @@ impl Backend for Redis {
     }
 }
 
+/// What the scripts can do.
+pub(super) fn capability() -> Capability {
+    Capability {
+        shared: true,
+        permits: true,
+        fifo: true,
+        beats: true,
+        tells_waiters: true,
+        several: true,
+        latches: true,
+        lists: true,
+        fencing: true,
+        fence_is_time: true,
+        marks_sent: true,
+        ..Capability::exclusive("redis")
+    }
+}
+
 /// Refuses what this backend does not do, before any I/O.
-fn supported<'a>(mut keys: impl Iterator<Item = &'a Key>) -> Result<()> {
+pub(super) fn supported<'a>(mut keys: impl Iterator<Item = &'a Key>) -> Result<()> {
     match keys.find(|key| is_helper(key.as_str())) {
         None => Ok(()),
         Some(key) => {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ::redis::{ProtocolVersion, RedisConnectionInfo};
 
+use super::durability::{Durability, MinReplicas};
 use crate::error::{LockError, LockErrorKind, Result};
 
 /// A dial that takes longer than this has most likely lost a packet on a network that drops them for good.
@@ -28,6 +29,8 @@ pub(super) enum Address {
     Unix(PathBuf),
     /// Wherever the sentinels say.
     Sentinel(Sentinels),
+    /// Wherever these, and the nodes that they know, say: host and port, at least one.
+    Cluster(Vec<(String, u16)>),
 }
 
 /// Who knows where the primary is.
@@ -39,6 +42,12 @@ pub(super) struct Sentinels {
     pub(super) master: String,
 }
 
+impl Address {
+    fn tcp(host: &str, port: u16) -> Self {
+        Self::Tcp { host: host.to_owned(), port }
+    }
+}
+
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -46,12 +55,16 @@ impl fmt::Display for Address {
             Self::Tcp { host, port } => write!(f, "{host}:{port}"),
             Self::Unix(path) => path.display().fmt(f),
             Self::Sentinel(sentinels) => {
-                let places: Vec<_> =
-                    sentinels.places.iter().map(|(host, port)| format!("{host}:{port}")).collect();
-                write!(f, "{} (by the sentinels {})", sentinels.master, places.join(", "))
+                write!(f, "{} (by the sentinels {})", sentinels.master, listed(&sentinels.places))
             }
+            Self::Cluster(places) => write!(f, "the cluster of {}", listed(places)),
         }
     }
+}
+
+fn listed(places: &[(String, u16)]) -> String {
+    let places: Vec<_> = places.iter().map(|(host, port)| Address::tcp(host, *port).to_string()).collect();
+    places.join(", ")
 }
 
 /// The PEM files of a `rediss://` URL.
@@ -75,6 +88,10 @@ pub(super) struct Config {
     pub(super) sentinel_login: Option<(Option<String>, String)>,
     /// `rediss://`.
     pub(super) tls: Option<TlsFiles>,
+    /// Who has to have a lock before it counts.
+    pub(super) durability: Option<Durability>,
+    /// What to do where `min-replicas-to-write` cannot be read.
+    pub(super) min_replicas: MinReplicas,
     /// For one dial, from the look-up of the name to the last probe.
     pub(super) connect_timeout: Duration,
     /// For one call, reconnecting included.
@@ -87,6 +104,7 @@ impl fmt::Debug for Config {
             .field("address", &format_args!("{}", self.address))
             .field("db", &self.db)
             .field("tls", &self.tls)
+            .field("durability", &self.durability)
             .field("credentials", &self.password.as_ref().map(|_| format_args!("..")))
             .field("connect_timeout", &self.connect_timeout)
             .field("timeout", &self.timeout)
@@ -99,21 +117,25 @@ impl Config {
     pub(super) fn parse(url: &str) -> Result<Self> {
         let (scheme, rest) = url.split_once("://").ok_or_else(|| invalid("the Redis URL has no scheme"))?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (tls, scheme) = match scheme.strip_prefix("rediss") {
+            Some(kind) => (Some(TlsFiles::default()), kind),
+            None if scheme == "unix" => (None, "+unix"),
+            None => (None, scheme.strip_prefix("redis").unwrap_or("?")),
+        };
         let mut config = match scheme {
-            "redis" => Self::tcp(rest)?,
-            "redis+sentinel" => Self::sentinel(rest)?,
-            "unix" | "redis+unix" => Self::unix(rest)?,
-            "rediss" if cfg!(feature = "redis-tls") => {
-                Self { tls: Some(TlsFiles::default()), ..Self::tcp(rest)? }
-            }
-            "rediss" => {
-                return Err(LockError::new(
-                    LockErrorKind::Unsupported,
-                    "this build has no TLS for Redis: add the feature `redis-tls` to lock-core in Cargo.toml",
-                ));
-            }
+            "" => Self::tcp(rest)?,
+            "+sentinel" => Self::sentinel(rest)?,
+            "+cluster" => Self::cluster(rest)?,
+            "+unix" if tls.is_none() => Self::unix(rest)?,
             _ => return Err(invalid("this scheme is not one of the Redis backend")),
         };
+        if tls.is_some() && !cfg!(feature = "redis-tls") {
+            return Err(LockError::new(
+                LockErrorKind::Unsupported,
+                "this build has no TLS for Redis: add the feature `redis-tls` to lock-core in Cargo.toml",
+            ));
+        }
+        config.tls = tls;
         if query.contains('@') {
             // A password with an unescaped `?`: the rest of it must not be taken for options, and shown.
             return Err(invalid("there is an `@` behind the `?` of the Redis URL"));
@@ -121,6 +143,16 @@ impl Config {
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             config.set(name, value)?;
+        }
+        if config.durability.is_some() && matches!(config.address, Address::Cluster(_)) {
+            return Err(LockError::new(
+                LockErrorKind::Unsupported,
+                "`durability` is not there yet for `redis+cluster://`; it is for one primary with its replicas, with or \
+                 without sentinels",
+            ));
+        }
+        if config.min_replicas == MinReplicas::Assumed && config.durability.is_none() {
+            return Err(invalid("the option `min_replicas` of the Redis URL belongs to `durability`"));
         }
         match &config.tls {
             Some(TlsFiles { certificate: Some(_), key: None, .. }) => {
@@ -164,6 +196,25 @@ impl Config {
         Ok(Self::new(Address::Sentinel(Sentinels { places, master }), user, password, db))
     }
 
+    /// `user:password@h1,h2,h3`; any of the nodes, and not all need be there.
+    fn cluster(rest: &str) -> Result<Self> {
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let (user, password, hosts) = credentials(authority)?;
+        if !matches!(path, "" | "0") {
+            return Err(invalid(
+                "a Redis Cluster has no databases: nothing may stand behind the `/` of its URL",
+            ));
+        }
+        let place = |text: &str| host_and_port(text, DEFAULT_PORT);
+        let places = hosts.split(',').map(place).collect::<Result<_>>()?;
+        Ok(Self::new(Address::Cluster(places), user, password, 0))
+    }
+
+    /// The same for one node of the Cluster.
+    pub(super) fn of_node(&self, (host, port): (String, u16)) -> Self {
+        Self { address: Address::Tcp { host, port }, ..self.clone() }
+    }
+
     fn unix(rest: &str) -> Result<Self> {
         let (authority, _) = rest.split_once('/').unwrap_or((rest, ""));
         let (user, password, host) = credentials(authority)?;
@@ -177,13 +228,35 @@ impl Config {
 
     fn new(address: Address, user: Option<String>, password: Option<String>, db: i64) -> Self {
         let (connect_timeout, timeout) = (CONNECT_TIMEOUT, CALL_TIMEOUT);
-        Self { address, user, password, db, sentinel_login: None, tls: None, connect_timeout, timeout }
+        Self {
+            address,
+            user,
+            password,
+            db,
+            sentinel_login: None,
+            tls: None,
+            durability: None,
+            min_replicas: MinReplicas::Read,
+            connect_timeout,
+            timeout,
+        }
     }
 
     fn set(&mut self, name: &str, value: &str) -> Result<()> {
         match name {
             "connect_timeout" => self.connect_timeout = duration("connect_timeout", value)?,
             "timeout" => self.timeout = duration("timeout", value)?,
+            "durability" => {
+                let durability = Durability::parse(&decode(value)?);
+                self.durability = Some(durability.ok_or_else(|| {
+                    invalid("the option `durability` of the Redis URL is `replicas(1)`, or `aof(1,0)`: the primary's own \
+                             disk and those of so many replicas")
+                })?);
+            }
+            "min_replicas" if value == "assumed" => self.min_replicas = MinReplicas::Assumed,
+            "min_replicas" => {
+                return Err(invalid("the option `min_replicas` of the Redis URL can only be `assumed`"));
+            }
             "db" if !matches!(self.address, Address::Unix(_)) => {
                 return Err(invalid(
                     "the database of a `redis://` URL stands in its path, `/2`, not in `db`",
@@ -321,8 +394,18 @@ fn invalid(what: &'static str) -> LockError {
 
 /// The name is shown only when it looks like one.
 fn unknown_option(name: &str) -> LockError {
-    const KNOWN: &[&str] =
-        &["connect_timeout", "timeout", "db", "ca", "cert", "key", "sentinel_user", "sentinel_password"];
+    const KNOWN: &[&str] = &[
+        "connect_timeout",
+        "timeout",
+        "db",
+        "ca",
+        "cert",
+        "key",
+        "sentinel_user",
+        "sentinel_password",
+        "durability",
+        "min_replicas",
+    ];
     let shown = name.len() <= 32 && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
     let detail = match KNOWN.iter().find(|known| shown && alike(name, known)) {
         Some(known) => format!("unknown option `{name}` in the Redis URL; did you mean `{known}`?"),
@@ -370,6 +453,8 @@ mod tests {
                 Some("app"),
                 Some("s3cret"),
             ),
+            ("redis+cluster://a,[::1]:7001,b:1/", "the cluster of a:6379, [::1]:7001, b:1", 0, None, None),
+            ("redis+cluster://app:s3cret@a/0", "the cluster of a:6379", 0, Some("app"), Some("s3cret")),
             ("unix:///run/redis.sock", "/run/redis.sock", 0, None, None),
             ("unix://app:s3cret@/run/redis.sock?db=4", "/run/redis.sock", 4, Some("app"), Some("s3cret")),
         ];
@@ -394,9 +479,29 @@ mod tests {
     }
 
     #[test]
+    fn durability_is_read_wherever_a_primary_can_have_replicas() {
+        let replicas = Some(Durability::Replicas(2));
+        for url in [
+            "redis://h?durability=replicas(2)",
+            "redis://h/1?timeout=1s&durability=replicas%282%29",
+            "unix:///run/redis.sock?durability=replicas(2)",
+            "redis+sentinel://a,b/m?durability=replicas(2)",
+        ] {
+            let config = parsed(url);
+            assert_eq!((config.durability, config.min_replicas), (replicas, MinReplicas::Read), "{url}");
+        }
+        let config = parsed("redis://h?min_replicas=assumed&durability=aof(1,%201)");
+        assert_eq!(config.durability, Some(Durability::Aof { local: true, replicas: 1 }));
+        assert_eq!(config.min_replicas, MinReplicas::Assumed);
+        assert_eq!(parsed("redis://h").durability, None);
+    }
+
+    #[test]
     fn a_bad_url_says_what_was_expected() {
         let table: &[(&str, &str)] = &[
             ("localhost:6379", "has no scheme"),
+            ("rediss+unix:///a", "this scheme is not one of"),
+            ("redisunix:///a", "this scheme is not one of"),
             ("http://h", "this scheme is not one of"),
             ("redis://", "has no host"),
             ("redis://:6379", "has no host"),
@@ -409,6 +514,9 @@ mod tests {
             ("redis+sentinel://a,b", "names no primary"),
             ("redis+sentinel://a,,b/m", "has no host"),
             ("redis+sentinel://a/m/first", "database"),
+            ("redis+cluster://a,b/1", "no databases"),
+            ("redis+cluster://a,,b", "has no host"),
+            ("redis+clusters://a", "this scheme is not one of"),
             ("redis://h?sentinel_password=x", "options of a `redis+sentinel://` URL"),
             ("unix://run/redis.sock", "must be absolute"),
             ("redis://h?timeout=soon", "`timeout` of the Redis URL needs a duration"),
@@ -416,6 +524,13 @@ mod tests {
             ("redis://h?tiemout=1s", "did you mean `timeout`?"),
             ("redis://h?connection_timeout=1s", "there are `connect_timeout`"),
             ("redis://h?connect=1s", "did you mean `connect_timeout`?"),
+            ("redis://h?durability=1", "is `replicas(1)`, or `aof(1,0)`"),
+            ("redis://h?durability=replicas(0)", "is `replicas(1)`, or `aof(1,0)`"),
+            ("redis://h?durability=replicas%281", "is `replicas(1)`, or `aof(1,0)`"),
+            ("redis://h?durablility=replicas(1)", "`durability`"),
+            ("redis://h?durabiltiy=replicas(1)", "did you mean `durability`?"),
+            ("redis://h?durability=replicas(1)&min_replicas=2", "can only be `assumed`"),
+            ("redis://h?min_replicas=assumed", "belongs to `durability`"),
         ];
         for (url, expected) in table {
             let error = Config::parse(url).expect_err(url);
@@ -477,6 +592,8 @@ mod tests {
             "unix://user:s3cret@h",
             "redis+sentinel://user:s3cret@h",
             "redis+sentinel://h/m?sentinel_pasword=s3cret",
+            "redis://h?durability=s3cret",
+            "redis://h?durability=replicas(1)&min_replicas=s3cret",
         ] {
             let error = Config::parse(url).map(|config| config.address.to_string()).expect_err(url);
             assert!(!format!("{error} {error:?}").contains("s3cret"), "{url}: {error:?}");

@@ -5,9 +5,10 @@
 //! with a deadline, prove that the server can hold locks, load the scripts, learn the server's clock, ask for its
 //! time twice a second, drop the connection after two missed answers, dial again.
 
+use std::collections::HashMap;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
@@ -15,20 +16,26 @@ use ::redis::{Cmd, Pipeline, Value};
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
+use super::cluster::{Router, slot};
 use super::config::{Address, Config};
+use super::confirm::{Confirmer, patience};
 use super::dial::{Session, dial};
 use super::ears::Ears;
 use super::error::{Failure, Reaction};
+use super::evictions::Evictions;
 use super::scripts::{Script, Scripts};
 use super::sentinel::{self, Place};
 use super::voter::{Seat, Voter};
 use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind};
+use crate::key::Key;
 
 /// How often the server is asked for its time. Two missed answers end the connection, so a server that hangs is
 /// noticed within 1.5 s.
 const HEARTBEAT: Duration = Duration::from_millis(500);
 const MISSED: u32 = 2;
+/// Every so many questions it is also asked whether it has thrown keys away: every five seconds.
+const BEATS_PER_LOOK: u32 = 10;
 /// The pause after a failed dial grows from the first to the second. The second is short, because a caller waits for
 /// a connection no longer than its own deadline, half a second by default.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
@@ -41,9 +48,14 @@ pub(super) struct Server {
     #[cfg(feature = "redis-tls")]
     tls: Option<super::tls::Tls>,
     warned: AtomicBool,
+    pub(super) evictions: Evictions,
     ears: Arc<Ears>,
     /// What makes it a voter of a quorum.
     pub(super) voter: Option<Arc<Voter>>,
+    /// Whether it is a node of a Cluster.
+    pub(super) on_cluster: bool,
+    /// Who knows the others there.
+    pub(super) peers: Weak<Router>,
 }
 
 impl Server {
@@ -61,14 +73,22 @@ impl Server {
             },
             config,
             warned: AtomicBool::new(false),
+            evictions: Evictions::default(),
             ears: Arc::default(),
             voter: None,
+            on_cluster: false,
+            peers: Weak::new(),
         })
     }
 
     /// Makes it a voter of a quorum.
     pub(super) fn voting(self, voter: Arc<Voter>) -> Self {
         Self { voter: Some(voter), ..self }
+    }
+
+    /// Makes it a node of the Cluster, all of which have the same listeners.
+    pub(super) fn on_cluster(self, ears: Arc<Ears>, peers: Weak<Router>) -> Self {
+        Self { on_cluster: true, peers, ears, ..self }
     }
 
     pub(super) fn address(&self) -> &Address {
@@ -103,9 +123,13 @@ pub(super) struct Live {
     pub(super) clock: ServerClock,
     /// Of a voter's connection.
     pub(super) seat: Option<Seat>,
+    /// Of a connection whose locks need copies.
+    pub(super) confirmer: Option<Confirmer>,
     spoiled: Notify,
     /// Up to which [version](Ears::version) of the listeners it has subscribed; 0 for nobody.
     hears: AtomicU64,
+    /// The same for each slot, on a node of a Cluster.
+    hears_of: Mutex<HashMap<u16, u64>>,
     subscribing: tokio::sync::Mutex<()>,
 }
 
@@ -115,21 +139,27 @@ impl Live {
         scripts: Scripts,
         clock: ServerClock,
         seat: Option<Seat>,
+        confirmer: Option<Confirmer>,
     ) -> Self {
         Self {
             connection,
             scripts,
             clock,
             seat,
+            confirmer,
             spoiled: Notify::new(),
             hears: AtomicU64::new(0),
+            hears_of: Mutex::default(),
             subscribing: tokio::sync::Mutex::default(),
         }
     }
 
     /// Subscribes to the channels of all who listen, unless that was done. Before the first command over this
     /// connection whose outcome the server may tell by itself, and not with the others: most connections never wait.
-    pub(super) async fn hear(&self, ears: &Ears) -> Result<(), Failure> {
+    pub(super) async fn hear(&self, ears: &Ears, key: &Key) -> Result<(), Failure> {
+        if self.scripts.on_cluster() {
+            return self.hear_of(ears, slot::of(key.as_str())).await;
+        }
         if self.hears.load(Ordering::Acquire) >= ears.version() {
             return Ok(());
         }
@@ -142,6 +172,30 @@ impl Live {
         let answer = self.connection.clone().subscribe(ears.channels()).await;
         answer.map_err(|error| self.noted(Failure::of(&error)).before_any_request())?;
         self.hears.store(version, Ordering::Release);
+        Ok(())
+    }
+
+    /// The same for the channels of one slot. One channel a command: the driver takes the second confirmation of a
+    /// command for the answer to the next one.
+    async fn hear_of(&self, ears: &Ears, slot: u16) -> Result<(), Failure> {
+        let known =
+            || self.hears_of.lock().unwrap_or_else(PoisonError::into_inner).get(&slot).copied().unwrap_or(0);
+        if known() >= ears.version() {
+            return Ok(());
+        }
+        let _one = self.subscribing.lock().await;
+        let version = ears.version();
+        if known() >= version {
+            return Ok(());
+        }
+        let beginning = slot::channel(slot);
+        for process in ears.processes() {
+            let mut command = Cmd::new();
+            command.arg("SSUBSCRIBE").arg(format!("{beginning}{process}"));
+            self.send(&command).await.map_err(Failure::before_any_request)?;
+        }
+        self.hears_of.lock().unwrap_or_else(PoisonError::into_inner).insert(slot, version);
+        self.hears.fetch_max(version, Ordering::AcqRel);
         Ok(())
     }
 
@@ -163,7 +217,7 @@ impl Live {
     pub(super) async fn run(&self, script: Script, command: &Cmd) -> Result<Value, Failure> {
         match self.send(command).await {
             Err(failure) if failure.reaction == Reaction::LoadScripts => {
-                self.send(&script.load()).await?;
+                self.send(&self.scripts.load(script)).await?;
                 self.send(command).await
             }
             answer => answer,
@@ -301,7 +355,10 @@ async fn watch_over(server: &Server, session: &mut Session, pause: &mut Duration
     let lost = |why: &'static str| Failure::new(LockErrorKind::Unavailable, why);
     let Session { live, driver, place } = session;
     let mut replaced = pin!(replaced(server, place.as_ref()));
-    let mut missed = 0;
+    // An answer may stand behind a confirmation.
+    let bound =
+        HEARTBEAT + live.confirmer.as_ref().map_or(Duration::ZERO, |_| patience(server.config.timeout));
+    let (mut missed, mut beats) = (0, 0_u32);
     loop {
         tokio::select! {
             _ = &mut driver.0 => return lost("the server closed the connection"),
@@ -312,7 +369,7 @@ async fn watch_over(server: &Server, session: &mut Session, pause: &mut Duration
         let mut command = Cmd::new();
         command.arg("TIME");
         let sent = Clock::Suspend.now();
-        match timeout(HEARTBEAT, live.send(&command)).await {
+        match timeout(bound, live.send(&command)).await {
             Ok(Ok(answer)) => {
                 missed = 0;
                 // Only a connection that lasts may shorten the pause: else a server that closes every connection at
@@ -324,7 +381,10 @@ async fn watch_over(server: &Server, session: &mut Session, pause: &mut Duration
                 if let Some(seat) = &live.seat {
                     // One that hangs is found out by the next question for the time.
                     let _ = timeout(HEARTBEAT, seat.look(live)).await;
+                } else if beats % BEATS_PER_LOOK == 0 {
+                    let _ = timeout(bound, server.evictions.look(live, server)).await;
                 }
+                beats = beats.wrapping_add(1);
             }
             // An error reply is an answer too, and a connection that broke ends the driver.
             Ok(Err(_)) => missed = 0,

@@ -12,7 +12,9 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::config::Address;
+use super::confirm::Confirmer;
 use super::connection::{Live, Server, ServerClock, server_time};
+use super::durability::Proof;
 use super::error::{Failure, Reaction};
 use super::probe;
 use super::scripts::{Script, Scripts};
@@ -59,10 +61,15 @@ async fn connect(server: &Server) -> Result<Session, Failure> {
     let place = match server.address() {
         Address::Tcp { host, port } => Some((host.clone(), *port)),
         Address::Sentinel(sentinels) => Some(sentinel::primary(&server.config, sentinels).await?),
-        Address::Unix(_) => None,
+        Address::Unix(_) | Address::Cluster(_) => None,
     };
     let (Address::Sentinel(sentinels), Some(asked)) = (server.address(), &place) else {
-        return reach(server, place.as_ref()).await;
+        let session = reach(server, place.as_ref()).await?;
+        // As below. Nobody else has this node's connections where the router is gone.
+        if let (Some(router), Some(place)) = (server.peers.upgrade(), &place) {
+            router.prove(place).await?;
+        }
+        return Ok(session);
     };
     let mut session = match reach(server, place.as_ref()).await {
         Ok(session) => session,
@@ -79,9 +86,18 @@ async fn connect(server: &Server) -> Result<Session, Failure> {
     Ok(session)
 }
 
-/// Connects to the server at `place`, or at the socket of the configuration.
+/// Connects to the server at `place`, or at the socket of the configuration, and proves it.
 async fn reach(server: &Server, place: Option<&Place>) -> Result<Session, Failure> {
-    let (connection, driver) = match (place, server.address()) {
+    let (connection, driver) = open(server, place).await?;
+    greet(server, connection, driver).await
+}
+
+/// Connects, and says no more than who asks.
+pub(super) async fn open(
+    server: &Server,
+    place: Option<&Place>,
+) -> Result<(MultiplexedConnection, Driver), Failure> {
+    match (place, server.address()) {
         (Some((host, port)), _) => {
             let stream =
                 TcpStream::connect((host.as_str(), *port)).await.map_err(|error| unreachable(&error))?;
@@ -90,8 +106,7 @@ async fn reach(server: &Server, place: Option<&Place>) -> Result<Session, Failur
             #[cfg(feature = "redis-tls")]
             if let Some(tls) = server.tls() {
                 let connected = handshake(server, tls.wrap(stream).await?).await;
-                let (connection, driver) = connected.map_err(|error| Failure::of(&error))?;
-                return greet(server, connection, driver).await;
+                return connected.map_err(|error| Failure::of(&error));
             }
             handshake(server, stream).await
         }
@@ -99,13 +114,12 @@ async fn reach(server: &Server, place: Option<&Place>) -> Result<Session, Failur
             let stream = UnixStream::connect(path).await.map_err(|error| unreachable(&error))?;
             handshake(server, stream).await
         }
-        (None, Address::Tcp { .. } | Address::Sentinel(_)) => {
+        (None, Address::Tcp { .. } | Address::Sentinel(_) | Address::Cluster(_)) => {
             let text = "there is no place to connect to";
             return Err(Failure::new(LockErrorKind::Unavailable, text));
         }
     }
-    .map_err(|error| Failure::of(&error))?;
-    greet(server, connection, driver).await
+    .map_err(|error| Failure::of(&error))
 }
 
 fn unreachable(error: &std::io::Error) -> Failure {
@@ -141,7 +155,7 @@ async fn greet(
     let mut commands = Pipeline::with_capacity(2 + Script::ALL.len());
     commands.cmd("INFO");
     for script in Script::ALL {
-        commands.add_command(script.load());
+        commands.add_command(script.load(server.on_cluster));
     }
     commands.cmd("TIME");
     let sent = Clock::Suspend.now();
@@ -150,12 +164,28 @@ async fn greet(
 
     let received = Clock::Suspend.now();
     let info = text(answers.first().unwrap_or(&Value::Nil))?;
-    let facts = probe::examine(info)?;
-    let scripts = Scripts::of_answers(answers.get(1..).unwrap_or_default())?;
+    let facts = probe::examine(info, server.on_cluster)?;
+    let scripts = Scripts::of_answers(answers.get(1..).unwrap_or_default(), server.on_cluster)?;
     let now = server_time(answers.last().unwrap_or(&Value::Nil))?;
-    if server.warns() {
+    let first = server.warns();
+    if first {
         warn(server, &facts, connection.clone()).await;
     }
+    let confirmer = match server.config.durability {
+        Some(durability) => {
+            let proof = durability.prove(info, &connection, server.config.min_replicas).await?;
+            if first && proof == Proof::Assumed {
+                tracing::warn!(
+                    server = %server.address(),
+                    "min-replicas-to-write of redis could not be read and is taken to be right: where it is not, a \
+                     primary that was replaced goes on granting locks"
+                );
+            }
+            Some(Confirmer::new(durability))
+        }
+        None => None,
+    };
+    server.evictions.tell(info, server);
     let seat = match &server.voter {
         Some(voter) => {
             voter.observe(now, sent, received);
@@ -163,7 +193,7 @@ async fn greet(
         }
         None => None,
     };
-    let live = Live::new(connection, scripts, ServerClock::new(now, sent), seat);
+    let live = Live::new(connection, scripts, ServerClock::new(now, sent), seat, confirmer);
     Ok(Session { live: Arc::new(live), driver, place: None })
 }
 
@@ -176,7 +206,7 @@ async fn warn(server: &Server, facts: &probe::Facts, mut connection: Multiplexed
             "redis may evict locks when it is short of memory; set maxmemory-policy to noeviction"
         );
     }
-    if !facts.replicated {
+    if !facts.replicated || server.config.durability.is_some() {
         return;
     }
     let mut command = Cmd::new();

@@ -12,10 +12,11 @@ use ::redis::{PushInfo, PushKind, Value};
 use crate::backend::Ear;
 use crate::owner::Owner;
 
-const CHANNEL: &str = "lock:wake:";
+/// What the name of every channel begins with. On a Cluster the hash tag of a slot comes next.
+pub(super) const CHANNEL: &str = "lock:wake:";
 
 /// The random part of owner tokens as it is written in them and in the name of a channel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Process(pub(super) u128);
 
 impl fmt::Display for Process {
@@ -46,14 +47,18 @@ impl Ears {
         self.version.load(Ordering::Acquire)
     }
 
-    /// The channels of all who listen.
-    pub(super) fn channels(&self) -> Vec<String> {
+    /// All who listen.
+    pub(super) fn processes(&self) -> Vec<Process> {
         let ears = self.ears.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut channels: Vec<String> =
-            ears.iter().map(|(process, _)| format!("{CHANNEL}{process}")).collect();
-        channels.sort_unstable();
-        channels.dedup();
-        channels
+        let mut processes: Vec<Process> = ears.iter().map(|(process, _)| *process).collect();
+        processes.sort_unstable();
+        processes.dedup();
+        processes
+    }
+
+    /// Their channels.
+    pub(super) fn channels(&self) -> Vec<String> {
+        self.processes().iter().map(|process| format!("{CHANNEL}{process}")).collect()
     }
 
     /// Tells everybody that messages may have been lost.
@@ -63,10 +68,23 @@ impl Ears {
         }
     }
 
+    /// Tells everybody that the server has thrown so many keys away.
+    pub(super) fn evicted(&self, keys: u64) {
+        for ear in self.of(None) {
+            ear.evicted(keys);
+        }
+    }
+
     /// Hands on what the server told; ignores what it does not know, because anybody may send to a channel.
     pub(super) fn hear(&self, push: &PushInfo) {
-        if push.kind != PushKind::Message {
-            return;
+        match push.kind {
+            PushKind::Message | PushKind::SMessage => {}
+            // Nobody here asks for that: the slot has left the node, and the channel with it.
+            PushKind::SUnsubscribe => {
+                self.version.fetch_add(1, Ordering::Release);
+                return self.reconnected();
+            }
+            _ => return,
         }
         match heard(&push.data) {
             Some((process, Message::Granted(owner, waiters))) => {
@@ -105,6 +123,7 @@ enum Message<'a> {
 fn heard(data: &[Value]) -> Option<(Process, Message<'_>)> {
     let [Value::BulkString(channel), Value::BulkString(text)] = data else { return None };
     let process = std::str::from_utf8(channel).ok()?.strip_prefix(CHANNEL)?;
+    let process = process.rsplit('}').next()?;
     let process = Process(u128::from_str_radix(process, 16).ok()?);
     let (what, about) = std::str::from_utf8(text).ok()?.split_once(' ')?;
     let message = match what {
@@ -142,6 +161,8 @@ mod tests {
             ("opened start".to_owned(), Message::Opened("start")),
             (format!("forced {}", token.as_str()), Message::Forced(owner)),
         ];
+        let sharded = [bulk(&format!("{CHANNEL}{{42}}{process}")), bulk("opened start")];
+        assert_eq!(heard(&sharded), Some((process, Message::Opened("start"))));
         for (text, expected) in table {
             let data = [channel.clone(), bulk(&text)];
             assert_eq!(heard(&data), Some((process, expected)), "{text}");

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ::redis::{ErrorKind, RedisError, ServerError, Value};
 
+use super::cluster::Redirect;
 use super::config::Address;
 use crate::error::{LockError, LockErrorKind};
 
@@ -35,6 +36,8 @@ pub(super) struct Failure {
     /// The server refused by name, so it did nothing. Else the request may have been executed.
     refused: bool,
     text: Cow<'static, str>,
+    /// Of a node of a Cluster that was asked for what is not its own.
+    pub(super) redirect: Option<Redirect>,
 }
 
 /// One row: an error code of the server and, where one code means several things, how its text begins.
@@ -58,7 +61,7 @@ const fn rule(
 }
 
 const CLUSTER: &str =
-    "this is a node of a Redis Cluster; it needs `redis+cluster://`, which this build does not have";
+    "this is a node of a Redis Cluster: write `redis+cluster://` instead of `redis://` in the URL";
 
 /// The first row whose code is equal and whose text is the beginning of the server's text wins.
 const RULES: &[Rule] = {
@@ -172,6 +175,13 @@ const RULES: &[Rule] = {
             Permanent,
             "the server has no database of this number",
         ),
+        rule(
+            "ERR",
+            "This instance has cluster support disabled",
+            Unsupported,
+            Permanent,
+            "this is no node of a Redis Cluster: write `redis://` instead of `redis+cluster://` in the URL",
+        ),
         rule("ERR", "unknown command", Unsupported, Permanent, "the server lacks a command that locks need"),
     ]
 };
@@ -182,7 +192,7 @@ impl Failure {
             LockErrorKind::Unavailable => Outlook::Temporary,
             _ => Outlook::Permanent,
         };
-        Self { kind, outlook, reaction: Reaction::Tell, refused: true, text: text.into() }
+        Self { kind, outlook, reaction: Reaction::Tell, refused: true, text: text.into(), redirect: None }
     }
 
     /// The server is a replica: it stays one until somebody promotes it.
@@ -277,6 +287,7 @@ impl Failure {
                 reaction: rule.reaction,
                 refused: true,
                 text: format!("{} ({code} {details})", rule.advice).into(),
+                redirect: Redirect::of(code, details),
             },
             // Not known to have done nothing: a script that fails half-way keeps what it wrote.
             None => Self {
@@ -285,6 +296,7 @@ impl Failure {
                 reaction: Reaction::Tell,
                 refused: false,
                 text: format!("the server answered {code} {details}").into(),
+                redirect: None,
             },
         }
     }

@@ -8,6 +8,7 @@ use super::scripts::Script;
 use crate::backend::{Claim, FencingToken, Mode};
 use crate::clock::Clock;
 use crate::error::LossReason;
+use crate::key::Key;
 
 impl Redis {
     /// Makes the fencing token of a grant, or tells why the grant is not this owner's.
@@ -15,16 +16,21 @@ impl Redis {
         &self,
         claim: &Claim,
     ) -> Result<Result<FencingToken, LossReason>, Failure> {
+        let own = claim.own_fence().map_or(0, FencingToken::get);
+        self.make_fence_above(claim, own, &FenceOf(claim).to_string()).await
+    }
+
+    /// Makes one that is larger than `own`; the same once more for whoever asks again as `of`.
+    pub(super) async fn make_fence_above(
+        &self,
+        claim: &Claim,
+        own: u64,
+        of: &str,
+    ) -> Result<Result<FencingToken, LossReason>, Failure> {
         let live = self.links.live().await?;
         let token = claim.owner.token();
-        let keys = claim.keys().count();
-        let bytes: usize = claim.keys().map(|key| key.as_str().len() + 8).sum();
-        let mut command = live.scripts.call(Script::Fence, keys, keys + 5, bytes + 180);
-        for key in claim.keys() {
-            command.arg(key.as_str());
-        }
-        command.arg(token.as_str()).arg(millis(fence_ttl(claim.ttl))).arg(FenceOf(claim).to_string());
-        command.arg(claim.own_fence().map_or(0, FencingToken::get));
+        let mut command = live.scripts.call(Script::Fence, claim.keys().map(Key::as_str), 5, 180);
+        command.arg(token.as_str()).arg(millis(fence_ttl(claim.ttl))).arg(of).arg(own);
         if claim.mode != Mode::Exclusive {
             command.arg(claim.record.to_value(&token));
         }
@@ -33,7 +39,12 @@ impl Redis {
         let (verdict, now, rest) = verdict(&answer)?;
         live.clock.learn(now, sent, Clock::Suspend.now());
         match (verdict, rest) {
-            (1, [number, ..]) => fence(claim, now, number).map(Ok),
+            (1, [number, ..]) => {
+                let token = fence(claim, now, number)?;
+                // Else the next primary may give a smaller one to the next holder. Asked again, it is the same one.
+                live.confirm(self.timeout().min(claim.ttl / 2)).await.map_err(Failure::in_doubt)?;
+                Ok(Ok(token))
+            }
             (0, _) => Ok(Err(LossReason::Expired)),
             (-1, _) => Ok(Err(LossReason::Taken)),
             _ => Err(Failure::unexpected(&answer)),

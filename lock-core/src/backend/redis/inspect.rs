@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::future::Future;
+use std::iter;
 use std::time::Duration;
 
 use ::redis::{Cmd, Value};
@@ -32,8 +33,13 @@ impl Redis {
             // A scan may show a key twice.
             let new: Vec<String> =
                 keys.into_iter().filter(|key| !is_helper(key) && seen.insert(key.clone())).collect();
-            for batch in new.chunks(BATCH) {
-                locks.extend(self.in_time(self.look_into(batch, foreign)).await?);
+            for batch in self.batches(&new) {
+                match self.in_time(self.look_into(batch, foreign)).await {
+                    Ok(found) => locks.extend(found),
+                    // Of a slot that is leaving this node of a Cluster.
+                    Err(failure) if failure.redirect.is_some() => {}
+                    Err(failure) => return Err(failure),
+                }
             }
             if next == "0" || locks.len() > limit {
                 return Ok(Listed::new(locks, limit));
@@ -42,13 +48,14 @@ impl Redis {
         }
     }
 
+    /// What one script may look into: on a node of a Cluster a single key, because the next is in another slot.
+    fn batches<'a>(&self, keys: &'a [String]) -> std::slice::Chunks<'a, String> {
+        keys.chunks(if self.links.server().on_cluster { 1 } else { BATCH })
+    }
+
     async fn look_into(&self, keys: &[String], foreign: bool) -> Result<Vec<LockInfo>, Failure> {
         let live = self.links.live().await?;
-        let bytes = keys.iter().map(|key| key.len() + 8).sum::<usize>() + 32;
-        let mut command = live.scripts.call(Script::List, keys.len(), keys.len() + 2, bytes);
-        for key in keys {
-            command.arg(key);
-        }
+        let mut command = live.scripts.call(Script::List, keys.iter().map(String::as_str), 2, 32);
         command.arg(u8::from(foreign)).arg(WAITERS);
         let answer = live.run(Script::List, &command).await?;
         let Value::Array(locks) = &answer else { return Err(Failure::unexpected(&answer)) };
@@ -57,8 +64,8 @@ impl Redis {
 
     pub(super) async fn take_away(&self, key: &Key, id: &GrantId) -> Result<bool, Failure> {
         let live = self.links.live().await?;
-        let mut command = live.scripts.call(Script::Evict, 1, 2, key.as_str().len() + 64);
-        command.arg(key.as_str()).arg(id.as_str());
+        let mut command = live.scripts.call(Script::Evict, iter::once(key.as_str()), 1, 64);
+        command.arg(id.as_str());
         match live.run(Script::Evict, &command).await? {
             Value::Int(done) => Ok(done == 1),
             other => Err(Failure::unexpected(&other)),

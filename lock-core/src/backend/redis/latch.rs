@@ -1,5 +1,6 @@
 //! Count-down latches.
 
+use std::iter;
 use std::time::Duration;
 
 use ::redis::Value;
@@ -31,14 +32,13 @@ impl Redis {
             LatchStep::Set { count, owner, .. } => ("set", owner.token().as_str().to_owned(), *count),
             LatchStep::CountDown { owner, .. } => ("count", owner.token().as_str().to_owned(), 0),
             LatchStep::Wait { process, .. } => {
-                live.hear(self.links.server().ears()).await?;
+                live.hear(self.links.server().ears(), key).await?;
                 ("wait", Process(*process).to_string(), 0)
             }
             LatchStep::Look => ("look", String::new(), 0),
         };
-        let key = key.as_str();
-        let mut command = live.scripts.call(Script::Latch, 1, 5, key.len() + who.len() + 60);
-        command.arg(key).arg(name).arg(lease(step).map_or(0, millis)).arg(who).arg(of);
+        let mut command = live.scripts.call(Script::Latch, iter::once(key.as_str()), 4, who.len() + 60);
+        command.arg(name).arg(lease(step).map_or(0, millis)).arg(who).arg(of);
         let sent = Clock::Suspend.now();
         let answer = live.run(Script::Latch, &command).await?;
         let (verdict, now, rest) = verdict(&answer)?;

@@ -31,9 +31,14 @@ impl Links {
         Self { server, links }
     }
 
+    /// Starts without a connection, and dials when one is wanted.
+    pub(super) fn idle(server: Arc<Server>) -> Self {
+        Self { server, links: RwLock::new(Some(Vec::new())) }
+    }
+
     /// Starts without a connection, and dials at once.
     pub(super) fn lazy(server: Arc<Server>) -> Self {
-        let links = Self { server, links: RwLock::new(Some(Vec::new())) };
+        let links = Self::idle(server);
         let _ = links.link();
         links
     }

@@ -3,11 +3,15 @@
 mod acquire;
 mod answer;
 mod client;
+pub mod cluster;
 mod config;
+mod confirm;
 mod connection;
 mod dial;
+mod durability;
 mod ears;
 mod error;
+mod evictions;
 mod fence;
 mod inspect;
 mod latch;

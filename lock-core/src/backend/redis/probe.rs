@@ -5,6 +5,8 @@ use crate::error::LockErrorKind;
 
 /// The oldest server whose scripts and RESP3 this backend can use.
 const OLDEST: (u32, u32) = (6, 2);
+/// The oldest node of a Cluster: the first with sharded messages.
+const OLDEST_NODE: (u32, u32) = (7, 0);
 
 /// What is worth a warning.
 #[derive(Debug, PartialEq, Eq)]
@@ -16,9 +18,8 @@ pub(super) struct Facts {
 }
 
 /// Reads the answer to `INFO`.
-pub(super) fn examine(info: &str) -> Result<Facts, Failure> {
-    let field =
-        |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
+pub(super) fn examine(info: &str, on_cluster: bool) -> Result<Facts, Failure> {
+    let field = |name: &str| field(info, name);
     let number = |name: &str| field(name).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
 
     if field("redis_mode") == Some("sentinel") {
@@ -27,21 +28,26 @@ pub(super) fn examine(info: &str) -> Result<Facts, Failure> {
             "this is a Sentinel and holds no data; write `redis+sentinel://` and the name of the primary behind the `/`",
         ));
     }
-    if field("redis_mode") == Some("cluster") || number("cluster_enabled") == 1 {
-        return Err(Failure::new(
-            LockErrorKind::Unsupported,
-            "this is a node of a Redis Cluster; it needs `redis+cluster://`, which this build does not have",
-        ));
+    let is_node = field("redis_mode") == Some("cluster") || number("cluster_enabled") == 1;
+    if is_node != on_cluster {
+        let text = if is_node {
+            "this is a node of a Redis Cluster: write `redis+cluster://` instead of `redis://` in the URL"
+        } else {
+            "this is no node of a Redis Cluster: write `redis://` instead of `redis+cluster://` in the URL"
+        };
+        return Err(Failure::new(LockErrorKind::Unsupported, text));
     }
-    if let Some(version) =
-        field("redis_version").filter(|version| version_of(version).is_some_and(|it| it < OLDEST))
-    {
-        return Err(Failure::new(
-            LockErrorKind::Unsupported,
+    let older =
+        |than| field("redis_version").filter(|version| version_of(version).is_some_and(|it| it < than));
+    if let Some(version) = older(if on_cluster { OLDEST_NODE } else { OLDEST }) {
+        let text = if on_cluster {
+            format!("the node is Redis {version}; a Cluster needs 7.0, for sharded messages")
+        } else {
             format!(
                 "the server is Redis {version}; 6.2 is the oldest that works, 7.0 or later is recommended"
-            ),
-        ));
+            )
+        };
+        return Err(Failure::new(LockErrorKind::Unsupported, text));
     }
     if number("loading") == 1 {
         return Err(Failure::new(LockErrorKind::Unavailable, "the server is still loading its data"));
@@ -54,7 +60,12 @@ pub(super) fn examine(info: &str) -> Result<Facts, Failure> {
     Ok(Facts { evicts: evicts.map(str::to_owned), replicated: number("connected_slaves") > 0 })
 }
 
-fn version_of(text: &str) -> Option<(u32, u32)> {
+/// One field of an answer to `INFO`.
+pub(super) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+}
+
+pub(super) fn version_of(text: &str) -> Option<(u32, u32)> {
     let mut parts = text.split('.').map(str::parse);
     Some((parts.next()?.ok()?, parts.next()?.ok()?))
 }
@@ -69,7 +80,7 @@ mod tests {
 
     #[test]
     fn a_plain_primary_is_fine() {
-        assert_eq!(examine(GOOD).expect("fine"), Facts { evicts: None, replicated: false });
+        assert_eq!(examine(GOOD, false).expect("fine"), Facts { evicts: None, replicated: false });
     }
 
     #[test]
@@ -84,7 +95,7 @@ mod tests {
             ("loading:0", "loading:1", "loading", true),
         ];
         for (from, to, expected, temporary) in table {
-            let failure = examine(&GOOD.replace(from, to)).expect_err(to);
+            let failure = examine(&GOOD.replace(from, to), false).expect_err(to);
             assert!(format!("{failure:?}").contains(expected), "{to}: {failure:?}");
             assert_eq!(!failure.is_permanent(), temporary, "{to}");
         }
@@ -93,11 +104,11 @@ mod tests {
     #[test]
     fn what_endangers_locks_is_noticed() {
         let evicting = GOOD.replace("maxmemory_policy:noeviction", "maxmemory_policy:volatile-ttl");
-        assert_eq!(examine(&evicting).expect("no limit, no eviction").evicts, None);
+        assert_eq!(examine(&evicting, false).expect("no limit, no eviction").evicts, None);
         let evicting = evicting.replace("maxmemory:0", "maxmemory:3145728");
-        assert_eq!(examine(&evicting).expect("a warning").evicts.as_deref(), Some("volatile-ttl"));
+        assert_eq!(examine(&evicting, false).expect("a warning").evicts.as_deref(), Some("volatile-ttl"));
         let replicated = GOOD.replace("connected_slaves:0", "connected_slaves:2");
-        assert!(examine(&replicated).expect("a warning").replicated);
+        assert!(examine(&replicated, false).expect("a warning").replicated);
     }
 
     #[test]
@@ -106,7 +117,7 @@ mod tests {
             [("6.2.0", true), ("7.4.1", true), ("10.0", true), ("255.255.255", true), ("x", true)]
         {
             let info = GOOD.replace("7.0.15", version);
-            assert_eq!(examine(&info).is_ok(), accepted, "{version}");
+            assert_eq!(examine(&info, false).is_ok(), accepted, "{version}");
         }
     }
 }

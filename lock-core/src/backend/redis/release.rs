@@ -12,6 +12,7 @@ use super::error::Failure;
 use super::scripts::Script;
 use crate::backend::{Claim, FencingToken, Mode, Released};
 use crate::error::LockErrorKind;
+use crate::key::Key;
 
 impl Redis {
     /// Frees the key if it is this owner's, and gives up its place if it has one.
@@ -36,12 +37,7 @@ impl Redis {
 }
 
 fn call(live: &Live, script: Script, claim: &Claim) -> Cmd {
-    let keys = claim.keys().count();
-    let bytes: usize = claim.keys().map(|key| key.as_str().len() + 8).sum();
-    let mut command = live.scripts.call(script, keys, keys + 6, bytes + 64);
-    for key in claim.keys() {
-        command.arg(key.as_str());
-    }
+    let mut command = live.scripts.call(script, claim.keys().map(Key::as_str), 6, 64);
     command.arg(claim.owner.token().as_str());
     command
 }

@@ -11,11 +11,12 @@ use super::error::{Failure, Reaction};
 use super::scripts::Script;
 use crate::backend::{Claim, Mode, Renew, Renewal};
 use crate::clock::{Clock, Moment};
+use crate::error::LockError;
 use crate::key::Key;
 use crate::owner::Owner;
 
 /// Locks in one script: it keeps the server for some 100 us, and nobody else is served meanwhile.
-const PER_SCRIPT: usize = 100;
+pub(super) const PER_SCRIPT: usize = 100;
 /// A renewal has its turn at a third of the lease; a quarter leaves time for another one before the lease is over.
 const SHARE_OF_LEASE: u32 = 4;
 /// No deadline is shorter than this: below it, an ordinary hiccup of the network would count as a failure.
@@ -27,47 +28,34 @@ impl Redis {
         let Some(shortest) = batch.iter().map(|renew| renew.ttl).min() else {
             return Vec::new();
         };
-        let deadline = (shortest / SHARE_OF_LEASE).max(SHORTEST).min(self.timeout());
-        let answers = match tokio::time::timeout(deadline, self.send_renewals(batch)).await {
+        let deadline = deadline(shortest, self.timeout());
+        let locks: Vec<Lock<'_>> = batch.iter().flat_map(Lock::of).collect();
+        let chunks: Vec<&[Lock<'_>]> = locks.chunks(PER_SCRIPT).collect();
+        let answers = match tokio::time::timeout(deadline, self.renew_chunks(&chunks, false)).await {
             Ok(answers) => answers,
             Err(_) => Err(self.elapsed(deadline)),
         };
-        let mut answers = match answers {
-            Ok(answers) => answers.into_iter(),
-            Err(failure) => return batch.iter().map(|renew| self.unknown(&failure, renew.claim)).collect(),
-        };
-        // A grant of several keys has an answer for each of them.
-        let of_claim = |renew: &Renew<'_>| {
-            let keys = answers.by_ref().take(renew.claim.keys().count());
-            match keys.reduce(Verdict::and) {
-                Some(Verdict::Renewed(sent, waiters)) => Renewal::Renewed { sent, waiters: Some(waiters) },
-                Some(Verdict::NotMine) => Renewal::NotMine,
-                Some(Verdict::Unknown(failure)) => self.unknown(&failure, renew.claim),
-                None => self.unknown(&Failure::unexpected(&Value::Nil), renew.claim),
-            }
-        };
-        batch.iter().map(of_claim).collect()
-    }
-
-    fn unknown(&self, failure: &Failure, claim: &Claim) -> Renewal {
-        Renewal::Unknown(self.error(failure).with_key(&claim.key))
+        let answers = answers.unwrap_or_else(|failure| vec![Verdict::Unknown(failure); locks.len()]);
+        of_claims(batch, answers, |failure| self.error(failure))
     }
 
     /// All scripts in one pipeline, and those that the server has forgotten in a second one. The answers are in the
-    /// order of the claims and their keys.
-    async fn send_renewals(&self, batch: &[Renew<'_>]) -> Result<Vec<Verdict>, Failure> {
+    /// order of the locks. `asking`: of a slot that is being moved here.
+    pub(super) async fn renew_chunks(
+        &self,
+        chunks: &[&[Lock<'_>]],
+        asking: bool,
+    ) -> Result<Vec<Verdict>, Failure> {
         let live = self.links.live().await?;
-        let locks: Vec<Lock<'_>> = batch.iter().flat_map(Lock::of).collect();
-        let chunks: Vec<&[Lock<'_>]> = locks.chunks(PER_SCRIPT).collect();
         let all: Vec<usize> = (0..chunks.len()).collect();
         let mut answers = vec![None; chunks.len()];
-        let mut sent = run(&live, &chunks, &all, &mut answers).await?;
+        let mut sent = run(&live, (chunks, asking), &all, &mut answers).await?;
         let forgotten: Vec<usize> =
             all.into_iter().filter(|&at| is_forgotten(answers[at].as_ref())).collect();
         if !forgotten.is_empty() {
-            live.send(&Script::Renew.load()).await?;
+            live.send(&live.scripts.load(Script::Renew)).await?;
             // The earlier moment counts for the answers of the first round; it is right for these too, only stricter.
-            let again = run(&live, &chunks, &forgotten, &mut answers).await?;
+            let again = run(&live, (chunks, asking), &forgotten, &mut answers).await?;
             if forgotten.len() == chunks.len() {
                 sent = again;
             }
@@ -76,20 +64,56 @@ impl Redis {
             .iter()
             .zip(answers)
             .flat_map(|(chunk, answer)| read(&live, chunk.len(), &answer.unwrap_or_default(), sent));
-        Ok(read.collect())
+        let mut verdicts: Vec<Verdict> = read.collect();
+        let shortest = chunks.iter().flat_map(|chunk| chunk.iter()).map(|lock| lock.ttl).min();
+        let deadline = deadline(shortest.unwrap_or_default(), self.timeout());
+        if verdicts.iter().any(|verdict| matches!(verdict, Verdict::Renewed(..)))
+            && let Err(failure) = live.confirm(deadline).await
+        {
+            // The primary has the longer lease and the next one may not: what is known is the lease before.
+            let unconfirmed = verdicts.iter_mut().filter(|verdict| matches!(verdict, Verdict::Renewed(..)));
+            unconfirmed.for_each(|verdict| *verdict = Verdict::Unknown(failure.clone().in_doubt()));
+        }
+        Ok(verdicts)
     }
+}
+
+/// How long a batch may take whose shortest lease is this.
+pub(super) fn deadline(shortest: Duration, timeout: Duration) -> Duration {
+    (shortest / SHARE_OF_LEASE).max(SHORTEST).min(timeout)
+}
+
+/// From the answers for each key to those for each grant.
+pub(super) fn of_claims(
+    batch: &[Renew<'_>],
+    answers: Vec<Verdict>,
+    error: impl Fn(&Failure) -> LockError,
+) -> Vec<Renewal> {
+    let mut answers = answers.into_iter();
+    let unknown = |failure: &Failure, claim: &Claim| Renewal::Unknown(error(failure).with_key(&claim.key));
+    // A grant of several keys has an answer for each of them.
+    let of_claim = |renew: &Renew<'_>| {
+        let keys = answers.by_ref().take(renew.claim.keys().count());
+        match keys.reduce(Verdict::and) {
+            Some(Verdict::Renewed(sent, waiters)) => Renewal::Renewed { sent, waiters: Some(waiters) },
+            Some(Verdict::NotMine) => Renewal::NotMine,
+            Some(Verdict::Unknown(failure)) => unknown(&failure, renew.claim),
+            None => unknown(&Failure::unexpected(&Value::Nil), renew.claim),
+        }
+    };
+    batch.iter().map(of_claim).collect()
 }
 
 /// One key of one grant.
 #[derive(Clone, Copy, Debug)]
-struct Lock<'a> {
-    key: &'a Key,
+pub(super) struct Lock<'a> {
+    pub(super) key: &'a Key,
     claim: &'a Claim,
     ttl: Duration,
 }
 
 impl<'a> Lock<'a> {
-    fn of(renew: &Renew<'a>) -> impl Iterator<Item = Self> + use<'a> {
+    pub(super) fn of(renew: &Renew<'a>) -> impl Iterator<Item = Self> + use<'a> {
         let Renew { claim, ttl } = *renew;
         claim.keys().map(move |key| Self { key, claim, ttl })
     }
@@ -97,19 +121,21 @@ impl<'a> Lock<'a> {
 
 /// The answer for one lock.
 #[derive(Clone, Debug)]
-enum Verdict {
+pub(super) enum Verdict {
     Renewed(Moment, usize),
     NotMine,
     Unknown(Failure),
 }
 
 impl Verdict {
-    /// Of two keys of one grant: lost if one is, renewed if both are.
+    /// Of two keys of one grant, from the first request on: lost if one is, renewed if both are.
     fn and(self, other: Self) -> Self {
         match (self, other) {
             (Self::NotMine, _) | (_, Self::NotMine) => Self::NotMine,
             (Self::Unknown(failure), _) | (_, Self::Unknown(failure)) => Self::Unknown(failure),
-            (Self::Renewed(sent, one), Self::Renewed(_, other)) => Self::Renewed(sent, one + other),
+            (Self::Renewed(sent, one), Self::Renewed(also, other)) => {
+                Self::Renewed(if also.since(sent).is_zero() { also } else { sent }, one + other)
+            }
         }
     }
 }
@@ -117,16 +143,20 @@ impl Verdict {
 /// Sends the scripts of the chunks numbered `which` and puts their answers into `answers`.
 async fn run(
     live: &Live,
-    chunks: &[&[Lock<'_>]],
+    (chunks, asking): (&[&[Lock<'_>]], bool),
     which: &[usize],
     answers: &mut [Option<Value>],
 ) -> Result<Moment, Failure> {
-    let mut commands = Pipeline::with_capacity(which.len());
+    let mut commands = Pipeline::with_capacity(2 * which.len());
     for &at in which {
+        if asking {
+            commands.cmd("ASKING");
+        }
         commands.add_command(script(live, chunks[at]));
     }
     let sent = Clock::Suspend.now();
     let received = live.send_all(&commands).await?;
+    let received = received.into_iter().skip(usize::from(asking)).step_by(1 + usize::from(asking));
     for (&at, answer) in which.iter().zip(received) {
         answers[at] = Some(answer);
     }
@@ -134,16 +164,9 @@ async fn run(
 }
 
 fn script(live: &Live, chunk: &[Lock<'_>]) -> Cmd {
-    let keys: usize = chunk.iter().map(|lock| lock.key.as_str().len()).sum();
-    let mut command = live.scripts.call(
-        Script::Renew,
-        chunk.len(),
-        3 * chunk.len(),
-        keys + (Owner::TOKEN_LEN + 10) * chunk.len(),
-    );
-    for lock in chunk {
-        command.arg(lock.key.as_str());
-    }
+    let keys = chunk.iter().map(|lock| lock.key.as_str());
+    let bytes = (Owner::TOKEN_LEN + 10) * chunk.len();
+    let mut command = live.scripts.call(Script::Renew, keys, 2 * chunk.len(), bytes);
     for lock in chunk {
         let token = lock.claim.owner.token();
         match lock.claim.mode {

@@ -2,6 +2,7 @@
 
 use ::redis::{Cmd, Value};
 
+use super::cluster::slot;
 use super::error::Failure;
 
 /// A script of this backend. Its header says what it takes and answers.
@@ -66,23 +67,51 @@ impl Script {
         }
     }
 
+    /// What stands in front of it on a node of a Cluster. A renewal names the locks alone: one that waits for its helper
+    /// keys to be moved as well would come too late.
+    const fn preamble(self, on_cluster: bool) -> &'static str {
+        match (on_cluster, self) {
+            (false, _) | (true, Self::Renew) => "",
+            (true, _) => include_str!("scripts/cluster.lua"),
+        }
+    }
+
     /// `SCRIPT LOAD` of this script.
-    pub(super) fn load(self) -> Cmd {
-        let mut command = Cmd::with_capacity(3, self.text().len() + 16);
-        command.arg("SCRIPT").arg("LOAD").arg(self.text());
+    pub(super) fn load(self, on_cluster: bool) -> Cmd {
+        let text = [self.preamble(on_cluster), self.text()].concat();
+        let mut command = Cmd::with_capacity(3, text.len() + 16);
+        command.arg("SCRIPT").arg("LOAD").arg(text);
         command
+    }
+
+    /// The keys that stand behind the locks in a call of it on a node of a Cluster: see `scripts/cluster.lua`.
+    fn declared<'a>(self, locks: impl Iterator<Item = &'a str>) -> Vec<String> {
+        if self == Self::Renew {
+            return locks.map(str::to_owned).collect();
+        }
+        let (mut keys, mut last) = (Vec::new(), "");
+        for lock in locks {
+            keys.push(lock.to_owned());
+            keys.extend(slot::helpers(lock));
+            last = lock;
+        }
+        keys.push(slot::channel(slot::of(last)));
+        keys
     }
 }
 
 /// The SHA-1 of every script, as the server answered it.
 #[derive(Clone, Debug)]
-pub(super) struct Scripts([[u8; 40]; Script::ALL.len()]);
+pub(super) struct Scripts {
+    names: [[u8; 40]; Script::ALL.len()],
+    on_cluster: bool,
+}
 
 impl Scripts {
     /// Reads the answers to [`Script::load`], in the order of [`Script::ALL`].
-    pub(super) fn of_answers(answers: &[Value]) -> Result<Self, Failure> {
-        let mut scripts = [[0; 40]; Script::ALL.len()];
-        for (at, sha) in scripts.iter_mut().enumerate() {
+    pub(super) fn of_answers(answers: &[Value], on_cluster: bool) -> Result<Self, Failure> {
+        let mut names = [[0; 40]; Script::ALL.len()];
+        for (at, sha) in names.iter_mut().enumerate() {
             let answer = answers.get(at).unwrap_or(&Value::Nil);
             match answer {
                 Value::BulkString(text) if text.len() == sha.len() => sha.copy_from_slice(text),
@@ -90,15 +119,49 @@ impl Scripts {
                 other => return Err(Failure::unexpected(other)),
             }
         }
-        Ok(Self(scripts))
+        Ok(Self { names, on_cluster })
     }
 
-    /// `EVALSHA` of a script up to the number of keys; `args` and `bytes` say how much will be added.
-    pub(super) fn call(&self, script: Script, keys: usize, args: usize, bytes: usize) -> Cmd {
-        let sha = &self.0[script as usize];
-        let mut command = Cmd::with_capacity(3 + args, 16 + sha.len() + bytes);
-        command.arg("EVALSHA").arg(sha.as_slice()).arg(keys);
+    /// `EVALSHA` of a script on these locks; `args` and `bytes` say how much will be added.
+    pub(super) fn call<'a>(
+        &self,
+        script: Script,
+        locks: impl Iterator<Item = &'a str> + Clone,
+        args: usize,
+        bytes: usize,
+    ) -> Cmd {
+        if self.on_cluster {
+            let keys = script.declared(locks);
+            return self.evalsha(script, keys.iter().map(String::as_str), args, bytes);
+        }
+        self.evalsha(script, locks, args, bytes)
+    }
+
+    fn evalsha<'a>(
+        &self,
+        script: Script,
+        keys: impl Iterator<Item = &'a str> + Clone,
+        args: usize,
+        bytes: usize,
+    ) -> Cmd {
+        let sha = &self.names[script as usize];
+        let (count, length) =
+            keys.clone().fold((0_usize, 0), |(count, bytes), key| (count + 1, bytes + key.len() + 8));
+        let mut command = Cmd::with_capacity(3 + count + args, 16 + sha.len() + length + bytes);
+        command.arg("EVALSHA").arg(sha.as_slice()).arg(count);
+        for key in keys {
+            command.arg(key);
+        }
         command
+    }
+
+    pub(super) fn on_cluster(&self) -> bool {
+        self.on_cluster
+    }
+
+    /// `SCRIPT LOAD`, for this server.
+    pub(super) fn load(&self, script: Script) -> Cmd {
+        script.load(self.on_cluster)
     }
 }
 
@@ -121,10 +184,24 @@ mod tests {
     #[test]
     fn the_names_are_in_order() {
         let answers: Vec<Value> = (0..11).map(|n| Value::BulkString(vec![b'a' + n; 40])).collect();
-        let scripts = Scripts::of_answers(&answers).expect("eleven names");
-        let command = scripts.call(Script::Release, 1, 2, 10).get_packed_command();
+        let scripts = Scripts::of_answers(&answers, false).expect("eleven names");
+        let command = scripts.call(Script::Release, ["a"].into_iter(), 2, 10).get_packed_command();
         let text = String::from_utf8(command).expect("ASCII");
-        assert_eq!(text, format!("*3\r\n$7\r\nEVALSHA\r\n$40\r\n{}\r\n$1\r\n1\r\n", "f".repeat(40)));
-        assert!(Scripts::of_answers(&answers[..10]).is_err());
+        let expected = format!("*4\r\n$7\r\nEVALSHA\r\n$40\r\n{}\r\n$1\r\n1\r\n$1\r\na\r\n", "f".repeat(40));
+        assert_eq!(text, expected);
+        assert!(Scripts::of_answers(&answers[..10], false).is_err());
+    }
+
+    /// Else a Cluster refuses the call, or the script fails half-way.
+    #[test]
+    fn all_keys_of_a_call_are_in_one_slot() {
+        let locks = ["order:42", "{order:42}", "x{order:42}y{z}"];
+        let scripts = |script: Script| script.declared(locks.into_iter());
+        assert_eq!(scripts(Script::Renew), locks);
+        for script in Script::ALL.into_iter().filter(|script| *script != Script::Renew) {
+            let keys = scripts(script);
+            assert_eq!(keys.len(), 5 * locks.len() + 1);
+            assert!(keys.iter().all(|key| slot::of(key) == slot::of("order:42")), "{keys:?}");
+        }
     }
 }

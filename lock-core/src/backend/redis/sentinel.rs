@@ -2,11 +2,15 @@
 //!
 //! Source: [Guidelines for Redis clients with support for Redis Sentinel](https://redis.io/docs/latest/develop/reference/sentinel-clients/).
 
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
-use ::redis::{AsyncConnectionConfig, Cmd, ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo, Value};
+use ::redis::{
+    AsyncConnectionConfig, Cmd, Pipeline, ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo,
+    RedisResult, Value, from_redis_value,
+};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
@@ -21,6 +25,8 @@ pub(super) type Place = (String, u16);
 
 /// How long one sentinel may take: a healthy one answers within a millisecond, and a dial asks all of them at once.
 const PATIENCE: Duration = Duration::from_millis(300);
+/// How much longer the others may take once more than half have answered: one that hangs must not slow down every dial.
+const GRACE: Duration = Duration::from_millis(50);
 /// Between two tries to find a sentinel that tells of a failover.
 const PAUSE: Duration = Duration::from_millis(500);
 /// How often a sentinel that tells is asked as well: what it told while nobody listened is lost.
@@ -29,14 +35,16 @@ const LOOK: Duration = Duration::from_secs(2);
 /// What one sentinel says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Answer {
-    Primary(Place),
-    /// It watches no primary of this name.
-    Unknown,
+    /// Where the primary is, and since which failover.
+    Primary(Place, u64),
+    /// It watches no primary of this name, but these.
+    Unknown(Vec<String>),
+    /// It wants another password, or the user may not ask.
+    Refused(String),
     Silent(String),
 }
 
-/// Asks all sentinels for the primary, and takes the answer of most: one that was cut off may name the last one for a
-/// while. The server itself is asked for its role after that.
+/// Asks all sentinels for the primary. The server itself is asked for its role after that.
 pub(super) async fn primary(config: &Config, sentinels: &Sentinels) -> Result<Place, Failure> {
     let mut asked = JoinSet::new();
     for place in sentinels.places.clone() {
@@ -44,73 +52,111 @@ pub(super) async fn primary(config: &Config, sentinels: &Sentinels) -> Result<Pl
         asked.spawn(async move { ask(&place, info, &master).await });
     }
     let (count, mut answers) = (asked.len(), Vec::new());
-    while let Some(answer) = asked.join_next().await {
-        answers.push(answer.unwrap_or_else(|_| Answer::Silent("the question was dropped".to_owned())));
-        if let Some(place) = agreed(&answers, count) {
-            return Ok(place);
+    loop {
+        let patience = if is_enough(&answers, count) { GRACE } else { PATIENCE };
+        match timeout(patience, asked.join_next()).await {
+            Ok(Some(Ok(answer))) => answers.push(answer),
+            Ok(Some(Err(_))) => {}
+            Ok(None) | Err(_) => break,
         }
     }
-    most(&answers).ok_or_else(|| nobody(sentinels, &answers))
+    newest(&answers).ok_or_else(|| nobody(sentinels, &answers))
 }
 
-/// The place that more than half of all sentinels name.
-fn agreed(answers: &[Answer], count: usize) -> Option<Place> {
-    answers.iter().find_map(|answer| match answer {
-        Answer::Primary(place) if votes(answers, place) * 2 > count => Some(place.clone()),
-        _ => None,
-    })
+/// Whether more than half of all sentinels have said where the primary is.
+fn is_enough(answers: &[Answer], count: usize) -> bool {
+    answers.iter().filter(|answer| matches!(answer, Answer::Primary(..))).count() * 2 > count
 }
 
-/// The place that most of those who answered name.
-fn most(answers: &[Answer]) -> Option<Place> {
+/// The place with the largest epoch: it takes most of the sentinels to begin a new one, and one that was cut off, or has
+/// not heard of the failover yet, names the last. In one epoch, the place that most of them name.
+fn newest(answers: &[Answer]) -> Option<Place> {
+    let votes = |place: &Place| {
+        answers.iter().filter(|answer| matches!(answer, Answer::Primary(named, _) if named == place)).count()
+    };
     let places = answers.iter().filter_map(|answer| match answer {
-        Answer::Primary(place) => Some(place),
-        Answer::Unknown | Answer::Silent(_) => None,
+        Answer::Primary(place, epoch) => Some((place, *epoch)),
+        Answer::Unknown(_) | Answer::Refused(_) | Answer::Silent(_) => None,
     });
     // The first of equals; `max_by_key` takes the last.
-    places.rev().max_by_key(|place| votes(answers, place)).cloned()
+    places.rev().max_by_key(|(place, epoch)| (*epoch, votes(place))).map(|(place, _)| place.clone())
 }
 
-fn votes(answers: &[Answer], place: &Place) -> usize {
-    answers.iter().filter(|answer| matches!(answer, Answer::Primary(named) if named == place)).count()
-}
-
+/// Why there is no place.
 fn nobody(sentinels: &Sentinels, answers: &[Answer]) -> Failure {
     let master = &sentinels.master;
-    if answers.contains(&Answer::Unknown) {
+    let (mut why, mut refused, mut unknown) = ("no answer", None, None);
+    for answer in answers {
+        match answer {
+            Answer::Unknown(names) => unknown = Some(names),
+            Answer::Refused(text) => refused = Some(text),
+            Answer::Silent(text) => why = text,
+            Answer::Primary(..) => {}
+        }
+    }
+    if let Some(names) = unknown {
+        let known = match names.as_slice() {
+            [] => "none at all".to_owned(),
+            names => format!("`{}`", names.join("`, `")),
+        };
         let text = format!(
-            "the sentinels watch no primary `{master}`: is the name behind the `/` of the URL the one of `sentinel monitor`?"
+            "the sentinels watch no primary `{master}`, but {known}; the name stands behind the `/` of the URL, and is \
+             the one of `sentinel monitor`"
         );
         return Failure::new(LockErrorKind::InvalidRequest, text);
     }
-    let why = answers.iter().find_map(|answer| match answer {
-        Answer::Silent(why) => Some(why.as_str()),
-        Answer::Primary(_) | Answer::Unknown => None,
-    });
-    let text = format!("no sentinel says where `{master}` is ({}); are they up?", why.unwrap_or("no answer"));
+    if let Some(text) = refused {
+        let text = format!(
+            "the sentinels refuse to say where `{master}` is ({text}); their own login goes into the options \
+             `sentinel_user` and `sentinel_password` of the URL"
+        );
+        return Failure::new(LockErrorKind::Unavailable, text).permanent();
+    }
+    let text = format!("no sentinel says where `{master}` is ({why}); are they up?");
     Failure::new(LockErrorKind::Unavailable, text)
 }
 
 async fn ask(place: &Place, info: RedisConnectionInfo, master: &str) -> Answer {
     let asked = async {
         let (mut sentinel, _driver, _) = connect(place, info).await?;
-        name(&mut sentinel, master).await
+        look_up(&mut sentinel, master).await
     };
     match timeout(PATIENCE, asked).await {
-        Ok(Ok(Some(place))) => Answer::Primary(place),
-        Ok(Ok(None)) => Answer::Unknown,
-        Ok(Err(why)) => Answer::Silent(why),
+        Ok(Ok(answer)) => answer,
+        Ok(Err(error)) if matches!(error.code(), Some("NOAUTH" | "WRONGPASS" | "NOPERM")) => {
+            Answer::Refused(error.code().unwrap_or_default().to_owned())
+        }
+        Ok(Err(error)) => Answer::Silent(error.to_string()),
         Err(_) => Answer::Silent(format!("no answer within {PATIENCE:?}")),
     }
 }
 
-/// `SENTINEL GET-MASTER-ADDR-BY-NAME`.
-async fn name(sentinel: &mut MultiplexedConnection, master: &str) -> Result<Option<Place>, String> {
-    let mut command = Cmd::new();
-    command.arg("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(master);
-    let answer: Option<(String, u16)> =
-        command.query_async(sentinel).await.map_err(|error| error.to_string())?;
-    Ok(answer)
+/// Where the primary is, and its epoch; else which ones there are.
+async fn look_up(sentinel: &mut MultiplexedConnection, master: &str) -> RedisResult<Answer> {
+    let mut questions = Pipeline::with_capacity(2);
+    questions.cmd("SENTINEL").arg("MASTER").arg(master);
+    questions.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(master);
+    let answers = sentinel.send_packed_commands(&questions, 0, 2).await?;
+    let [details, place] = answers.as_slice() else { return Ok(Answer::Unknown(Vec::new())) };
+    if let Value::ServerError(error) = place {
+        return Err(error.clone().into());
+    }
+    match from_redis_value::<Option<Place>>(place.clone())? {
+        // A user that may not ask for details is told no epoch; the others then decide.
+        Some(place) => Ok(Answer::Primary(place, epoch(details).unwrap_or(0))),
+        None => {
+            let mut question = Cmd::new();
+            question.arg("SENTINEL").arg("MASTERS");
+            let all: Vec<HashMap<String, String>> = question.query_async(sentinel).await.unwrap_or_default();
+            Ok(Answer::Unknown(all.into_iter().filter_map(|mut one| one.remove("name")).collect()))
+        }
+    }
+}
+
+/// The number of the failover that made it the primary.
+fn epoch(details: &Value) -> Option<u64> {
+    let details: HashMap<String, String> = from_redis_value(details.clone()).ok()?;
+    details.get("config-epoch")?.parse().ok()
 }
 
 fn login(config: &Config) -> RedisConnectionInfo {
@@ -141,9 +187,9 @@ type Told = mpsc::UnboundedReceiver<PushInfo>;
 async fn connect(
     (host, port): &Place,
     info: RedisConnectionInfo,
-) -> Result<(MultiplexedConnection, Driver, Told), String> {
-    let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(|error| error.to_string())?;
-    stream.set_nodelay(true).map_err(|error| error.to_string())?;
+) -> RedisResult<(MultiplexedConnection, Driver, Told)> {
+    let stream = TcpStream::connect((host.as_str(), *port)).await?;
+    stream.set_nodelay(true)?;
     let (tell, told) = mpsc::unbounded_channel();
     let options = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
     let options = options.set_push_sender(move |push: PushInfo| {
@@ -151,8 +197,7 @@ async fn connect(
         let _ = tell.send(push);
         Ok::<_, Infallible>(())
     });
-    let made = MultiplexedConnection::new_with_config(&info, stream, options).await;
-    let (connection, driver) = made.map_err(|error| error.to_string())?;
+    let (connection, driver) = MultiplexedConnection::new_with_config(&info, stream, options).await?;
     Ok((connection, Driver(tokio::spawn(driver)), told))
 }
 
@@ -162,7 +207,10 @@ pub(super) async fn replaced(config: &Config, sentinels: &Sentinels, current: &P
     let mut next = fastrand::usize(..sentinels.places.len().max(1));
     loop {
         let place = &sentinels.places[next % sentinels.places.len()];
-        if listen(place, login(config), &sentinels.master, current).await {
+        // One that has not heard of the last failover yet names the primary before: all of them say which is newer.
+        if listen(place, login(config), &sentinels.master, current).await
+            && primary(config, sentinels).await.is_ok_and(|named| named != *current)
+        {
             return;
         }
         next += 1;
@@ -180,8 +228,8 @@ async fn listen(place: &Place, info: RedisConnectionInfo, master: &str, current:
         return false;
     }
     loop {
-        match timeout(PATIENCE, name(&mut sentinel, master)).await {
-            Ok(Ok(Some(named))) if named != *current => return true,
+        match timeout(PATIENCE, look_up(&mut sentinel, master)).await {
+            Ok(Ok(Answer::Primary(named, _))) if named != *current => return true,
             Ok(Ok(_)) => {}
             Ok(Err(_)) | Err(_) => return false,
         }
@@ -210,38 +258,62 @@ fn is_switch(push: &PushInfo, master: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn at(port: u16) -> Answer {
-        Answer::Primary(("h".to_owned(), port))
+    fn at(port: u16, epoch: u64) -> Answer {
+        Answer::Primary(("h".to_owned(), port), epoch)
+    }
+
+    fn silent() -> Answer {
+        Answer::Silent("x".to_owned())
     }
 
     #[test]
-    fn the_answer_of_most_counts() {
-        let silent = || Answer::Silent("x".to_owned());
+    fn the_newest_answer_counts_and_among_equals_that_of_most() {
+        let unknown = || Answer::Unknown(Vec::new());
         let table = [
-            (vec![at(1), at(1), at(2)], Some(1)),
-            (vec![at(2), at(1), at(1)], Some(1)),
-            (vec![at(2), silent(), silent()], Some(2)),
-            (vec![Answer::Unknown, at(3), silent()], Some(3)),
-            (vec![at(1), at(2)], Some(1)),
-            (vec![silent(), Answer::Unknown], None),
+            (vec![at(1, 0), at(1, 0), at(2, 1)], Some(2)),
+            (vec![at(2, 3), at(1, 2), at(1, 2)], Some(2)),
+            (vec![at(2, 1), at(1, 1), at(1, 1)], Some(1)),
+            (vec![at(2, 1), silent(), silent()], Some(2)),
+            (vec![unknown(), at(3, 0), silent()], Some(3)),
+            (vec![at(1, 1), at(2, 1)], Some(1)),
+            (vec![silent(), unknown()], None),
             (vec![], None),
         ];
         for (answers, expected) in table {
-            assert_eq!(most(&answers).map(|(_, port)| port), expected, "{answers:?}");
+            assert_eq!(newest(&answers).map(|(_, port)| port), expected, "{answers:?}");
         }
     }
 
     #[test]
-    fn more_than_half_of_all_is_enough_before_all_have_answered() {
+    fn more_than_half_of_all_is_enough_to_be_short_with_the_rest() {
         let table = [
-            (vec![at(1), at(1)], 3, true),
-            (vec![at(1)], 3, false),
-            (vec![at(1), at(2)], 3, false),
-            (vec![at(1)], 1, true),
-            (vec![at(1), at(1)], 4, false),
+            (vec![at(1, 0), at(2, 1)], 3, true),
+            (vec![at(1, 0)], 3, false),
+            (vec![at(1, 0), silent()], 3, false),
+            (vec![at(1, 0)], 1, true),
+            (vec![at(1, 0), at(1, 0)], 4, false),
         ];
         for (answers, count, expected) in table {
-            assert_eq!(agreed(&answers, count).is_some(), expected, "{answers:?} of {count}");
+            assert_eq!(is_enough(&answers, count), expected, "{answers:?} of {count}");
+        }
+    }
+
+    #[test]
+    fn who_gets_no_answer_is_told_why() {
+        let sentinels = Sentinels { places: Vec::new(), master: "m".to_owned() };
+        let unknown = Answer::Unknown(vec!["a".to_owned(), "b".to_owned()]);
+        let refused = Answer::Refused("NOAUTH".to_owned());
+        let table = [
+            (vec![silent(), unknown], "no primary `m`, but `a`, `b`;", true),
+            (vec![Answer::Unknown(Vec::new())], "but none at all;", true),
+            (vec![refused, silent()], "`sentinel_password`", true),
+            (vec![silent()], "(x); are they up?", false),
+            (vec![], "(no answer); are they up?", false),
+        ];
+        for (answers, expected, permanent) in table {
+            let failure = nobody(&sentinels, &answers);
+            assert!(format!("{failure:?}").contains(expected), "{failure:?}");
+            assert_eq!(failure.is_permanent(), permanent, "{expected}");
         }
     }
 

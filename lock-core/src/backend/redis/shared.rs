@@ -1,5 +1,7 @@
 //! From an exclusive lock to a shared one.
 
+use std::iter;
+
 use super::answer::{count, verdict};
 use super::client::{Redis, millis};
 use super::error::Failure;
@@ -13,14 +15,18 @@ impl Redis {
         let live = self.links.live().await?;
         let (key, token) = (claim.key.as_str(), claim.owner.token());
         let value = claim.record.to_value(&token);
-        let mut command = live.scripts.call(Script::Downgrade, 1, 4, key.len() + value.len() + 80);
-        command.arg(key).arg(token.as_str()).arg(&value).arg(millis(claim.ttl));
+        let mut command = live.scripts.call(Script::Downgrade, iter::once(key), 3, value.len() + 80);
+        command.arg(token.as_str()).arg(&value).arg(millis(claim.ttl));
         let sent = Clock::Suspend.now();
         let answer = live.run(Script::Downgrade, &command).await?;
         let (verdict, now, rest) = verdict(&answer)?;
         live.clock.learn(now, sent, Clock::Suspend.now());
         match (verdict, rest) {
-            (1, [waiters, ..]) => Ok(Renewal::Renewed { sent, waiters: Some(count(waiters)?) }),
+            (1, [waiters, ..]) => {
+                // As any other renewal.
+                live.confirm(self.timeout().min(claim.ttl / 2)).await.map_err(Failure::in_doubt)?;
+                Ok(Renewal::Renewed { sent, waiters: Some(count(waiters)?) })
+            }
             (0, _) => Ok(Renewal::NotMine),
             _ => Err(Failure::unexpected(&answer)),
         }

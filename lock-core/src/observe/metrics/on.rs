@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use super::series::{Meter, Series, StoreSeries, describe};
+use super::series::{Meter, Series, StoreSeries, describe, evicted};
 use super::whose::Whose;
 use crate::clock::{Clock, Moment};
 use crate::observe::labels::Op;
@@ -142,6 +142,13 @@ impl Meters {
             self.took(recorder, op, sent);
         }
         answer
+    }
+
+    /// The store has thrown keys away. Seldom, so that there is no handle to keep.
+    pub(crate) fn evicted(&self, keys: u64) {
+        if Whose::here().is_some() {
+            evicted(self.backend, keys);
+        }
     }
 
     fn took(&self, recorder: Whose, op: Op, sent: Moment) {

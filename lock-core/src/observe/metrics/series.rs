@@ -19,6 +19,7 @@ const BYPASSED: &str = "lock.client.bypassed";
 const RELEASE_ERRORS: &str = "lock.client.release_errors";
 const LONG_HELD: &str = "lock.client.long_held";
 const OPERATION: &str = "lock.store.operation.duration";
+const EVICTED: &str = "lock.store.evicted_keys";
 
 static METADATA: Metadata<'static> = Metadata::new("lock_core", Level::INFO, Some("lock_core"));
 
@@ -48,6 +49,7 @@ pub(super) fn describe() {
         (RELEASE_ERRORS, counter, Unit::Count, "Releases that did not go well, by why"),
         (LONG_HELD, counter, Unit::Count, "Locks held for longer than the manager was told to expect"),
         (OPERATION, histogram, Unit::Seconds, "Calls of the store, by which"),
+        (EVICTED, counter, Unit::Count, "Keys that the store has thrown away for lack of memory"),
     ];
     metrics::with_recorder(|recorder| {
         for (name, describe, unit, text) in all {
@@ -118,6 +120,12 @@ impl Series {
         let label = || Label::from_static_parts("end", end.name());
         self.used[end as usize].get_or_init(|| histogram(key(USE_TIME, &self.labels, Some(label()))))
     }
+}
+
+/// Counts keys that the store has thrown away.
+pub(super) fn evicted(backend: &'static str, keys: u64) {
+    let labels = vec![Label::from_static_parts("backend", backend)];
+    counter(Key::from_parts(KeyName::from_const_str(EVICTED), labels)).increment(keys);
 }
 
 fn key(name: &'static str, labels: &[Label; 2], more: Option<Label>) -> Key {

@@ -141,13 +141,13 @@ async fn only_the_grant_that_was_shown_is_taken_away(subject: Subject) {
 }
 
 async fn one_whose_grant_is_taken_away_is_told_and_loses(subject: Subject) {
-    let key = subject.key("k");
+    let [key, other] = ["{one}k", "{one}other"].map(|name| subject.key(name));
     let claim = subject.exclusive(&key);
     let heard = Heard::of(&subject, claim.owner.process());
     subject.acquire(&claim).await;
-    // A store may tell only those who wait, or once waited, over the same connection.
+    // A store may tell only those who wait, or once waited, over the same connection and in the same part of it, which a
+    // hash tag names.
     if subject.capability().beats {
-        let other = subject.key("other");
         subject.acquire(&subject.stranger(&other, Mode::Exclusive, Queue::Barging)).await;
         subject.enqueue(&subject.claim(&other, Mode::Exclusive, Queue::Fifo)).await;
     }

@@ -29,13 +29,19 @@ if now > tonumber(ARGV[4]) then
   return {-1, now}
 end
 
+-- As `names_of` in the library.
+local names = '{' .. KEYS[1] .. '}:'
+if string.find(KEYS[1], '}', 1, true) then
+  names = (string.match(KEYS[1], '^[^{]*({[^}]+})') or '') .. names
+end
+
 local fenced, last, of = ARGV[5] ~= '0', 0, nil
 if fenced then
-  local text = redis.call('GET', '{' .. KEYS[1] .. '}:f')
+  local text = redis.call('GET', names .. 'f')
   if text then
     last, of = string.match(text, '^(%d+) (%S+)$')
     if not last then
-      return redis.error_reply('WRONGTYPE {' .. KEYS[1] .. '}:f is no fencing token')
+      return redis.error_reply('WRONGTYPE ' .. names .. 'f is no fencing token')
     end
     last = tonumber(last)
   end
@@ -49,7 +55,7 @@ local function line_up()
   if type(held) ~= 'string' or held:find(ARGV[1], 1, true) == 1 then
     return nil
   end
-  local call, names, token = redis.call, '{' .. KEYS[1] .. '}:', ARGV[1]
+  local call, token = redis.call, ARGV[1]
   local queue, waiting = names .. 'q', names .. 'w'
   local own = string.sub(held, 1, 33) == string.sub(token, 1, 33)
   local others, place, kept = call('HLEN', waiting), nil, 0
@@ -89,7 +95,7 @@ if answer then
 end
 
 -- The free lock that nobody waits for.
-if ARGV[6] == 'x' and redis.call('EXISTS', '{' .. KEYS[1] .. '}:q') == 0
+if ARGV[6] == 'x' and redis.call('EXISTS', names .. 'q') == 0
   and redis.call('SET', KEYS[1], ARGV[2], 'NX', 'PX', ARGV[3]) then
   if not fenced then
     return {1, now, 0}
@@ -97,7 +103,7 @@ if ARGV[6] == 'x' and redis.call('EXISTS', '{' .. KEYS[1] .. '}:q') == 0
   -- Where the server's clock was set back, the order of the tokens comes from the last one. `%.0f` because Lua's own
   -- conversion keeps 14 digits and these numbers have 16.
   local fence = math.max(now, last + 1)
-  redis.call('SET', '{' .. KEYS[1] .. '}:f', string.format('%.0f', fence) .. ' ' .. ARGV[1], 'PX', ARGV[5])
+  redis.call('SET', names .. 'f', string.format('%.0f', fence) .. ' ' .. ARGV[1], 'PX', ARGV[5])
   return {1, now, 0, fence}
 end
 

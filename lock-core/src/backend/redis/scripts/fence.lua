@@ -5,7 +5,8 @@
 -- ARGV     1  owner token, 48 characters
 --          2  how long to remember the last fencing token, in ms
 --          3  whose it is: the owner token, with `:<turn>` for a later turn of the same grant
---          4  the last token of this grant that was numbered in its process; "0": none
+--          4  the last token of this grant that was numbered in its process, or one less than that of its keys on other
+--             nodes of a Cluster; "0": none
 --          5  the value that is stored, where the mode is not exclusive; else nothing
 -- Returns  {1, now, fence}   the lock is this owner's; fence: larger than the last of each key
 --          {0, now}          nobody has the lock
@@ -16,7 +17,8 @@
 -- read the same last number. The server's time as the lower bound keeps the numbers growing when the last one is
 -- gone: after FLUSHALL, a failover or a restart without data.
 local now = server_time()
-local fence, same = math.max(now, tonumber(ARGV[4]) + 1), nil
+local own = tonumber(ARGV[4])
+local fence, same, raised = math.max(now, own + 1), nil, true
 for i, key in ipairs(KEYS) do
   local lock = open(key, now)
   local bad = lock.look()
@@ -31,12 +33,17 @@ for i, key in ipairs(KEYS) do
     return wrong
   end
   if i == 1 then
-    same = of == ARGV[3] and last or nil
+    same = of == ARGV[3] and last > own and last or nil
   elseif of ~= ARGV[3] or last ~= same then
     same = nil
   end
+  raised = raised and of == ARGV[3] and last <= own
   -- Where the server's clock was set back, the order of the tokens comes from the last one.
   fence = math.max(fence, last + 1)
+end
+if raised then
+  -- It has a number for the key already: no more than what is asked for, so that all keys of the grant have the same.
+  fence = own + 1
 end
 fence = same or fence
 for _, key in ipairs(KEYS) do

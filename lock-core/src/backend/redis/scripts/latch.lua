@@ -15,7 +15,7 @@
 -- `{key}:l` is a hash: process -> until when it wants to be told, in ms.
 local now = server_time()
 local key, step, lease, who = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3]
-local ears, ms = '{' .. key .. '}:l', math.floor(now / 1000)
+local ears, ms = names_of(key) .. 'l', math.floor(now / 1000)
 local lock = open(key, now)
 local bad = lock.look()
 if bad then

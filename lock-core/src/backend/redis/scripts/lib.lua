@@ -1,8 +1,9 @@
 -- What the scripts share: who holds, who waits, who is next. Its text stands in front of the part of a script that
 -- needs it, behind the path of a free lock, which defines none of these functions.
 --
--- The names of the helper keys are made here from the key of the lock: that is cheaper than sending them, and right on
--- a single server. A Cluster would want them declared.
+-- The names of the helper keys are made here from the key of the lock, which is cheaper than to send them; on a Cluster
+-- they are sent as well. A key with a hash tag has it in front of them, so that they are in its slot:
+-- `{tag}{..{tag}..}:q`.
 --
 -- `{key}:q`  sorted set: who waits -> ticket, the order of arrival
 -- `{key}:w`  hash: who waits -> `<deadline ms> <ttl ms> <mode> <owner record>`; past its deadline a waiter is dead
@@ -17,6 +18,15 @@ local function server_time()
   return time[1] * 1000000 + time[2]
 end
 
+-- What the names of a lock's helper keys begin with.
+local function names_of(key)
+  local names = '{' .. key .. '}:'
+  if string.find(key, '}', 1, true) then
+    return (string.match(key, '^[^{]*({[^}]+})') or '') .. names
+  end
+  return names
+end
+
 -- Tells the process of an owner. What is told is a hint, so a server or user that forbids it changes nothing else.
 local function tell(owner, message)
   redis.pcall('PUBLISH', 'lock:wake:' .. string.sub(owner, 1, 32), message)
@@ -24,20 +34,20 @@ end
 
 -- The last fencing token of a key and whose it is, or an error as the third value.
 local function last_fence(key)
-  local last = redis.call('GET', '{' .. key .. '}:f')
+  local last = redis.call('GET', names_of(key) .. 'f')
   if not last then
     return 0, ''
   end
   local number, of = string.match(last, '^(%d+) (%S+)$')
   if not number then
-    return nil, nil, redis.error_reply('WRONGTYPE {' .. key .. '}:f is no fencing token')
+    return nil, nil, redis.error_reply('WRONGTYPE ' .. names_of(key) .. 'f is no fencing token')
   end
   return tonumber(number), of
 end
 
 -- `%.0f` because Lua's own conversion keeps 14 digits and these numbers have 16.
 local function store_fence(key, number, of, ttl)
-  redis.call('SET', '{' .. key .. '}:f', string.format('%.0f', number) .. ' ' .. of, 'PX', ttl)
+  redis.call('SET', names_of(key) .. 'f', string.format('%.0f', number) .. ' ' .. of, 'PX', ttl)
 end
 
 -- Raises the last fencing token to one that was numbered by its holder. Never a reason to fail: as long as the clock
@@ -54,7 +64,8 @@ local function open(key, now)
   -- What is in force: `mode` (nil: free; `latch`: no lock but a latch), `value` of an exclusive holder, `count` of
   -- the others.
   local lock = {}
-  local queue, waiting = '{' .. key .. '}:q', '{' .. key .. '}:w'
+  local names = names_of(key)
+  local queue, waiting = names .. 'q', names .. 'w'
   local ms = math.floor(now / 1000)
   -- How long the queue outlives its last sign of life, in ms; far above the life of a place.
   local KEEP = 60000
@@ -138,19 +149,18 @@ local function open(key, now)
     return lock.mine(token, value)
   end
 
-  -- Extends what is this owner's, never shortens it.
+  -- Extends what is this owner's, never shortens it. Always a write, also where it changes nothing: WAIT covers the last
+  -- write of its connection, and the grant may be of another one.
   function lock.extend(member, lease)
     local left = redis.call('PTTL', key)
     if lock.mode == 'x' then
-      if left < lease then
-        redis.call('PEXPIRE', key, lease)
-      end
+      redis.call('PEXPIRE', key, math.max(left, lease))
       return
     end
     local till = ms + 1 + lease
+    -- In this order: PEXPIRE needs no memory, and behind it ZADD is not refused for lack of it.
+    redis.call('PEXPIRE', key, math.max(left, lease + 2))
     if tonumber(redis.call('ZSCORE', key, member)) < till then
-      -- In this order, and always: PEXPIRE needs no memory, and behind it ZADD is not refused for lack of it.
-      redis.call('PEXPIRE', key, math.max(left, lease + 2))
       redis.call('ZADD', key, 'XX', till, member)
     end
   end

@@ -22,15 +22,15 @@ local function holder(value, left)
 end
 
 local function waiters(key)
-  local found = {}
-  for _, token in ipairs(redis.call('ZRANGE', '{' .. key .. '}:q', 0, tonumber(ARGV[2]) - 1)) do
-    local entry = redis.call('HGET', '{' .. key .. '}:w', token)
+  local found, names = {}, names_of(key)
+  for _, token in ipairs(redis.call('ZRANGE', names .. 'q', 0, tonumber(ARGV[2]) - 1)) do
+    local entry = redis.call('HGET', names .. 'w', token)
     local mode, record = string.match(entry or '', '^%d+ %d+ (%w+) (.*)$')
     if mode then
       found[#found + 1] = {mode, record}
     end
   end
-  return redis.call('HLEN', '{' .. key .. '}:w'), found
+  return redis.call('HLEN', names .. 'w'), found
 end
 
 local function look(key)

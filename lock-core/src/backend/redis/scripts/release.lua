@@ -18,6 +18,10 @@ if not ARGV[2] then
   -- `find` compares in place; `sub` would make a string first. The token is at the very beginning or it is not ours.
   if type(held) == 'string' and held:find(ARGV[1], 1, true) == 1 then
     local call, names = redis.call, '{' .. KEYS[1] .. '}:'
+    -- As `names_of` in the library.
+    if string.find(KEYS[1], '}', 1, true) then
+      names = (string.match(KEYS[1], '^[^{]*({[^}]+})') or '') .. names
+    end
     local head = call('ZRANGE', names .. 'q', 0, 0)[1]
     if not head then
       call('DEL', KEYS[1])

@@ -17,12 +17,18 @@ for i, key in ipairs(KEYS) do
   if type(held) == 'string' then
     if held:find(ARGV[2 * i - 1], 1, true) == 1 then
       local lease = ARGV[2 * i]
-      if longer then
-        redis.call('PEXPIRE', key, lease, 'GT')
-      elseif redis.call('PTTL', key) < tonumber(lease) then
-        redis.call('PEXPIRE', key, lease)
+      -- Always a write: see `extend` in the library.
+      if not longer or redis.call('PEXPIRE', key, lease, 'GT') == 0 then
+        redis.call('PEXPIRE', key, math.max(redis.call('PTTL', key), tonumber(lease)))
       end
-      answers[i] = 1 + redis.call('HLEN', '{' .. key .. '}:w')
+      -- As `names_of` in the library.
+      local names = '{' .. key .. '}:'
+      if string.find(key, '}', 1, true) then
+        names = (string.match(key, '^[^{]*({[^}]+})') or '') .. names
+      end
+      -- Refused where a Cluster has moved this key of the two already: the renewal counts all the same.
+      local waiting = redis.pcall('HLEN', names .. 'w')
+      answers[i] = 1 + (type(waiting) == 'number' and waiting or 0)
     else
       answers[i] = 0
     end

@@ -9,7 +9,8 @@ for _, i in ipairs(others or {}) do
   answers[i] = 0
   if mine then
     lock.extend(mine, lease)
-    answers[i] = 1 + lock.waiters()
+    local ok, waiting = pcall(lock.waiters)
+    answers[i] = 1 + (ok and waiting or 0)
   end
 end
 for at = 2 * #KEYS + 1, #ARGV, 3 do

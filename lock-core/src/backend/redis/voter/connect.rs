@@ -106,11 +106,21 @@ impl Redis {
 /// on granting for a while, and its marker is right.
 pub(super) fn one_server(url: &str) -> Result<Config> {
     let config = Config::parse(url)?;
+    if config.durability.is_some() {
+        let detail = "a voter of a quorum has no `durability`: it is the majority that has copies of a lock, and a replica \
+                      does not vote";
+        return Err(LockError::new(LockErrorKind::Unsupported, detail));
+    }
     match config.address {
         Address::Tcp { .. } | Address::Unix(_) => Ok(config),
         Address::Sentinel(_) => {
             let detail = "a voter of a quorum is one server, named by its own address, and not whatever the sentinels \
                           name";
+            Err(LockError::new(LockErrorKind::Unsupported, detail))
+        }
+        Address::Cluster(_) => {
+            let detail =
+                "a voter of a quorum is one server, and not a node of a Cluster, whose slots move to others";
             Err(LockError::new(LockErrorKind::Unsupported, detail))
         }
     }

@@ -36,6 +36,12 @@ impl RedlockUrl {
                 Some(("max_ttl", value)) => options = max_ttl(value)?,
                 // Left to the reader of each server's URL, but for what makes no sense here.
                 Some(("timeout" | "connect_timeout", _)) => others.push(pair),
+                Some(("durability" | "min_replicas", _)) => {
+                    return Err(invalid(
+                        "`durability` is no option of the redlock URL: the servers of a majority have no replicas, and a \
+                         lock that a majority has survives the loss of the others",
+                    ));
+                }
                 _ => {
                     return Err(invalid(
                         "unknown option in the redlock URL; there are `max_ttl`, `timeout` and `connect_timeout`",
@@ -106,6 +112,7 @@ mod tests {
             ("u:s3cret@a,b,c?max_ttl=s3cret", "`max_ttl` of the redlock URL needs"),
             ("u:s3cret@a,b,c?max_ttl=1ms", "it can be 10ms"),
             ("u:s3cret@a,b,c?db=1", "unknown option"),
+            ("u:s3cret@a,b,c?durability=replicas(1)", "no option of the redlock URL"),
             ("u:x?s3cret@a,b,c", "behind the `?`"),
         ];
         for (rest, expected) in table {

@@ -1,0 +1,76 @@
+//! Healing the nodes that lost a grant, or never had it.
+
+use std::sync::Arc;
+
+use super::acquire::How;
+use super::answers::Said;
+use super::renew::{Answers, Batch, Part};
+use super::round::{Fate, Open};
+use super::store::Inner;
+use super::timing;
+use crate::backend::{Attempt, Backend, Claim, Renew};
+
+/// How often a renewal asks a node again for a grant that another has there, for all grants of the batch together.
+///
+/// A node that came back without its data gives the key to whoever asks first. One who wants the lock and cannot have it
+/// has it there for as long as it takes to give it back, then the next one. With a single request in each renewal the
+/// holder would come in between by chance, and the lock be short of a node for many renewals.
+const AGAIN: usize = 64;
+
+impl<B: Backend> Inner<B> {
+    /// Has every node healed that answered before the verdict and lacks a grant.
+    pub(super) fn heal_all(self: &Arc<Self>, batch: &Arc<Batch>, answers: &[Option<Answers>]) {
+        for (number, answers) in answers.iter().enumerate() {
+            let wanting = batch.wanting(answers.as_ref().and_then(Option::as_deref));
+            if batch.any_renewed(&wanting) {
+                let (quorum, batch) = (Arc::clone(self), Arc::clone(batch));
+                tokio::spawn(async move { quorum.heal(number, &batch, wanting).await });
+            }
+        }
+    }
+
+    /// Gives a node the grants that it lost, or never had, and that a majority has: never others, which would bring a
+    /// lock back that is lost. One after another, and no further than the first that is not answered: a node that has
+    /// just come back is not to be run down.
+    pub(super) async fn heal(&self, number: usize, batch: &Batch, mut wanting: Vec<usize>) {
+        let node = &self.nodes[number];
+        let Some(_healing) = node.heals() else { return };
+        let mut again = AGAIN;
+        while !wanting.is_empty() {
+            let mut taken = Vec::new();
+            for at in wanting {
+                if node.is_suspect() {
+                    return;
+                }
+                if batch.is_renewed(at) && self.is_taken(number, &batch.parts[at]).await {
+                    taken.push(at);
+                }
+            }
+            taken.truncate(again);
+            again -= taken.len();
+            wanting = taken;
+        }
+    }
+
+    /// Asks a node for one grant. Whether another has the key there.
+    async fn is_taken(&self, number: usize, part: &Part) -> bool {
+        let Some(slot) = part.tracked.free_slot(number) else { return false };
+        if part.tracked.is_returned() || part.valid.is_past(self.now()) {
+            return false;
+        }
+        let open = Open::<Said>::with_fate(self.nodes.len(), Fate::Keep);
+        let claim = Claim { ttl: part.ttl, fencing: false, ..part.claim.clone() };
+        self.ask(slot, &claim, How::Try, &open.share()).await;
+        // There is a verdict on the lock already: what the node says changes nothing but whether it has the grant.
+        let Some(said) = open.close(Fate::Keep).swap_remove(number) else { return false };
+        let taken = matches!(said.answer, Ok(Attempt::Held(_)));
+        self.settle(said, Fate::Keep, &claim).await;
+        if !taken && part.claim.own_fence().is_some() && !part.tracked.is_returned() {
+            // The node is to know the token as well.
+            let renew = [Renew { claim: &part.claim, ttl: part.ttl }];
+            let limit = timing::renewal(part.ttl, self.at_most);
+            let _ = tokio::time::timeout(limit, self.nodes[number].backend.renew(&renew)).await;
+        }
+        taken
+    }
+}

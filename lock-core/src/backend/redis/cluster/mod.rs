@@ -1,0 +1,16 @@
+#![doc = include_str!("docs.md")]
+
+mod map;
+mod redirect;
+mod renew;
+mod route;
+mod router;
+mod several;
+pub(super) mod slot;
+mod store;
+mod together;
+
+pub use store::Cluster;
+
+pub(super) use redirect::Redirect;
+pub(super) use router::Router;

@@ -1,0 +1,85 @@
+//! What a node of a Cluster answers instead of doing what it was asked.
+
+use std::borrow::Cow;
+
+use super::super::error::Failure;
+use super::super::sentinel::Place;
+use crate::error::LockErrorKind;
+
+/// Where a request belongs. Whoever sent one of these has done nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::backend::redis) enum Redirect {
+    /// The slot belongs to another node. An empty host is that of the node that says so.
+    Moved { slot: u16, place: Place },
+    /// The slot is being moved, and the key is not here any more or never was.
+    Ask(Place),
+    /// The slot is being moved and the keys of the request are on both sides.
+    Later,
+    /// The node is cut off from the others, or the slot has none.
+    Down,
+}
+
+impl Redirect {
+    /// Reads the code and the text of an error reply.
+    pub(in crate::backend::redis) fn of(code: &str, details: &str) -> Option<Self> {
+        match code {
+            "MOVED" | "ASK" => {
+                let (slot, place) = details.split_once(' ')?;
+                let (host, port) = place.trim_end().rsplit_once(':')?;
+                let (slot, port) = (slot.parse().ok()?, port.parse().ok()?);
+                let place = (host.trim_matches(['[', ']']).to_owned(), port);
+                Some(if code == "ASK" { Self::Ask(place) } else { Self::Moved { slot, place } })
+            }
+            "TRYAGAIN" => Some(Self::Later),
+            "CLUSTERDOWN" => Some(Self::Down),
+            _ => None,
+        }
+    }
+
+    /// What a caller is told when it went on like this until the deadline.
+    pub(super) fn to_failure(&self) -> Failure {
+        let text: Cow<'static, str> = match self {
+            Self::Moved { place: (host, port), .. } => format!(
+                "the nodes do not agree on who has the slot of the key; the last one named {host}:{port}"
+            )
+            .into(),
+            Self::Ask(_) | Self::Later => Cow::Borrowed("the slot of the key is being moved to another node"),
+            Self::Down => Cow::Borrowed("the cluster is down, or misses the node of this slot"),
+        };
+        Failure::new(LockErrorKind::Unavailable, text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn redirections_are_read() {
+        let place = |host: &str, port| (host.to_owned(), port);
+        let table = [
+            (
+                "MOVED",
+                "3999 127.0.0.1:6381",
+                Some(Redirect::Moved { slot: 3999, place: place("127.0.0.1", 6381) }),
+            ),
+            ("MOVED", "1 :7000", Some(Redirect::Moved { slot: 1, place: place("", 7000) })),
+            (
+                "MOVED",
+                "1 redis-1.svc:7000",
+                Some(Redirect::Moved { slot: 1, place: place("redis-1.svc", 7000) }),
+            ),
+            ("ASK", "7 ::1:6379", Some(Redirect::Ask(place("::1", 6379)))),
+            ("ASK", "7 [::1]:6379", Some(Redirect::Ask(place("::1", 6379)))),
+            ("MOVED", "", None),
+            ("MOVED", "x 127.0.0.1:1", None),
+            ("ASK", "1 127.0.0.1", None),
+            ("READONLY", "1 127.0.0.1:1", None),
+        ];
+        for (code, details, expected) in table {
+            assert_eq!(Redirect::of(code, details), expected, "{code} {details}");
+        }
+        assert_eq!(Redirect::of("TRYAGAIN", "Multiple keys"), Some(Redirect::Later));
+        assert_eq!(Redirect::of("CLUSTERDOWN", "Hash slot not served"), Some(Redirect::Down));
+    }
+}

@@ -1,0 +1,9 @@
+//! Locks on a Redis Cluster of six nodes.
+
+mod contract;
+mod failover;
+mod moving;
+mod routing;
+mod several;
+mod support;
+mod waiting;

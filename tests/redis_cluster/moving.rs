@@ -1,0 +1,102 @@
+//! Slots that go from one node to another.
+
+use std::time::Duration;
+
+use lock_core::LockManager;
+use lock_tests::{PATIENCE, RedisCluster, wait_until};
+
+use crate::support::{LONG, connect, key_on};
+
+/// Where the key is.
+fn places(cluster: &RedisCluster, key: &str) -> Vec<usize> {
+    (0..3).filter(|number| cluster.nodes[*number].keys().iter().any(|held| held == key)).collect()
+}
+
+#[tokio::test]
+async fn a_lock_is_found_where_its_slot_has_gone() {
+    let cluster = RedisCluster::start();
+    let (ours, theirs) = (connect(&cluster).await, connect(&cluster).await);
+    let key = key_on(&cluster, 0, "k");
+    let guard = ours.lock(&key).ttl(LONG).fencing(true).acquire().await.expect("free");
+    let first = guard.fencing_token().await.expect("a token");
+    let slot = cluster.slot(&key);
+    cluster.begin_move(slot, 0, 1);
+    cluster.end_move(slot, 0, 1);
+    assert_eq!(places(&cluster, &key), [1]);
+    assert!(theirs.lock(&key).try_acquire().await.expect("an answer").is_none());
+    guard.release().await.expect("an answer");
+    let guard = theirs.lock(&key).fencing(true).acquire().await.expect("free");
+    assert!(guard.fencing_token().await.expect("a token") > first);
+    assert_eq!(places(&cluster, &key), [1]);
+}
+
+#[tokio::test]
+async fn a_held_lock_is_renewed_while_its_slot_moves() {
+    let cluster = RedisCluster::start();
+    let locks = connect(&cluster).await;
+    let (key, ttl) = (key_on(&cluster, 0, "k"), Duration::from_millis(900));
+    let guard = locks.lock(&key).ttl(ttl).fencing(true).acquire().await.expect("free");
+    let slot = cluster.slot(&key);
+    cluster.begin_move(slot, 0, 2);
+    renewed(&cluster, 0, &key).await;
+    // The lock goes first, and what else belongs to it stays behind.
+    cluster.move_key(&key, 0, 2);
+    renewed(&cluster, 2, &key).await;
+    assert!(guard.is_held());
+    // A release needs all of its keys in one place.
+    let release = tokio::spawn(guard.release());
+    cluster.end_move(slot, 0, 2);
+    release.await.expect("no panic").expect("an answer");
+    wait_until("it is free", PATIENCE, async || places(&cluster, &key).is_empty()).await;
+}
+
+/// Twice, as its rest shows.
+async fn renewed(cluster: &RedisCluster, number: usize, key: &str) {
+    for _ in 0..2 {
+        let mut last = cluster.pttl(number, key);
+        wait_until("it is renewed", PATIENCE, async || {
+            let left = cluster.pttl(number, key);
+            assert!(left > 0, "it is there");
+            std::mem::replace(&mut last, left) < left
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_free_key_can_be_locked_while_its_slot_moves() {
+    let cluster = RedisCluster::start();
+    let (ours, theirs) = (connect(&cluster).await, connect(&cluster).await);
+    let key = key_on(&cluster, 0, "k");
+    let slot = cluster.slot(&key);
+    cluster.begin_move(slot, 0, 1);
+    let grab = async |locks: &LockManager| locks.lock(&key).ttl(LONG).try_acquire().await;
+    let guard = grab(&ours).await.expect("an answer").expect("free");
+    assert_eq!(places(&cluster, &key), [1]);
+    // Who asks for it meanwhile is refused or has to try again, and never gets it.
+    assert!(!matches!(grab(&theirs).await, Ok(Some(_))));
+    cluster.end_move(slot, 0, 1);
+    assert!(grab(&theirs).await.expect("an answer").is_none());
+    guard.release().await.expect("an answer");
+    assert!(grab(&theirs).await.expect("an answer").is_some());
+}
+
+/// Nobody is told any more by the old node.
+#[tokio::test]
+async fn who_waits_gets_the_lock_where_the_slot_has_gone() {
+    let cluster = RedisCluster::start();
+    let (ours, theirs) = (connect(&cluster).await, connect(&cluster).await);
+    let key = key_on(&cluster, 0, "k");
+    let guard = ours.lock(&key).ttl(LONG).acquire().await.expect("free");
+    let waiter = tokio::spawn({
+        let key = key.clone();
+        async move { theirs.fair(&key).ttl(LONG).strategy(lock_core::strategy::wait()).acquire().await }
+    });
+    let queue = format!("{{{key}}}:q");
+    wait_until("somebody waits", PATIENCE, async || cluster.nodes[0].keys().contains(&queue)).await;
+    let slot = cluster.slot(&key);
+    cluster.begin_move(slot, 0, 1);
+    cluster.end_move(slot, 0, 1);
+    guard.release().await.expect("an answer");
+    waiter.await.expect("no panic").expect("granted").release().await.expect("an answer");
+}

@@ -1,0 +1,54 @@
+//! Every key goes to the node that has its slot.
+
+use std::time::Duration;
+
+use lock_core::{LockErrorKind, LockManager};
+use lock_tests::{RedisCluster, RedisServer};
+
+const LONG: Duration = Duration::from_secs(60);
+
+#[tokio::test]
+async fn locks_are_where_their_slots_are() {
+    let cluster = RedisCluster::start();
+    let (ours, theirs) = (connect(&cluster).await, connect(&cluster).await);
+    let mut guards = Vec::new();
+    for number in 0..30 {
+        let key = format!("k{number}");
+        guards.push(ours.lock(&key).ttl(LONG).acquire().await.expect("free"));
+        assert!(theirs.lock(&key).try_acquire().await.expect("an answer").is_none(), "{key}");
+        assert!(cluster.nodes[cluster.number_of(&key)].keys().contains(&key), "{key}");
+    }
+    let used = cluster.nodes[..3].iter().filter(|node| !node.keys().is_empty()).count();
+    assert_eq!(used, 3, "the keys are on all nodes");
+    assert_eq!(ours.locks().await.expect("an answer").locks.len(), 30);
+    for guard in guards {
+        guard.release().await.expect("an answer");
+    }
+    assert!(cluster.nodes.iter().all(|node| node.keys().is_empty()));
+}
+
+async fn connect(cluster: &RedisCluster) -> LockManager {
+    LockManager::connect(&cluster.url()).await.expect("the cluster takes locks")
+}
+
+#[tokio::test]
+async fn what_is_no_cluster_is_told_and_so_is_what_is_one() {
+    let single = RedisServer::start();
+    let url = format!("redis+cluster://127.0.0.1:{}", single.port());
+    let error = LockManager::connect(&url).await.expect_err("no cluster");
+    assert!(error.to_string().contains("write `redis://` instead of `redis+cluster://`"), "{error}");
+    let cluster = RedisCluster::start();
+    let error = LockManager::connect(&cluster.nodes[0].url()).await.expect_err("a node");
+    assert_eq!(error.kind(), LockErrorKind::Unsupported);
+    assert!(error.to_string().contains("write `redis+cluster://` instead"), "{error}");
+    let nobody = LockManager::connect("redis+cluster://127.0.0.1:1").await.expect_err("nobody is there");
+    assert!(nobody.is_unavailable() && nobody.is_temporary(), "{nobody}");
+    let locks = connect(&cluster).await;
+    let error = locks.lock("a}b").try_acquire().await.expect_err("no such key");
+    assert_eq!(error.kind(), LockErrorKind::InvalidKey);
+    assert!(error.to_string().contains("`{tag}rest`"), "{error}");
+    // A replica in the URL knows the others, and one node that is there is enough.
+    let replica = format!("redis+cluster://127.0.0.1:1,127.0.0.1:{}", cluster.nodes[5].port());
+    let locks = LockManager::connect(&replica).await.expect("the others are found");
+    locks.lock("k").run(async {}).await.expect("free");
+}

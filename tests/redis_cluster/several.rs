@@ -1,0 +1,85 @@
+//! Several keys, in one slot and in several.
+
+use lock_core::strategy;
+use lock_tests::RedisCluster;
+
+use crate::support::{LONG, connect, key_on};
+
+#[tokio::test]
+async fn keys_of_several_slots_are_held_all_or_none() {
+    let cluster = RedisCluster::start();
+    let (ours, theirs) = (connect(&cluster).await, connect(&cluster).await);
+    let keys = [0, 1, 2].map(|number| key_on(&cluster, number, "k"));
+    for held in &keys {
+        let holder = theirs.lock(held).ttl(LONG).acquire().await.expect("free");
+        assert!(ours.all(&keys).try_acquire().await.expect("an answer").is_none(), "{held}");
+        for key in keys.iter().filter(|key| *key != held) {
+            let free = theirs.lock(key).try_acquire().await.expect("an answer");
+            free.expect("given back").release().await.expect("an answer");
+        }
+        holder.release().await.expect("an answer");
+    }
+    let all = ours.all(&keys).ttl(LONG).acquire().await.expect("free");
+    for key in &keys {
+        assert!(theirs.lock(key).try_acquire().await.expect("an answer").is_none(), "{key}");
+    }
+    all.release().await.expect("an answer");
+    assert!(cluster.nodes.iter().all(|node| node.keys().is_empty()));
+}
+
+#[tokio::test]
+async fn one_token_is_larger_than_the_last_of_every_key() {
+    let cluster = RedisCluster::start();
+    let locks = connect(&cluster).await;
+    let keys = [2, 0, 1].map(|number| key_on(&cluster, number, "k"));
+    let mut last = None;
+    let token = async |keys: &[String], early: bool| {
+        let guard = locks.all(keys).fencing(early).acquire().await.expect("free");
+        let token = guard.fencing_token().await.expect("a token");
+        assert_eq!(guard.fencing_token().await.expect("a token"), token);
+        guard.release().await.expect("an answer");
+        Some(token)
+    };
+    for round in 0..5 {
+        for set in [&keys[..], &keys[..1], &keys[1..2], &keys[2..], &keys[1..]] {
+            let next = token(set, round % 2 == 0).await;
+            assert!(next > last || set.len() == 1, "{next:?} after {last:?}");
+            last = last.max(next);
+        }
+    }
+}
+
+/// A hash tag puts them into one slot, and one script sees them all.
+#[tokio::test]
+async fn keys_of_one_slot_are_one_step() {
+    let cluster = RedisCluster::start();
+    let locks = connect(&cluster).await;
+    let keys = ["{order}:1", "{order}:2", "{order}:3"];
+    let node = &cluster.nodes[cluster.number_of(keys[0])];
+    locks.lock(keys[0]).run(async {}).await.expect("free");
+    node.command(&["CONFIG", "RESETSTAT"]);
+    locks.all(keys).run(async {}).await.expect("free");
+    let calls = node.info("cmdstat_evalsha");
+    assert!(calls.starts_with("calls=2,"), "{calls}");
+}
+
+/// In any order, over the slots of all nodes: nobody waits for another who waits for him.
+#[tokio::test]
+async fn sets_that_overlap_are_all_served() {
+    let cluster = RedisCluster::start();
+    let keys = [0, 1, 2].map(|number| key_on(&cluster, number, "k"));
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 0..9 {
+        let (locks, mut keys) = (connect(&cluster).await, keys.clone());
+        keys.rotate_left(number % 3);
+        tasks.spawn(async move {
+            for _ in 0..5 {
+                let request = locks.all(&keys[..2]).strategy(strategy::wait());
+                request.run(async { tokio::task::yield_now().await }).await.expect("served");
+            }
+        });
+    }
+    while let Some(done) = tasks.join_next().await {
+        done.expect("no panic");
+    }
+}

@@ -1,0 +1,173 @@
+//! A Redis Cluster: three primaries, each with a replica.
+
+use std::time::Duration;
+
+use crate::port::Port;
+use crate::redis_server::RedisServer;
+use crate::wait::{Bound, PATIENCE};
+
+/// How long a node has to be silent to be taken for dead.
+const NODE_TIMEOUT: Duration = Duration::from_secs(1);
+const PRIMARIES: usize = 3;
+const SLOTS: usize = 16_384;
+
+/// Six nodes; a failover takes two to three seconds.
+#[derive(Debug)]
+pub struct RedisCluster {
+    /// The primaries at the start, by their slots, then a replica of each in the same order.
+    pub nodes: Vec<RedisServer>,
+    /// Where the nodes talk to each other.
+    buses: Vec<Port>,
+}
+
+impl RedisCluster {
+    /// Starts everything and returns when all nodes agree.
+    ///
+    /// # Panics
+    /// When Redis is not installed, is older than 7.0, or does not start.
+    #[must_use]
+    pub fn start() -> Self {
+        let buses: Vec<Port> = (0..2 * PRIMARIES).map(|_| Port::reserve()).collect();
+        let nodes = buses.iter().map(node).collect();
+        let made = Self { nodes, buses };
+        for (number, node) in made.nodes.iter().enumerate() {
+            node.command(&["CLUSTER", "SET-CONFIG-EPOCH", &(number + 1).to_string()]);
+            if number < PRIMARIES {
+                let [first, last] = [number * SLOTS / PRIMARIES, (number + 1) * SLOTS / PRIMARIES - 1]
+                    .map(|slot| slot.to_string());
+                node.command(&["CLUSTER", "ADDSLOTSRANGE", &first, &last]);
+            }
+        }
+        for (node, bus) in made.nodes.iter().zip(&made.buses).skip(1) {
+            let [port, bus] = [node.port(), bus.address().port()].map(|port| port.to_string());
+            made.nodes[0].command(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus]);
+        }
+        let known = (2 * PRIMARIES).to_string();
+        made.wait("every node knows all", |node| field(node, "cluster_known_nodes") == known);
+        for (primary, replica) in made.nodes.iter().zip(&made.nodes[PRIMARIES..]) {
+            let id = id(primary);
+            Bound::new(PATIENCE).block_until("a node becomes a replica", || {
+                replica.try_command(&["CLUSTER", "REPLICATE", &id]).is_ok()
+            });
+        }
+        made.wait("every node finds the cluster whole", |node| field(node, "cluster_state") == "ok");
+        let replicas = &made.nodes[PRIMARIES..];
+        Bound::new(PATIENCE).block_until("every replica is linked", || {
+            replicas
+                .iter()
+                .all(|node| node.info("role") == "slave" && node.info("master_link_status") == "up")
+        });
+        made.wait("every node knows all replicas", |node| {
+            let nodes: String = node.get(&["CLUSTER", "NODES"]);
+            nodes.lines().filter(|line| line.contains("slave")).count() == PRIMARIES
+        });
+        made
+    }
+
+    /// `redis+cluster://` with the first two nodes.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("redis+cluster://127.0.0.1:{},127.0.0.1:{}", self.nodes[0].port(), self.nodes[1].port())
+    }
+
+    /// The number of the primary that has the slot of a key at the start.
+    ///
+    /// # Panics
+    /// When no node answers.
+    #[must_use]
+    pub fn number_of(&self, key: &str) -> usize {
+        let slot = self.slot(key);
+        (0..PRIMARIES).find(|number| slot < (number + 1) * SLOTS / PRIMARIES).expect("a slot")
+    }
+
+    /// The slot of a key, as a node says.
+    ///
+    /// # Panics
+    /// When no node answers.
+    #[must_use]
+    pub fn slot(&self, key: &str) -> usize {
+        let ask = |node: &RedisServer| node.try_command(&["CLUSTER", "KEYSLOT", key]).ok();
+        let slot = self.nodes.iter().find_map(ask).expect("a node answers");
+        redis::from_redis_value(slot).expect("a number")
+    }
+
+    /// Waits until a replica has taken the place of a primary.
+    ///
+    /// # Panics
+    /// When that does not happen.
+    pub fn wait_promoted(&self, number: usize) {
+        let replica = &self.nodes[PRIMARIES + number];
+        Bound::new(PATIENCE).block_until("the replica is promoted", || replica.info("role") == "master");
+    }
+
+    /// Begins to move a slot from one primary to another: from now on the first sends on who asks for a key that it does
+    /// not have.
+    ///
+    /// # Panics
+    /// When a node refuses.
+    pub fn begin_move(&self, slot: usize, from: usize, to: usize) {
+        let slot = slot.to_string();
+        let (source, target) = (&self.nodes[from], &self.nodes[to]);
+        target.command(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &id(source)]);
+        source.command(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &id(target)]);
+    }
+
+    /// What is left of a key on one node, in ms, also while its slot is being moved there.
+    ///
+    /// # Panics
+    /// When the node refuses.
+    #[must_use]
+    pub fn pttl(&self, number: usize, key: &str) -> i64 {
+        let client = redis::Client::open(self.nodes[number].url()).expect("a URL");
+        let mut connection = client.get_connection_with_timeout(PATIENCE).expect("the node answers");
+        let _: () = redis::cmd("ASKING").query(&mut connection).expect("a node of a cluster");
+        redis::cmd("PTTL").arg(key).query(&mut connection).expect("the key is here or was never")
+    }
+
+    /// Moves one key of a slot that is being moved.
+    ///
+    /// # Panics
+    /// When a node refuses.
+    pub fn move_key(&self, key: &str, from: usize, to: usize) {
+        let port = self.nodes[to].port().to_string();
+        self.nodes[from].command(&["MIGRATE", "127.0.0.1", &port, key, "0", "5000"]);
+    }
+
+    /// Moves what is left of a slot, and gives it to its new node.
+    ///
+    /// # Panics
+    /// When a node refuses.
+    pub fn end_move(&self, slot: usize, from: usize, to: usize) {
+        let slot = slot.to_string();
+        let keys: Vec<String> = self.nodes[from].get(&["CLUSTER", "GETKEYSINSLOT", &slot, "1000"]);
+        for key in keys {
+            self.move_key(&key, from, to);
+        }
+        for number in [to, from] {
+            self.nodes[number].command(&["CLUSTER", "SETSLOT", &slot, "NODE", &id(&self.nodes[to])]);
+        }
+    }
+
+    fn wait(&self, what: &str, condition: impl Fn(&RedisServer) -> bool) {
+        Bound::new(PATIENCE).block_until(what, || self.nodes.iter().all(&condition));
+    }
+}
+
+fn node(bus: &Port) -> RedisServer {
+    RedisServer::builder()
+        .config("cluster-enabled", "yes")
+        .config("cluster-port", &bus.address().port().to_string())
+        .config("cluster-node-timeout", &NODE_TIMEOUT.as_millis().to_string())
+        .start()
+}
+
+fn id(node: &RedisServer) -> String {
+    node.get(&["CLUSTER", "MYID"])
+}
+
+/// One field of `CLUSTER INFO`.
+fn field(node: &RedisServer, name: &str) -> String {
+    let text: String = node.get(&["CLUSTER", "INFO"]);
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.unwrap_or_default().trim().to_owned()
+}
