@@ -54,8 +54,9 @@ impl LockManager {
     }
 
     /// Connects to the store that `url` names: `memory://` or, with the feature `redis`,
-    /// `redis://host:port/db` and `unix:///path/to/redis.sock`; with `redis-tls` also `rediss://host:port/db`; with
-    /// `redlock` also `redlock://host:port,host:port,host:port/db`.
+    /// `redis://host:port/db`, `unix:///path/to/redis.sock`, `redis+sentinel://host:port,host:port/primary/db` and
+    /// `redis+cluster://host:port,host:port`; with `redis-tls` also `rediss` in the place of `redis`; with `redlock` also
+    /// `redlock://host:port,host:port,host:port/db`.
     ///
     /// # Errors
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest) for a URL that cannot be read or a scheme that nobody knows,

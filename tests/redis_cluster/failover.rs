@@ -94,3 +94,30 @@ async fn without_a_node_for_a_slot_there_is_no_lock_and_then_there_is() {
     cluster.nodes[2].restart();
     locked(&locks, &key).await.release().await.expect("an answer");
 }
+
+/// Its locks are lost, and those of the others are renewed meanwhile.
+#[tokio::test]
+async fn a_node_that_hangs_costs_the_locks_of_the_others_nothing() {
+    let cluster = RedisCluster::start_with(|_, node| node.config("cluster-require-full-coverage", "no"));
+    let locks = connect(&cluster).await;
+    let ttl = Duration::from_millis(900);
+    let mut guards = Vec::new();
+    for number in 0..3 {
+        guards.push(locks.lock(key_on(&cluster, number, "k")).ttl(ttl).acquire().await.expect("free"));
+    }
+    cluster.nodes[0].stop();
+    guards[0].lost().await;
+    let left = |number: usize, guard: &lock_core::LockGuard| cluster.pttl(number, guard.key());
+    for (number, guard) in guards.iter().enumerate().skip(1) {
+        for _ in 0..3 {
+            let mut last = left(number, guard);
+            wait_until("it is renewed", PATIENCE, async || {
+                let now = left(number, guard);
+                std::mem::replace(&mut last, now) < now
+            })
+            .await;
+        }
+        assert!(guard.is_held());
+    }
+    cluster.nodes[0].cont();
+}

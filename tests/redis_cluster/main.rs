@@ -3,6 +3,7 @@
 mod contract;
 mod failover;
 mod moving;
+mod permissions;
 mod routing;
 mod several;
 mod support;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::port::Port;
-use crate::redis_server::RedisServer;
+use crate::redis_server::{RedisBuilder, RedisServer};
 use crate::wait::{Bound, PATIENCE};
 
 /// How long a node has to be silent to be taken for dead.
@@ -27,8 +27,17 @@ impl RedisCluster {
     /// When Redis is not installed, is older than 7.0, or does not start.
     #[must_use]
     pub fn start() -> Self {
+        Self::start_with(|_, node| node)
+    }
+
+    /// The same with something more for each node, by its number.
+    ///
+    /// # Panics
+    /// As [`start`](Self::start).
+    #[must_use]
+    pub fn start_with(more: impl Fn(usize, RedisBuilder) -> RedisBuilder) -> Self {
         let buses: Vec<Port> = (0..2 * PRIMARIES).map(|_| Port::reserve()).collect();
-        let nodes = buses.iter().map(node).collect();
+        let nodes = buses.iter().enumerate().map(|(number, bus)| more(number, node(bus)).start()).collect();
         let made = Self { nodes, buses };
         for (number, node) in made.nodes.iter().enumerate() {
             node.command(&["CLUSTER", "SET-CONFIG-EPOCH", &(number + 1).to_string()]);
@@ -153,12 +162,11 @@ impl RedisCluster {
     }
 }
 
-fn node(bus: &Port) -> RedisServer {
+fn node(bus: &Port) -> RedisBuilder {
     RedisServer::builder()
         .config("cluster-enabled", "yes")
         .config("cluster-port", &bus.address().port().to_string())
         .config("cluster-node-timeout", &NODE_TIMEOUT.as_millis().to_string())
-        .start()
 }
 
 fn id(node: &RedisServer) -> String {

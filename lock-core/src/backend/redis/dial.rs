@@ -206,19 +206,35 @@ async fn warn(server: &Server, facts: &probe::Facts, mut connection: Multiplexed
             "redis may evict locks when it is short of memory; set maxmemory-policy to noeviction"
         );
     }
-    if !facts.replicated || server.config.durability.is_some() {
-        return;
+    if server.on_cluster
+        && setting(&mut connection, "cluster-require-full-coverage").await.as_deref() == Some("yes")
+    {
+        tracing::warn!(
+            server = %address,
+            "cluster-require-full-coverage is yes: while one slot has no node, every node refuses to renew its locks"
+        );
     }
-    let mut command = Cmd::new();
-    command.arg("CONFIG").arg("GET").arg("min-replicas-to-write");
-    match command.query_async::<HashMap<String, String>>(&mut connection).await {
-        Ok(setting) if setting.values().any(|value| value == "0") => tracing::warn!(
+    if facts.replicated
+        && server.config.durability.is_none()
+        && setting(&mut connection, "min-replicas-to-write").await.as_deref() == Some("0")
+    {
+        tracing::warn!(
             server = %address,
             "redis has replicas and min-replicas-to-write is 0: a primary that was replaced goes on granting locks"
-        ),
-        Ok(_) => {}
-        // A user without CONFIG is no mistake, so it is not worth more than this.
-        Err(error) => tracing::debug!(server = %address, %error, "min-replicas-to-write could not be read"),
+        );
+    }
+}
+
+/// A setting of the server, if it may be read: a user without CONFIG is no mistake.
+async fn setting(connection: &mut MultiplexedConnection, name: &'static str) -> Option<String> {
+    let mut command = Cmd::new();
+    command.arg("CONFIG").arg("GET").arg(name);
+    match command.query_async::<HashMap<String, String>>(connection).await {
+        Ok(settings) => settings.into_values().next(),
+        Err(error) => {
+            tracing::debug!(name, %error, "a setting of redis could not be read");
+            None
+        }
     }
 }
 

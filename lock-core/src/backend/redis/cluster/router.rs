@@ -9,7 +9,7 @@ use std::future::pending;
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
-use ::redis::Pipeline;
+use ::redis::{Pipeline, Value};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -330,5 +330,8 @@ async fn ask(config: Config) -> Result<View, Failure> {
     let [info, slots] = answers.as_slice() else {
         return Err(Failure::new(LockErrorKind::Unavailable, "no answer"));
     };
+    if let Value::ServerError(error) = slots {
+        return Err(Failure::of_reply(error));
+    }
     View::read(dial::text(info)?, slots, &host).ok_or_else(|| Failure::unexpected(slots))
 }
