@@ -6,5 +6,6 @@ mod moving;
 mod permissions;
 mod routing;
 mod several;
+mod storm;
 mod support;
 mod waiting;

@@ -142,6 +142,22 @@ impl RedisCluster {
         self.nodes[from].command(&["MIGRATE", "127.0.0.1", &port, key, "0", "5000"]);
     }
 
+    /// From where to where a slot is being moved.
+    ///
+    /// # Panics
+    /// When a node does not answer.
+    #[must_use]
+    pub fn moving(&self, slot: usize) -> Option<(usize, usize)> {
+        // `[slot->-id]` where it is leaving, `[slot-<-id]` where it arrives.
+        let side = |arrow: &str| {
+            (0..PRIMARIES).find(|number| {
+                let nodes: String = self.nodes[*number].get(&["CLUSTER", "NODES"]);
+                nodes.contains(&format!("[{slot}{arrow}"))
+            })
+        };
+        Some((side("->-")?, side("-<-")?))
+    }
+
     /// Moves what is left of a slot, and gives it to its new node.
     ///
     /// # Panics

@@ -1,0 +1,128 @@
+//! Random work while slots move to and fro, connections are cut and scripts forgotten. The seed is printed when it fails.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use lock_core::backend::Mode;
+use lock_core::clock::Clock;
+use lock_core::strategy;
+use lock_core::testkit::history::{History, Hold};
+use lock_core::{LockGuard, LockManager};
+use lock_tests::{Bound, PATIENCE, RedisCluster, wait_until};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use crate::support::{LONG, connect, key_on};
+
+const TIME: Duration = Duration::from_secs(8);
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// Takes exclusive locks of every kind, and drops whatever it waits for after a random time.
+async fn work(worker: usize, locks: LockManager, keys: Vec<String>, history: History, mut random: Rng) {
+    let over = Bound::new(TIME);
+    while over.elapsed() < TIME {
+        let at = random.usize(..keys.len());
+        let (request, locked) = match random.u8(..4) {
+            0 => (locks.all(&keys[at..]), &keys[at..]),
+            1 => (locks.lock(&keys[at]), &keys[at..=at]),
+            _ => (locks.fair(&keys[at]), &keys[at..=at]),
+        };
+        let acquire = request.ttl(LONG).fencing(random.bool()).strategy(strategy::wait()).acquire();
+        let asked = history.now();
+        match timeout(ms(random.u64(1..300)), acquire).await {
+            Ok(Ok(guard)) => hold(worker, guard, locked, asked, &history, &mut random).await,
+            Ok(Err(error)) => assert!(error.is_temporary(), "{error}"),
+            Err(_) => {}
+        }
+    }
+}
+
+async fn hold(
+    worker: usize,
+    guard: LockGuard,
+    keys: &[String],
+    asked: Duration,
+    history: &History,
+    random: &mut Rng,
+) {
+    let acquired = history.now();
+    let fence = timeout(ms(random.u64(0..10)), guard.fencing_token()).await.ok().and_then(Result::ok);
+    sleep(ms(random.u64(0..4))).await;
+    let ended = history.now();
+    guard.check().expect("no lease ends so soon");
+    for key in keys {
+        let (key, mode) = (key.clone(), Mode::Exclusive);
+        history.record(Hold { worker, key, mode, asked, acquired, ended, fence });
+    }
+    match random.u8(0..4) {
+        0 => drop(guard),
+        1 => drop(timeout(ms(random.u64(0..4)), guard.release()).await),
+        _ => drop(guard.release().await),
+    }
+}
+
+/// Moves the slot of each key from node to node, and cuts connections, for ever.
+async fn disturb(cluster: &RedisCluster, keys: &[String], mut random: Rng) {
+    let mut places: Vec<usize> = keys.iter().map(|key| cluster.number_of(key)).collect();
+    loop {
+        sleep(ms(random.u64(5..80))).await;
+        let at = random.usize(..keys.len());
+        let (slot, from, to) = (cluster.slot(&keys[at]), places[at], (places[at] + random.usize(1..3)) % 3);
+        cluster.begin_move(slot, from, to);
+        sleep(ms(random.u64(0..40))).await;
+        cluster.move_key(&keys[at], from, to);
+        sleep(ms(random.u64(0..40))).await;
+        cluster.end_move(slot, from, to);
+        places[at] = to;
+        match random.u8(..6) {
+            0 => drop(cluster.nodes[to].command(&["CLIENT", "KILL", "TYPE", "normal"])),
+            1 => drop(cluster.nodes[to].command(&["SCRIPT", "FLUSH"])),
+            _ => {}
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_storm_leaves_nothing_behind_and_shows_one_holder_at_a_time() {
+    let seed = fastrand::u64(..);
+    let mut random = Rng::with_seed(seed);
+    let cluster = RedisCluster::start();
+    let keys: Vec<String> = (0..3).map(|number| key_on(&cluster, number, "k")).collect();
+    let mut managers = Vec::new();
+    for _ in 0..3 {
+        managers.push(connect(&cluster).await);
+    }
+    let history = History::new(Clock::Suspend);
+    let mut workers = JoinSet::new();
+    for worker in 0..12 {
+        let locks = managers[worker % 3].clone();
+        workers.spawn(work(worker, locks, keys.clone(), history.clone(), random.fork()));
+    }
+    tokio::select! {
+        _ = workers.join_all() => {}
+        () = disturb(&cluster, &keys, random.fork()) => unreachable!("it never ends"),
+    }
+    history.check().unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
+    let holds = history.holds().len();
+    assert!(holds > 200, "seed {seed}: only {holds} holds");
+    finish(&cluster, &keys);
+    // Every lease is a minute, so what is gone was given back.
+    wait_until(&format!("no lock is left, seed {seed}"), PATIENCE, async || {
+        let keys = cluster.nodes[..3].iter().flat_map(|node| node.keys());
+        let left = keys.filter(|key| !key.ends_with(":f")).count();
+        left == 0 && managers.iter().all(|locks| locks.held() == 0)
+    })
+    .await;
+}
+
+/// Ends a move that was cut off in the middle.
+fn finish(cluster: &RedisCluster, keys: &[String]) {
+    for slot in keys.iter().map(|key| cluster.slot(key)) {
+        if let Some((from, to)) = cluster.moving(slot) {
+            cluster.end_move(slot, from, to);
+        }
+    }
+}
