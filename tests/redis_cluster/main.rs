@@ -8,4 +8,5 @@ mod routing;
 mod several;
 mod storm;
 mod support;
+mod tls;
 mod waiting;

@@ -48,7 +48,7 @@ impl RedisCluster {
             }
         }
         for (node, bus) in made.nodes.iter().zip(&made.buses).skip(1) {
-            let [port, bus] = [node.port(), bus.address().port()].map(|port| port.to_string());
+            let [port, bus] = [node.cluster_port(), bus.address().port()].map(|port| port.to_string());
             made.nodes[0].command(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus]);
         }
         let known = (2 * PRIMARIES).to_string();

@@ -147,6 +147,11 @@ impl RedisServer {
         self.builder.tls.as_ref().expect("a server with TLS").address().port()
     }
 
+    /// The port that nodes of a Cluster know it by.
+    pub(crate) fn cluster_port(&self) -> u16 {
+        self.builder.tls.as_ref().map_or(self.port(), |port| port.address().port())
+    }
+
     pub(crate) fn address(&self) -> std::net::SocketAddr {
         self.port.address()
     }
