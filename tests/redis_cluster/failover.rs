@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_core::LossReason;
-use lock_tests::{PATIENCE, RedisCluster, wait_until};
+use lock_tests::{Fenced, PATIENCE, RedisCluster, RedisServer, wait_until};
 
 use crate::support::{FAILOVER, LONG, connect, key_on, locked};
 
@@ -22,7 +22,9 @@ async fn a_failover_is_followed_and_a_replicated_lock_survives_it() {
     let guard = holder.lock(&job).ttl(LONG).acquire().await.expect("free");
     wait_until("the replica has it", PATIENCE, async || cluster.nodes[4].keys().contains(&job)).await;
     cluster.nodes[1].kill9();
+    let killed = lock_tests::monotonic();
     let next = locked(&other, &next).await;
+    println!("a working lock {:?} after the death of its primary", lock_tests::monotonic() - killed);
     assert!(other.lock(&job).try_acquire().await.expect("an answer").is_none(), "it is held there too");
     assert!(guard.is_held() && elsewhere.is_held());
     guard.release().await.expect("the new primary answers");
@@ -43,6 +45,10 @@ async fn a_lock_that_was_not_replicated_is_lost_and_told_and_its_token_is_smalle
     let next = locked(&new, &key).await;
     let second = next.fencing_token().await.expect("a token");
     assert!(second > first, "{second} after {first}");
+    let store = RedisServer::start();
+    let resource = Fenced::connect(&store.url()).await;
+    assert!(resource.write("r", second.get()).await);
+    assert!(!resource.write("r", first.get()).await, "it comes too late");
     let reason = tokio::time::timeout(ttl, guard.lost()).await.expect("told in time");
     assert!(matches!(reason, LossReason::Taken | LossReason::Expired), "{reason}");
     next.release().await.expect("an answer");

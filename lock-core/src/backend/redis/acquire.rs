@@ -116,14 +116,17 @@ impl Redis {
 
 impl Redis {
     /// The plain SET of a claim whose slot is being moved to this node of a Cluster.
-    pub(super) async fn set_asking(&self, claim: &Claim) -> Result<Attempt, Failure> {
+    pub(super) async fn set_asking(&self, claim: &Claim, deadline: Duration) -> Result<Attempt, Failure> {
         let live = self.links.live().await?;
         let value = claim.record.to_value(&claim.owner.token());
         let mut commands = Pipeline::with_capacity(2);
         commands.cmd("ASKING").add_command(set(claim, &value));
         let sent = Clock::Suspend.now();
         match live.send_all(&commands).await?.pop() {
-            Some(Value::Okay) => Ok(Attempt::Granted(Grant::new(sent, claim.ttl))),
+            Some(Value::Okay) => {
+                let granted = Attempt::Granted(Grant::new(sent, claim.ttl));
+                self.durable(&live, (claim, granted), None, deadline).await
+            }
             Some(Value::Nil) => Ok(Attempt::Held(Held::default())),
             Some(Value::ServerError(error)) => Err(live.noted(Failure::of_reply(&error))),
             other => Err(Failure::unexpected(&other.unwrap_or(Value::Nil))),

@@ -147,7 +147,7 @@ impl Cluster {
             Err(Failure { redirect: Some(Redirect::Ask(place)), .. })
                 if is_plain(claim) && !matches!(aim, Aim::Queue { .. }) =>
             {
-                self.router.at(&node, &place)?.set_asking(claim).await
+                self.router.at(&node, &place)?.set_asking(claim, deadline).await
             }
             answer => answer,
         }
