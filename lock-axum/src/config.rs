@@ -9,6 +9,7 @@ use axum::body::Bytes;
 use http::request::Parts;
 use http::{Response, Version};
 use lock_core::clock::{Clock, Moment};
+use lock_core::key::Key;
 use lock_core::strategy::{self, Strategy};
 use lock_core::{Kind, LockError, LockErrorKind, LockRequest};
 
@@ -73,7 +74,27 @@ impl Config {
         check_requests(&layer)?;
         options.answers.check()?;
         options.manager.known_template(layer.key.0.template());
-        Ok(Self { layer, strategy })
+        let config = Self { layer, strategy };
+        config.check_sample()?;
+        Ok(config)
+    }
+
+    /// What remains to be found out is found out by a request: what the profile says, and what the store can do.
+    fn check_sample(&self) -> Result<(), String> {
+        let keys = self.keys();
+        // A template that is too long for a key says nothing about the keys that are made of it.
+        let [Ok(key), Ok(other)] = ["", "2"].map(|end| Key::new(&format!("{}{end}", keys.template()))) else {
+            return Ok(());
+        };
+        let sample = if matches!(keys, Keys::All { .. }) {
+            Rendered::All(vec![key, other])
+        } else {
+            Rendered::One(key)
+        };
+        match self.request(sample).check() {
+            Err(error) if error.kind() != LockErrorKind::InvalidKey => Err(error.to_string()),
+            _ => Ok(()),
+        }
     }
 
     pub(crate) fn keys(&self) -> &Keys {

@@ -228,6 +228,26 @@ impl LockRequest {
         self
     }
 
+    /// Says whether the request could ever be granted, without any I/O: for whoever builds requests from settings, at the
+    /// start and not at the first call.
+    ///
+    /// # Errors
+    /// [`InvalidKey`](LockErrorKind::InvalidKey), [`InvalidRequest`](LockErrorKind::InvalidRequest),
+    /// [`Unsupported`](LockErrorKind::Unsupported): what [`acquire`](Self::acquire) would answer before any I/O.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use lock_core::{LockErrorKind, LockManager, strategy};
+    ///
+    /// let locks = LockManager::in_memory();
+    /// let request = locks.lock("k").strategy(strategy::fail_fast()).wait(Duration::from_secs(1));
+    /// assert_eq!(request.check().unwrap_err().kind(), LockErrorKind::InvalidRequest);
+    /// ```
+    pub fn check(self) -> Result<()> {
+        self.plan().map(drop)
+    }
+
     /// Acquires the lock, waiting as the strategy says.
     ///
     /// # Errors

@@ -70,7 +70,9 @@ impl<S> Layer<S> for LockLayer {
     /// [`kind`](LockLayer::kind) that does not go with [`keys`](LockLayer::keys) or has no permit, a
     /// [`profile`](LockLayer::profile) that the manager does not have, a [`status`](LockLayer::status) that says that all
     /// is well, a [`min_hold`](LockLayer::min_hold) beyond [`max_hold`](LockLayer::max_hold), no
-    /// [`methods`](LockLayer::methods), [`max_keys`](LockLayer::max_keys) of 0.
+    /// [`methods`](LockLayer::methods), [`max_keys`](LockLayer::max_keys) of 0; and what every request would be refused for:
+    /// a [`ttl`](LockLayer::ttl) or a [`kind`](LockLayer::kind) that the store does not have, or options that do not go
+    /// with those of the profile.
     fn layer(&self, inner: S) -> Self::Service {
         match Config::new(self.clone()) {
             Ok(config) => Lock::new(inner, Arc::new(config)),

@@ -9,7 +9,7 @@ use http::StatusCode;
 use http::header::{CONNECTION, CONTENT_TYPE, RETRY_AFTER};
 use lock_axum::LockLayer;
 use lock_core::backend::memory::Memory;
-use lock_core::{LockManager, strategy};
+use lock_core::{Kind, LockManager, strategy};
 
 use crate::support::{Remote, get, send, text};
 
@@ -112,9 +112,11 @@ async fn a_manager_that_shuts_down_sends_clients_elsewhere() {
 
 #[tokio::test]
 async fn a_request_that_the_store_cannot_do_is_an_opaque_500() {
-    let app = app(LockLayer::new(LockManager::in_memory()).ttl(Duration::ZERO).key("order:<id>"));
+    let locks = LockManager::in_memory();
+    let app = app(LockLayer::new(locks.clone()).kind(Kind::Semaphore { permits: 2 }).key("order:<id>"));
+    let _other = locks.semaphore("order:42", 3).acquire().await.unwrap();
     let response = send(&app, get("/orders/42")).await;
     assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
     let body = text(response).await;
-    assert!(!body.contains("ttl") && !body.contains("order"), "{body}");
+    assert!(!body.contains("permit") && !body.contains("order"), "{body}");
 }

@@ -9,7 +9,8 @@ use axum::Router;
 use axum::routing::{MethodRouter, get as on_get};
 use http::{Request, StatusCode};
 use lock_axum::{LockHandle, LockLayer};
-use lock_core::{Kind, LockManager, strategy};
+use lock_core::backend::memory::Memory;
+use lock_core::{Kind, LockManager, Profile, strategy};
 use tokio::sync::Barrier;
 use tokio::task::JoinHandle;
 
@@ -241,27 +242,36 @@ async fn a_queue_for_several_keys_has_an_end_too() {
     assert_eq!(waiting.await.unwrap(), StatusCode::OK);
 }
 
-#[tokio::test]
-async fn what_the_store_does_not_have_is_an_opaque_500() {
+#[test]
+fn what_the_store_does_not_have_is_found_at_start_up() {
     let store = Remote::default();
     let new = || LockLayer::new(store.manager());
-    for layer in [
-        new().key("a").kind(Kind::Fair),
-        new().key("a").kind(Kind::Read),
-        new().key("a").kind(Kind::Semaphore { permits: 2 }),
-        new().keys(["a", "b"]),
+    for (layer, says) in [
+        (new().key("a").kind(Kind::Fair), "no fair locks"),
+        (new().key("a").kind(Kind::Read), "no read locks"),
+        (new().key("a").kind(Kind::Semaphore { permits: 2 }), "no semaphore(2) locks"),
+        (new().keys(["a", "b"]), "cannot lock several keys at once"),
+        (new().key("a").fencing(true), "gives no fencing tokens"),
     ] {
-        let app = Router::new().route("/", on_get(async || "served").route_layer(layer));
-        let response = send(&app, get("/")).await;
-        assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
-        assert!(!text(response).await.contains("remote"));
+        refused(layer, says);
     }
     assert!(store.log.all().is_empty(), "the store was asked");
 }
 
+fn refused(layer: LockLayer, says: &str) {
+    let mount = || Router::<()>::new().route("/", on_get(async || "").layer(layer));
+    let panic = catch_unwind(AssertUnwindSafe(mount)).unwrap_err();
+    let text = panic.downcast_ref::<String>().unwrap();
+    assert!(text.starts_with("LockLayer: ") && text.contains(says), "{text}");
+}
+
 #[test]
 fn what_contradicts_itself_is_found_at_start_up() {
-    let new = || LockLayer::new(LockManager::in_memory());
+    let locks = LockManager::builder(Memory::new())
+        .profile("first", Profile::new().strategy(strategy::fail_fast()))
+        .profile("unrenewed", Profile::new().renew(false));
+    let locks = locks.build().unwrap();
+    let new = || LockLayer::new(locks.clone());
     let wait = Duration::from_secs(1);
     for (layer, says) in [
         (new().keys(["a", "b"]).kind(Kind::Read), "kind is read, but several keys have one holder each"),
@@ -269,11 +279,11 @@ fn what_contradicts_itself_is_found_at_start_up() {
         (new().key("a").kind(Kind::Semaphore { permits: 0 }), "0 permits admits nobody"),
         (new().key("a").wait(wait).max_waiters(0), "max_waiters is 0"),
         (new().key("a").max_waiters(64), "no request waits"),
+        (new().key("a").ttl(Duration::ZERO), "ttl is 0"),
+        (new().key("a").wait(wait).profile("first"), "strategy `fail_fast` takes no limit"),
+        (new().key("a").min_hold(wait * 60).profile("unrenewed"), "longer than the ttl"),
     ] {
-        let mount = || Router::<()>::new().route("/", on_get(async || "").layer(layer));
-        let panic = catch_unwind(AssertUnwindSafe(mount)).unwrap_err();
-        let text = panic.downcast_ref::<String>().unwrap();
-        assert!(text.starts_with("LockLayer: ") && text.contains(says), "{text}");
+        refused(layer, says);
     }
     for layer in [
         new().keys(["a", "b"]).kind(Kind::Reentrant),
@@ -284,6 +294,6 @@ fn what_contradicts_itself_is_found_at_start_up() {
         drop(Router::<()>::new().route("/", on_get(async || "").layer(layer)));
     }
     assert!(new().try_keys(["a", "b:<c"]).unwrap_err().to_string().contains("not closed"));
-    let panic = catch_unwind(|| new().keys(["a", "a"])).unwrap_err();
+    let panic = catch_unwind(AssertUnwindSafe(|| new().keys(["a", "a"]))).unwrap_err();
     assert!(panic.downcast_ref::<String>().unwrap().contains("the template `a` twice"));
 }
