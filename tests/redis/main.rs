@@ -8,6 +8,7 @@ mod commands;
 mod contract;
 mod cost;
 mod drops;
+mod durability;
 mod history;
 mod inspect;
 mod interop;

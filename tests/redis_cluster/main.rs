@@ -1,6 +1,7 @@
 //! Locks on a Redis Cluster of six nodes.
 
 mod contract;
+mod durability;
 mod failover;
 mod moving;
 mod permissions;

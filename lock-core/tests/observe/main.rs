@@ -3,6 +3,8 @@
 #![cfg(feature = "testkit")]
 
 mod disowning;
+#[cfg(feature = "metrics")]
+mod evicting;
 mod logs;
 #[cfg(feature = "metrics")]
 mod metrics;

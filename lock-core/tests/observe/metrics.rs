@@ -2,10 +2,11 @@
 
 use lock_core::backend::memory::Memory as Store;
 use lock_core::testkit::{Fault, Operation};
-use lock_core::{LockErrorKind, LockManager, LossReason, strategy};
+use lock_core::{LockErrorKind, LockEvent, LockManager, LossReason, strategy};
 use metrics::Unit;
 
 use crate::disowning::Disowning;
+use crate::evicting::Evicting;
 use crate::recorder::Memory;
 use crate::{KEY, TEMPLATE, flaky, millis, order, patient, secs};
 
@@ -367,6 +368,24 @@ async fn handles_are_asked_for_again_after_a_while() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn keys_that_the_store_throws_away_are_counted_and_told() {
+    let (recorder, _here) = Memory::here();
+    let locks = LockManager::builder(Evicting::default()).build().unwrap();
+    let mut events = locks.events();
+    for _ in 0..2 {
+        order(&locks).acquire().await.unwrap().release().await.unwrap();
+    }
+    assert_eq!(recorder.total("lock.store.evicted_keys{backend=memory}"), 14.0);
+    let mut told = Vec::new();
+    while let Ok(Some(event)) = tokio::time::timeout(millis(1), events.next()).await {
+        if let LockEvent::StoreEvicted { keys, .. } = event {
+            told.push(keys);
+        }
+    }
+    assert_eq!(told, [7, 7]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn no_label_has_a_key_and_every_series_has_its_unit() {
     let (recorder, _here) = Memory::here();
     let (locks, control) = flaky(|builder| builder.warn_held_after(secs(1)));
@@ -395,7 +414,7 @@ async fn no_label_has_a_key_and_every_series_has_its_unit() {
         let seconds = name.contains("time{") || name.contains("duration{");
         assert_eq!(*unit, Some(if seconds { Unit::Seconds } else { Unit::Count }), "{name}");
     }
-    assert_eq!(described.len(), 11);
+    assert_eq!(described.len(), 12);
 }
 
 #[tokio::test(start_paused = true)]

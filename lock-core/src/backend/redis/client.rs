@@ -141,9 +141,7 @@ impl Backend for Redis {
         if let Some(voter) = self.voter() {
             return voter.capability();
         }
-        let durable = self.links.server().config.durability.is_some();
-        // What a process numbers by itself has no copies.
-        Capability { fence_is_time: !durable, confirms: durable, ..capability() }
+        capability(&self.links.server().config)
     }
 
     async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
@@ -227,7 +225,8 @@ impl Backend for Redis {
 }
 
 /// What the scripts can do.
-pub(super) fn capability() -> Capability {
+pub(super) fn capability(config: &Config) -> Capability {
+    let durable = config.durability.is_some();
     Capability {
         shared: true,
         permits: true,
@@ -238,7 +237,9 @@ pub(super) fn capability() -> Capability {
         latches: true,
         lists: true,
         fencing: true,
-        fence_is_time: true,
+        // What a process numbers by itself has no copies.
+        fence_is_time: !durable,
+        confirms: durable,
         marks_sent: true,
         ..Capability::exclusive("redis")
     }

@@ -43,6 +43,17 @@ pub(super) struct Sentinels {
 }
 
 impl Address {
+    /// Every host that it names.
+    pub(super) fn hosts(&self) -> impl Iterator<Item = &str> {
+        let (one, more): (_, &[(String, u16)]) = match self {
+            Self::Tcp { host, .. } => (Some(host.as_str()), &[]),
+            Self::Unix(_) => (None, &[]),
+            Self::Sentinel(sentinels) => (None, &sentinels.places),
+            Self::Cluster(places) => (None, places),
+        };
+        one.into_iter().chain(more.iter().map(|(host, _)| host.as_str()))
+    }
+
     fn tcp(host: &str, port: u16) -> Self {
         Self::Tcp { host: host.to_owned(), port }
     }
@@ -143,13 +154,6 @@ impl Config {
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             config.set(name, value)?;
-        }
-        if config.durability.is_some() && matches!(config.address, Address::Cluster(_)) {
-            return Err(LockError::new(
-                LockErrorKind::Unsupported,
-                "`durability` is not there yet for `redis+cluster://`; it is for one primary with its replicas, with or \
-                 without sentinels",
-            ));
         }
         if config.min_replicas == MinReplicas::Assumed && config.durability.is_none() {
             return Err(invalid("the option `min_replicas` of the Redis URL belongs to `durability`"));
@@ -486,6 +490,7 @@ mod tests {
             "redis://h/1?timeout=1s&durability=replicas%282%29",
             "unix:///run/redis.sock?durability=replicas(2)",
             "redis+sentinel://a,b/m?durability=replicas(2)",
+            "redis+cluster://a,b?durability=replicas(2)",
         ] {
             let config = parsed(url);
             assert_eq!((config.durability, config.min_replicas), (replicas, MinReplicas::Read), "{url}");

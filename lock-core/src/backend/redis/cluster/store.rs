@@ -176,7 +176,7 @@ fn takes<'a>(mut keys: impl Iterator<Item = &'a Key> + Clone) -> Result<()> {
 
 impl Backend for Cluster {
     fn capability(&self) -> Capability {
-        capability()
+        capability(self.router.config())
     }
 
     async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {

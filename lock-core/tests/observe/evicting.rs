@@ -1,0 +1,44 @@
+//! A store that is short of memory.
+
+use std::sync::{Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use lock_core::Result;
+use lock_core::backend::memory::Memory;
+use lock_core::backend::{Attempt, Backend, Capability, Claim, Ear, FencingToken, Released, Renew, Renewal};
+
+/// Tells everybody with each release that it has thrown seven keys away.
+#[derive(Debug, Default)]
+pub(crate) struct Evicting {
+    store: Memory,
+    ears: Mutex<Vec<Weak<dyn Ear>>>,
+}
+
+impl Backend for Evicting {
+    fn capability(&self) -> Capability {
+        self.store.capability()
+    }
+
+    async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
+        self.store.try_acquire(claim).await
+    }
+
+    async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
+        self.store.renew(batch).await
+    }
+
+    async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
+        for ear in self.ears.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            ear.upgrade().expect("the manager is there").evicted(7);
+        }
+        self.store.release(claim, keep_for).await
+    }
+
+    async fn fence(&self, claim: &Claim) -> Result<FencingToken> {
+        self.store.fence(claim).await
+    }
+
+    fn listen(&self, _process: u128, ear: Weak<dyn Ear>) {
+        self.ears.lock().unwrap_or_else(PoisonError::into_inner).push(ear);
+    }
+}
