@@ -153,6 +153,19 @@ impl Router {
         Err(Failure::new(LockErrorKind::Unavailable, "the other nodes name another one for its slots"))
     }
 
+    /// Asks until somebody answers, for as long as one dial may take.
+    pub(super) async fn find(&self) -> Result<(), Failure> {
+        let give_up = Clock::Suspend.now().plus(self.config.connect_timeout);
+        loop {
+            match self.look().await {
+                Err(failure) if !failure.is_permanent() && !give_up.is_past(Clock::Suspend.now()) => {
+                    sleep(PAUSE).await;
+                }
+                answer => return answer,
+            }
+        }
+    }
+
     /// Asks some of the nodes who has which slot, unless somebody has begun to do so since this call.
     pub(super) async fn look(&self) -> Result<(), Failure> {
         let called = Clock::Suspend.now();

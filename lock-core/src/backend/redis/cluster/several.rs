@@ -13,6 +13,7 @@ use super::slot;
 use super::store::Cluster;
 use super::together::{self, Boxed};
 use crate::backend::{Attempt, Claim, FencingToken, Grant, Released};
+use crate::clock::{Clock, Moment};
 use crate::error::{LockErrorKind, LossReason};
 use crate::key::Key;
 
@@ -43,12 +44,13 @@ impl Cluster {
         &self,
         claim: &Claim,
         parts: &[Claim],
-        deadline: Duration,
+        give_up: Moment,
     ) -> Result<Attempt, Failure> {
         claim.mark_sent();
+        let deadline = give_up.remaining(Clock::Suspend.now());
         let mut grants = Vec::with_capacity(parts.len());
         for (number, part) in parts.iter().enumerate() {
-            let call = |node| self.acquire(node, part, Aim::Try, deadline);
+            let call = |node| self.acquire(node, part, Aim::Try, give_up);
             match self.within(deadline, &part.key, call).await {
                 Ok(Attempt::Granted(grant)) => grants.push(grant),
                 answer => {

@@ -21,6 +21,7 @@ use crate::backend::{
     Attempt, Backend, Beat, Capability, Claim, Ear, FencingToken, GrantId, LatchState, LatchStep, Listed,
     Released, Renew, Renewal,
 };
+use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
 
@@ -72,7 +73,7 @@ impl Cluster {
     pub async fn connect(url: &str) -> Result<Self> {
         let router = Router::new(Config::parse(url)?);
         let cluster = Self { router };
-        cluster.router.look().await.map_err(|failure| cluster.error(&failure))?;
+        cluster.router.find().await.map_err(|failure| cluster.error(&failure))?;
         cluster.meet().await.map_err(|failure| cluster.error(&failure))?;
         Ok(cluster)
     }
@@ -121,11 +122,12 @@ impl Cluster {
     async fn attempt(&self, claim: &Claim, aim: Aim) -> Result<Attempt> {
         takes(claim.keys())?;
         let deadline = self.timeout().min(claim.ttl / 2);
+        let give_up = Clock::Suspend.now().plus(deadline);
         let answer = match self.parts(claim) {
-            Some(parts) => timeout(deadline, self.acquire_parts(claim, &parts, deadline))
+            Some(parts) => timeout(deadline, self.acquire_parts(claim, &parts, give_up))
                 .await
                 .unwrap_or_else(|_| Err(Failure::no_answer(deadline))),
-            None => self.within(deadline, &claim.key, |node| self.acquire(node, claim, aim, deadline)).await,
+            None => self.within(deadline, &claim.key, |node| self.acquire(node, claim, aim, give_up)).await,
         };
         answer.map_err(|failure| {
             // A call that never got a connection leaves nothing to clean up.
@@ -141,8 +143,11 @@ impl Cluster {
         node: Arc<Redis>,
         claim: &Claim,
         aim: Aim,
-        deadline: Duration,
+        give_up: Moment,
     ) -> Result<Attempt, Failure> {
+        // Not a deadline of its own for each node: what reaches the last one must not take effect after the caller has
+        // given up.
+        let deadline = give_up.remaining(Clock::Suspend.now());
         match node.acquire(claim, aim, deadline).await {
             Err(Failure { redirect: Some(Redirect::Ask(place)), .. })
                 if is_plain(claim) && !matches!(aim, Aim::Queue { .. }) =>
@@ -215,7 +220,9 @@ impl Backend for Cluster {
     async fn fence(&self, claim: &Claim) -> Result<FencingToken> {
         let deadline = self.timeout().min(claim.ttl / 2);
         let made = match self.parts(claim) {
-            Some(parts) => self.fence_parts(claim, &parts, deadline).await,
+            Some(parts) => timeout(deadline, self.fence_parts(claim, &parts, deadline))
+                .await
+                .unwrap_or_else(|_| Err(Failure::no_answer(deadline))),
             None => {
                 self.within(deadline, &claim.key, |node| async move { node.make_fence(claim).await }).await
             }
