@@ -1,0 +1,98 @@
+//! What a URL says.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ::redis::{ProtocolVersion, RedisConnectionInfo};
+
+use super::super::durability::{Durability, MinReplicas};
+use super::Address;
+
+/// A dial that takes longer than this has most likely lost a packet on a network that drops them for good.
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// A healthy server answers in less than a millisecond; half a second survives two retransmissions.
+pub(super) const CALL_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// The PEM files of a `rediss://` URL.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::backend::redis) struct TlsFiles {
+    /// Who may have signed the server's certificate; without it, whom the system trusts.
+    pub(in crate::backend::redis) authorities: Option<PathBuf>,
+    /// What this client shows; without it, nothing.
+    pub(in crate::backend::redis) certificate: Option<PathBuf>,
+    pub(in crate::backend::redis) key: Option<PathBuf>,
+}
+
+/// Everything that the URL says. `Debug` shows no credentials.
+#[derive(Clone)]
+pub(in crate::backend::redis) struct Config {
+    pub(in crate::backend::redis) address: Address,
+    pub(super) user: Option<String>,
+    pub(super) password: Option<String>,
+    pub(in crate::backend::redis) db: i64,
+    /// User and password of the sentinels.
+    pub(in crate::backend::redis) sentinel_login: Option<(Option<String>, String)>,
+    /// `rediss://`.
+    pub(in crate::backend::redis) tls: Option<TlsFiles>,
+    /// Who has to have a lock before it counts.
+    pub(in crate::backend::redis) durability: Option<Durability>,
+    /// What to do where `min-replicas-to-write` cannot be read.
+    pub(in crate::backend::redis) min_replicas: MinReplicas,
+    /// For one dial, from the look-up of the name to the last probe.
+    pub(in crate::backend::redis) connect_timeout: Duration,
+    /// For one call, reconnecting included.
+    pub(in crate::backend::redis) timeout: Duration,
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("address", &format_args!("{}", self.address))
+            .field("db", &self.db)
+            .field("tls", &self.tls)
+            .field("durability", &self.durability)
+            .field("credentials", &self.password.as_ref().map(|_| format_args!("..")))
+            .field("connect_timeout", &self.connect_timeout)
+            .field("timeout", &self.timeout)
+            .finish()
+    }
+}
+
+impl Config {
+    pub(super) fn new(address: Address, user: Option<String>, password: Option<String>, db: i64) -> Self {
+        let (connect_timeout, timeout) = (CONNECT_TIMEOUT, CALL_TIMEOUT);
+        Self {
+            address,
+            user,
+            password,
+            db,
+            sentinel_login: None,
+            tls: None,
+            durability: None,
+            min_replicas: MinReplicas::Read,
+            connect_timeout,
+            timeout,
+        }
+    }
+
+    /// The same for one node of the Cluster.
+    pub(in crate::backend::redis) fn of_node(&self, (host, port): (String, u16)) -> Self {
+        Self { address: Address::Tcp { host, port }, ..self.clone() }
+    }
+
+    /// The part of this that the driver's handshake needs.
+    pub(in crate::backend::redis) fn handshake(&self) -> RedisConnectionInfo {
+        let mut info = RedisConnectionInfo::default()
+            .set_protocol(ProtocolVersion::RESP3)
+            .set_lib_name(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))
+            .set_db(self.db);
+        if let Some(user) = &self.user {
+            info = info.set_username(user);
+        }
+        if let Some(password) = &self.password {
+            info = info.set_password(password);
+        }
+        info
+    }
+}
