@@ -1,5 +1,6 @@
 //! URLs, good and bad.
 
+#[cfg(feature = "redis-tls")]
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use crate::error::{LockError, LockErrorKind, Result};
 
-pub(super) const FORM: &str = "expected `redis[s]://[user:password@]host[:port][/db]` or `unix://[user:password@]/path/to.sock`, \
-                    with `?connect_timeout=1s&timeout=500ms` if need be; percent-encode special characters of the \
-                    password";
+pub(super) const FORM: &str = "expected `redis[s]://[user:password@]host[:port][/db]`, `redis[s]+sentinel://host,host,host/primary`, \
+     `redis[s]+cluster://host,host,host` or `unix://[user:password@]/path/to.sock`, with \
+     `?connect_timeout=1s&timeout=500ms` if need be; percent-encode special characters of the password";
 
 /// `user:password@host` in three parts. The last `@` counts, so that an unescaped one in the password does not turn
 /// a piece of it into a host name that an error would then show.
