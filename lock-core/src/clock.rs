@@ -53,6 +53,10 @@ impl Clock {
     /// Reads the clock.
     #[must_use]
     pub fn now(self) -> Moment {
+        #[cfg(feature = "testkit")]
+        if let Some(now) = crate::testkit::simulation::now() {
+            return Moment { mono: now, boot: now };
+        }
         match self {
             Self::Suspend => Moment { mono: since_start(std_now()), boot: boottime() },
             Self::Tokio => {

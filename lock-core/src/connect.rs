@@ -43,17 +43,17 @@ pub(crate) async fn connect(url: &str) -> Result<Arc<dyn DynBackend>> {
         }
         known @ ("redis" | "rediss" | "redis+sentinel" | "rediss+sentinel" | "unix" | "redis+cluster"
         | "rediss+cluster") => redis(&format!("{known}://{rest}")).await,
-        "redlock" => redlock(rest).await,
+        "redlock" | "redlocks" => redlock(rest, scheme == "redlocks").await,
         later if LATER.contains(&later) => {
             let detail = format!(
-                "`{later}://` is not in this version; there are `memory://`, `redis[s]://`, `redis+sentinel://`, `redis+cluster://`, `unix://` and `redlock://`"
+                "`{later}://` is not in this version; there are `memory://`, `redis[s]://`, `redis+sentinel://`, `redis+cluster://`, `unix://` and `redlock[s]://`"
             );
             Err(LockError::new(LockErrorKind::Unsupported, detail))
         }
         unknown => {
             let scheme: String = unknown.chars().take(32).collect();
             let detail = format!(
-                "no store has the scheme `{}`; there are `memory://`, `redis[s]://`, `redis+sentinel://`, `redis+cluster://`, `unix://` and `redlock://`",
+                "no store has the scheme `{}`; there are `memory://`, `redis[s]://`, `redis+sentinel://`, `redis+cluster://`, `unix://` and `redlock[s]://`",
                 scheme.escape_debug()
             );
             Err(LockError::new(LockErrorKind::InvalidRequest, detail))
@@ -79,19 +79,19 @@ async fn redis(_url: &str) -> Result<Arc<dyn DynBackend>> {
 }
 
 #[cfg(feature = "redlock")]
-async fn redlock(rest: &str) -> Result<Arc<dyn DynBackend>> {
+async fn redlock(rest: &str, tls: bool) -> Result<Arc<dyn DynBackend>> {
     use crate::backend::quorum::Quorum;
     use crate::backend::redis::Redis;
     use crate::backend::redis::voter::RedlockUrl;
 
-    let RedlockUrl { urls, names, options } = RedlockUrl::parse(rest)?;
+    let RedlockUrl { urls, names, options } = RedlockUrl::parse(rest, tls)?;
     let voters = Redis::connect_voters(urls.iter().map(String::as_str), options).await?;
     Ok(Arc::new(Quorum::builder(voters).names(names).build()?))
 }
 
 #[cfg(not(feature = "redlock"))]
 #[allow(clippy::unused_async, reason = "the twin with the feature is async")]
-async fn redlock(_rest: &str) -> Result<Arc<dyn DynBackend>> {
+async fn redlock(_rest: &str, _tls: bool) -> Result<Arc<dyn DynBackend>> {
     let detail = "this build has no Redlock: add the feature `redlock` to lock-core in Cargo.toml";
     Err(LockError::new(LockErrorKind::Unsupported, detail))
 }

@@ -57,12 +57,23 @@ impl LockManager {
         engine.check_open()?;
         let namespaced = !engine.namespace.is_empty();
         let prefix = if namespaced { format!("{}:{prefix}", engine.namespace) } else { prefix.to_owned() };
-        engine.backend.list_dyn(&prefix, namespaced, LIMIT).await
+        let mut listed = engine.backend.list_dyn(&prefix, namespaced, LIMIT).await?;
+        for lock in &mut listed.locks {
+            // As it is written in a request.
+            if let Some(key) = lock.key.strip_prefix(&engine.namespace).and_then(|key| key.strip_prefix(':'))
+                && namespaced
+            {
+                lock.key = key.to_owned();
+            }
+        }
+        Ok(listed)
     }
 
     /// Takes one grant of `key` away from its holder, and serves the next who waits; whether it was still there. `id` is
     /// that of the holder which [`locks`](Self::locks) showed: one that came later is not hit, but for a task of the same
     /// process to which the grant was passed on since. The log says so with `reason`.
+    ///
+    /// `key` is written as for a request, and as [`locks`](Self::locks) shows it: without the manager's namespace.
     ///
     /// The victim's lock is [lost](LossReason::Forced) at once where its store can tell it, otherwise at its next renewal,
     /// as [`Taken`](LossReason::Taken): up to a third of its ttl later. Until then two may be at work. What the

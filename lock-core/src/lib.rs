@@ -43,7 +43,7 @@
 //! | --- | --- | --- |
 //! | `macros` | the attribute `#[distributed_lock]` | yes |
 //! | `redis` | the store `redis://` | no |
-//! | `redis-tls` | TLS for it, `rediss://` | no |
+//! | `redis-tls` | TLS for it, `rediss://`, `redlocks://` | no |
 //! | `redlock` | a majority of independent Redis servers, `redlock://` | no |
 //! | `metrics` | counters and histograms through the `metrics` facade, see [`observe`] | no |
 //! | `testing` | help for tests of code that locks: [`testing`] | no |

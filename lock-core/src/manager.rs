@@ -56,12 +56,13 @@ impl LockManager {
     /// Connects to the store that `url` names: `memory://` or, with the feature `redis`,
     /// `redis://host:port/db`, `unix:///path/to/redis.sock`, `redis+sentinel://host:port,host:port/primary/db` and
     /// `redis+cluster://host:port,host:port`; with `redis-tls` also `rediss` in the place of `redis`; with `redlock` also
-    /// `redlock://host:port,host:port,host:port/db`.
+    /// `redlock://host:port,host:port,host:port/db`, and `redlocks://` over TLS.
     ///
     /// # Errors
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest) for a URL that cannot be read or a scheme that nobody knows,
     /// [`Unsupported`](LockErrorKind::Unsupported) for a store that this build does not have,
-    /// [`Unavailable`](LockErrorKind::Unavailable) when the store cannot be reached or refuses; the text says what to do.
+    /// [`Unavailable`](LockErrorKind::Unavailable) when the store cannot be reached or refuses, and
+    /// [`NoQuorum`](LockErrorKind::NoQuorum) when too few servers of `redlock://` answer; the text says what to do.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -232,7 +233,7 @@ impl LockManager {
         &self.engine
     }
 
-    /// Name of the store: `memory`, `redis`.
+    /// Name of the store: `memory`; `redis`, also with sentinels and on a Cluster; `quorum`, for `redlock://`.
     #[must_use]
     pub fn store(&self) -> &'static str {
         self.engine.capability.store

@@ -187,8 +187,9 @@ impl LockRequest {
         self
     }
 
-    /// The shortest time for which the key is taken: a job that ends early must not run again on the next machine.
-    /// Default: none.
+    /// The shortest time for which the key is taken, counted from the grant: a job that ends early must not run again on
+    /// the next machine. The release does not wait for it. A holder that dies frees the key when its lease is over, as
+    /// without. Default: none.
     pub fn min_hold(mut self, min: Duration) -> Self {
         self.min_hold = Some(min);
         self

@@ -3,6 +3,8 @@
 mod contract;
 mod durability;
 mod failover;
+mod listing;
+mod looking;
 mod moving;
 mod permissions;
 mod routing;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use lock_core::LockManager;
 use lock_tests::{PATIENCE, RedisCluster, wait_until};
+use tokio::task::JoinSet;
 
 use crate::support::{LONG, connect, key_on};
 
@@ -99,4 +100,46 @@ async fn who_waits_gets_the_lock_where_the_slot_has_gone() {
     cluster.end_move(slot, 0, 1);
     guard.release().await.expect("an answer");
     waiter.await.expect("no panic").expect("granted").release().await.expect("an answer");
+}
+
+/// A node that gives a slot away tells so in the words of an answer to those who waited there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_reads_the_answer_of_another_while_a_slot_moves() {
+    let cluster = RedisCluster::start();
+    let (holder, ours) = (connect(&cluster).await, connect(&cluster).await);
+    let mut tasks = JoinSet::new();
+    let mut guards = Vec::new();
+    let waited: Vec<String> = (0..6).map(|number| key_on(&cluster, 0, &format!("waited{number}x"))).collect();
+    for key in &waited {
+        guards.push(holder.lock(key).ttl(LONG).acquire().await.expect("free"));
+        let request = ours.fair(key).ttl(LONG).strategy(lock_core::strategy::wait());
+        tasks.spawn(async move { request.acquire().await.map(drop).expect("it waits") });
+        let queue = format!("{{{key}}}:q");
+        wait_until("somebody waits", PATIENCE, async || cluster.nodes[0].keys().contains(&queue)).await;
+    }
+    // Half of what is asked for is held by others, so half of the answers are not those of the others.
+    let busy: Vec<String> = (0..8).map(|number| key_on(&cluster, 0, &format!("busy{number}x"))).collect();
+    for key in &busy[..4] {
+        guards.push(holder.lock(key).ttl(LONG).acquire().await.expect("free"));
+    }
+    for number in 0..48 {
+        let (locks, key, held) = (ours.clone(), busy[number % 8].clone(), number % 8 < 4);
+        tasks.spawn(async move {
+            loop {
+                match locks.lock(&key).ttl(LONG).try_acquire().await {
+                    Ok(granted) => assert!(granted.is_none() || !held, "{key} is held by another"),
+                    Err(error) => assert!(!error.to_string().contains("unexpected answer"), "{error}"),
+                }
+            }
+        });
+    }
+    for key in &waited {
+        let slot = cluster.slot(key);
+        cluster.begin_move(slot, 0, 1);
+        cluster.end_move(slot, 0, 1);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        if let Some(ended) = tasks.try_join_next() {
+            ended.expect("no answer of another");
+        }
+    }
 }

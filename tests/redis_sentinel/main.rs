@@ -1,5 +1,7 @@
 //! Locks on a primary that is found by sentinels, and what a failover does to them.
 
+mod secure;
+
 use std::time::Duration;
 
 use lock_core::{LockErrorKind, LockGuard, LockManager, LossReason, strategy};
@@ -57,6 +59,67 @@ async fn the_sentinels_say_where_the_primary_is() {
 }
 
 #[tokio::test]
+async fn the_sentinels_have_a_login_of_their_own() {
+    let sentinels = Sentinels::start();
+    sentinels.command(&[
+        "ACL",
+        "SETUSER",
+        "asker",
+        "on",
+        ">s3cret",
+        "&*",
+        "+hello",
+        "+subscribe",
+        "+sentinel|master",
+        "+sentinel|masters",
+        "+sentinel|get-master-addr-by-name",
+    ]);
+    // New connections have to log in; those between the sentinels are there already.
+    sentinels.command(&["ACL", "SETUSER", "default", "resetpass", ">other"]);
+    let refused = async |url: &str| {
+        let error = LockManager::connect(url).await.expect_err("not without the login");
+        assert!(error.is_unavailable() && !error.is_temporary(), "{error}");
+        assert!(error.to_string().contains("options `sentinel_user` and `sentinel_password`"), "{error}");
+        assert!(!format!("{error} {error:?}").contains("wr0ng"), "{error:?}");
+        error.to_string()
+    };
+    let text = refused(&sentinels.url()).await;
+    assert!(text.contains("(NOAUTH)"), "{text}");
+    let text = refused(&format!("{}?sentinel_password=wr0ng", sentinels.url())).await;
+    assert!(text.contains("(WRONGPASS)"), "{text}");
+
+    let url = format!("{}?sentinel_user=asker&sentinel_password=s3cret", sentinels.url());
+    let locks = LockManager::connect(&url).await.expect("the primary takes locks");
+    assert!(!format!("{locks:?}").contains("s3cret"));
+    locks.lock("k").run(async {}).await.expect("free");
+}
+
+/// Asked now and then, they say it all the same.
+#[tokio::test]
+async fn a_failover_is_followed_where_the_sentinels_may_not_tell_of_it() {
+    let sentinels = Sentinels::start();
+    let permissions = ["&*", "-@all", "+hello", "+sentinel|master", "+sentinel|get-master-addr-by-name"];
+    sentinels.command(&[&["ACL", "SETUSER", "asker", "on", ">s3cret"], &permissions[..]].concat());
+    let url = format!("{}?sentinel_user=asker&sentinel_password=s3cret", sentinels.url());
+    let locks = LockManager::connect(&url).await.expect("the primary takes locks");
+    locks.lock("k").run(async {}).await.expect("free");
+    // It goes on as a primary that nobody follows, for seconds, so that no broken connection tells either.
+    sentinels.fail_over();
+    wait_until("another is promoted", FAILOVER, async || {
+        sentinels.primary_port() == sentinels.replica.server().port()
+    })
+    .await;
+    wait_until("locks are taken on it", PATIENCE, async || {
+        let guard = locked(&locks, "k").await;
+        let found = sentinels.replica.server().keys().contains(&"k".to_owned());
+        guard.release().await.expect("an answer");
+        found
+    })
+    .await;
+    assert_eq!(sentinels.primary.info("role"), "master", "the old one has not been told yet");
+}
+
+#[tokio::test]
 async fn a_failover_is_followed_and_a_replicated_lock_survives_it() {
     let mut sentinels = Sentinels::start();
     let (holder, other) = (connect(&sentinels).await, connect(&sentinels).await);
@@ -65,7 +128,7 @@ async fn a_failover_is_followed_and_a_replicated_lock_survives_it() {
     sentinels.primary.kill9();
     // Another key, on the new primary.
     let next = locked(&other, "next").await;
-    assert_eq!(sentinels.primary_port(), sentinels.replica.server().port());
+    assert!(sentinels.replica.server().keys().contains(&"next".to_owned()));
     assert!(other.lock("job").try_acquire().await.expect("an answer").is_none(), "it is held there too");
     assert!(guard.is_held());
     guard.release().await.expect("the new primary answers");

@@ -83,7 +83,7 @@ async fn a_restart_is_a_quarantine_whatever_was_kept() {
         // The one that was connected before, once it is again.
         wait_until("a refusal", PATIENCE, async || {
             let error = old.refusal("other", MAX_TTL).await;
-            error.to_string().contains("quarantined")
+            error.to_string().contains("is in quarantine")
         })
         .await;
         if kept {
@@ -235,7 +235,7 @@ async fn evicted_keys_are_a_quarantine() {
     server.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
     assert_eq!(server.keys(), ["lock:voter"], "the lock was evicted and the marker was not");
     wait_until("the next look", PATIENCE, async || {
-        client.lock("other", ms(10)).await.is_err_and(|error| error.to_string().contains("quarantined"))
+        client.lock("other", ms(10)).await.is_err_and(|error| error.to_string().contains("is in quarantine"))
     })
     .await;
     assert_quarantined(&Client::of(&server, MAX_TTL).await.refusal("k", MAX_TTL).await, MAX_TTL);

@@ -117,7 +117,7 @@ impl Client {
 
 /// That this is the refusal of a server in quarantine, for at most that of `max_ttl`.
 pub(crate) fn assert_quarantined(error: &LockError, max_ttl: Duration) {
-    assert!(error.to_string().contains("quarantined"), "{error}");
+    assert!(error.to_string().contains("is in quarantine"), "{error}");
     assert!(error.is_temporary(), "{error}");
     let left = error.retry_after().expect("it says how long");
     assert!(left <= quarantine(max_ttl), "{left:?}");

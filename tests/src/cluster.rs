@@ -39,7 +39,14 @@ impl RedisCluster {
         let buses: Vec<Port> = (0..2 * PRIMARIES).map(|_| Port::reserve()).collect();
         let nodes = buses.iter().enumerate().map(|(number, bus)| more(number, node(bus)).start()).collect();
         let made = Self { nodes, buses };
-        for (number, node) in made.nodes.iter().enumerate() {
+        made.assemble(&(0..2 * PRIMARIES).collect::<Vec<_>>());
+        made
+    }
+
+    /// Makes a Cluster of nodes that know nobody yet: the first half of the order are the primaries.
+    fn assemble(&self, order: &[usize]) {
+        let nodes: Vec<&RedisServer> = order.iter().map(|number| &self.nodes[*number]).collect();
+        for (number, node) in nodes.iter().enumerate() {
             node.command(&["CLUSTER", "SET-CONFIG-EPOCH", &(number + 1).to_string()]);
             if number < PRIMARIES {
                 let [first, last] = [number * SLOTS / PRIMARIES, (number + 1) * SLOTS / PRIMARIES - 1]
@@ -47,30 +54,30 @@ impl RedisCluster {
                 node.command(&["CLUSTER", "ADDSLOTSRANGE", &first, &last]);
             }
         }
-        for (node, bus) in made.nodes.iter().zip(&made.buses).skip(1) {
+        for number in &order[1..] {
+            let (node, bus) = (&self.nodes[*number], &self.buses[*number]);
             let [port, bus] = [node.cluster_port(), bus.address().port()].map(|port| port.to_string());
-            made.nodes[0].command(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus]);
+            nodes[0].command(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus]);
         }
         let known = (2 * PRIMARIES).to_string();
-        made.wait("every node knows all", |node| field(node, "cluster_known_nodes") == known);
-        for (primary, replica) in made.nodes.iter().zip(&made.nodes[PRIMARIES..]) {
+        self.wait("every node knows all", |node| field(node, "cluster_known_nodes") == known);
+        for (primary, replica) in nodes.iter().zip(&nodes[PRIMARIES..]) {
             let id = id(primary);
             Bound::new(PATIENCE).block_until("a node becomes a replica", || {
                 replica.try_command(&["CLUSTER", "REPLICATE", &id]).is_ok()
             });
         }
-        made.wait("every node finds the cluster whole", |node| field(node, "cluster_state") == "ok");
-        let replicas = &made.nodes[PRIMARIES..];
+        self.wait("every node finds the cluster whole", |node| field(node, "cluster_state") == "ok");
+        let replicas = &nodes[PRIMARIES..];
         Bound::new(PATIENCE).block_until("every replica is linked", || {
             replicas
                 .iter()
                 .all(|node| node.info("role") == "slave" && node.info("master_link_status") == "up")
         });
-        made.wait("every node knows all replicas", |node| {
+        self.wait("every node knows all replicas", |node| {
             let nodes: String = node.get(&["CLUSTER", "NODES"]);
             nodes.lines().filter(|line| line.contains("slave")).count() == PRIMARIES
         });
-        made
     }
 
     /// `redis+cluster://` with the first two nodes.
@@ -171,6 +178,31 @@ impl RedisCluster {
         for number in [to, from] {
             self.nodes[number].command(&["CLUSTER", "SETSLOT", &slot, "NODE", &id(&self.nodes[to])]);
         }
+    }
+
+    /// Waits until all nodes have counted so many epochs.
+    ///
+    /// # Panics
+    /// When that does not happen.
+    pub fn wait_epoch(&self, epoch: u64) {
+        self.wait("the epoch is known", |node| {
+            field(node, "cluster_current_epoch").parse::<u64>().is_ok_and(|current| current >= epoch)
+        });
+    }
+
+    /// Makes another Cluster of the same nodes: it begins to count epochs again, and what were replicas are the primaries.
+    ///
+    /// # Panics
+    /// When a node refuses.
+    pub fn make_anew(&self) {
+        for node in &self.nodes[..PRIMARIES] {
+            node.command(&["FLUSHALL"]);
+        }
+        for node in self.nodes.iter().rev() {
+            node.command(&["CLUSTER", "RESET", "HARD"]);
+        }
+        let order: Vec<usize> = (PRIMARIES..2 * PRIMARIES).chain(0..PRIMARIES).collect();
+        self.assemble(&order);
     }
 
     fn wait(&self, what: &str, condition: impl Fn(&RedisServer) -> bool) {

@@ -1,6 +1,7 @@
 //! A second server that follows a first one.
 
-use crate::redis_server::RedisServer;
+use crate::certificates::Certificates;
+use crate::redis_server::{RedisBuilder, RedisServer};
 use crate::wait::{Bound, PATIENCE};
 
 /// A replica of a [`RedisServer`].
@@ -16,8 +17,21 @@ impl Replica {
     /// When the link does not come up.
     #[must_use]
     pub fn of(primary: &RedisServer) -> Self {
-        let mut builder =
-            RedisServer::builder().config("replicaof", &format!("127.0.0.1 {}", primary.port()));
+        Self::follow(primary, RedisServer::builder(), primary.port())
+    }
+
+    /// The same over TLS; the primary was started with it.
+    ///
+    /// # Panics
+    /// When the link does not come up.
+    #[must_use]
+    pub fn secure(primary: &RedisServer, certificates: &Certificates) -> Self {
+        let builder = RedisServer::builder().tls(certificates, false).config("tls-replication", "yes");
+        Self::follow(primary, builder, primary.tls_port())
+    }
+
+    fn follow(primary: &RedisServer, builder: RedisBuilder, port: u16) -> Self {
+        let mut builder = builder.config("replicaof", &format!("127.0.0.1 {port}"));
         if let Some(password) = primary.password() {
             builder = builder.password(password).config("masterauth", password);
         }

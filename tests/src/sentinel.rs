@@ -3,6 +3,7 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use crate::certificates::Certificates;
 use crate::directory::Directory;
 use crate::port::Port;
 use crate::process::Process;
@@ -21,6 +22,8 @@ struct Sentinel {
     process: Process,
     _directory: Directory,
     port: Port,
+    /// Beside the plain one.
+    tls: Option<Port>,
 }
 
 /// Three sentinels, the primary and its replica; a failover takes about two seconds.
@@ -48,6 +51,35 @@ impl Sentinels {
         made
     }
 
+    /// The same, where servers and sentinels speak TLS with each other and with their clients.
+    ///
+    /// # Panics
+    /// As [`start`](Self::start).
+    #[must_use]
+    pub fn start_secure(certificates: &Certificates) -> Self {
+        let primary = RedisServer::builder()
+            .tls(certificates, false)
+            .config("tls-replication", "yes")
+            .config("min-replicas-to-write", "0")
+            .start();
+        let replica = Replica::secure(&primary, certificates);
+        let sentinels = (0..3).map(|_| Sentinel::start(primary.tls_port(), Some(certificates))).collect();
+        let made = Self { sentinels, primary, replica };
+        made.wait_ready();
+        made
+    }
+
+    /// `host:port` of each for clients that speak TLS, with commas between them.
+    ///
+    /// # Panics
+    /// When they were started without.
+    #[must_use]
+    pub fn secure_hosts(&self) -> String {
+        let port =
+            |sentinel: &Sentinel| sentinel.tls.as_ref().expect("sentinels with TLS").address().to_string();
+        self.sentinels.iter().map(port).collect::<Vec<_>>().join(",")
+    }
+
     /// `redis+sentinel://` with all three.
     #[must_use]
     pub fn url(&self) -> String {
@@ -73,6 +105,16 @@ impl Sentinels {
             let outcome = redis::cmd(name).arg(arguments).exec(&mut connection);
             outcome.unwrap_or_else(|error| panic!("sentinel command {parts:?}: {error}"));
         }
+    }
+
+    /// Lets one of them promote the replica though the primary is well.
+    ///
+    /// # Panics
+    /// When it refuses.
+    pub fn fail_over(&self) {
+        let mut connection = self.sentinels[0].connection().expect("a sentinel answers");
+        let _: () =
+            redis::cmd("SENTINEL").arg("FAILOVER").arg(NAME).query(&mut connection).expect("a failover");
     }
 
     /// Kills one of them.
@@ -105,23 +147,39 @@ impl Sentinels {
 
 impl Sentinel {
     fn watch(primary: &RedisServer) -> Self {
+        Self::start(primary.port(), None)
+    }
+
+    fn start(primary: u16, certificates: Option<&Certificates>) -> Self {
         let (directory, port) = (Directory::new(), Port::reserve());
+        let tls = certificates.map(|_| Port::reserve());
         let file = directory.path().join("sentinel.conf");
         let down_after = DOWN_AFTER.as_millis();
-        let text = format!(
+        let mut text = format!(
             "bind 127.0.0.1\nport {}\ndir {}\nlogfile log\nsentinel monitor {NAME} 127.0.0.1 {} 2\n\
              sentinel down-after-milliseconds {NAME} {down_after}\nsentinel failover-timeout {NAME} 3000\n\
              sentinel parallel-syncs {NAME} 1\n",
             port.address().port(),
             directory.path().display(),
-            primary.port(),
+            primary,
         );
+        if let (Some(certificates), Some(tls)) = (certificates, &tls) {
+            let file = |name| certificates.file(name).display().to_string();
+            text += &format!(
+                "tls-port {}\ntls-replication yes\ntls-auth-clients no\ntls-ca-cert-file {}\n\
+                 tls-cert-file {}\ntls-key-file {}\n",
+                tls.address().port(),
+                file("ca.pem"),
+                file("server.pem"),
+                file("server.key"),
+            );
+        }
         std::fs::write(&file, text).expect("a file in a directory of our own");
         let mut command = Command::new("redis-server");
         command.arg(&file).arg("--sentinel").current_dir(directory.path());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let process = Process::spawn(&mut command, Some(directory.path())).expect("redis-server starts");
-        Self { process, _directory: directory, port }
+        Self { process, _directory: directory, port, tls }
     }
 
     fn connection(&self) -> Option<redis::Connection> {

@@ -37,7 +37,8 @@ pub enum OnStoreError {
     #[default]
     Reject,
     /// It is served **without a lock**, beside whatever others do: for work where a rare double execution costs less than
-    /// an outage. Each is counted, and the log says so.
+    /// an outage. Each is counted, and the log says so. Each asks the store first, and begins when that call has failed:
+    /// on Redis after up to the `timeout` of the URL, 500 ms.
     RunUnlocked,
 }
 

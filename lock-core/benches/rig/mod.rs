@@ -56,6 +56,12 @@ impl Server {
         server
     }
 
+    /// Stops the process: connections stay open, and nothing is answered. It ends with this value all the same.
+    pub(crate) fn stop(&self) {
+        let stopped = Command::new("kill").args(["-STOP", &self.child.id().to_string()]).status();
+        assert!(stopped.is_ok_and(|status| status.success()), "cannot stop redis-server");
+    }
+
     pub(crate) fn url(&self) -> String {
         match self.unix {
             true => format!("unix://{}", self.dir.join("socket").display()),
@@ -80,6 +86,14 @@ impl Server {
         redis::cmd("INFO").arg("commandstats").query_async(&mut connection).await.expect("INFO")
     }
 
+    /// How many keys match `pattern`.
+    pub(crate) async fn keys(&self, pattern: &str) -> usize {
+        let mut connection = self.connection().await;
+        let keys: Vec<String> =
+            redis::cmd("KEYS").arg(pattern).query_async(&mut connection).await.expect("KEYS");
+        keys.len()
+    }
+
     /// Commands that crossed the network so far, of those that a lock sends; what a script calls inside counts only
     /// where it is `SET`.
     pub(crate) async fn commands(&self) -> u64 {
@@ -100,7 +114,8 @@ where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
 {
     let info = redis::RedisConnectionInfo::default().set_protocol(redis::ProtocolVersion::RESP3);
-    let config = redis::AsyncConnectionConfig::new();
+    // A machine that is busy is no failure.
+    let config = redis::AsyncConnectionConfig::new().set_response_timeout(None);
     let (connection, driver) =
         MultiplexedConnection::new_with_config(&info, stream, config).await.expect("says hello");
     tokio::spawn(driver);

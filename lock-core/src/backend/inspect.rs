@@ -61,7 +61,8 @@ impl FromStr for GrantId {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LockInfo {
-    /// The key, with its namespace.
+    /// The key: as it stands in the store where a backend tells it, and without the manager's namespace, as
+    /// [`force_release`](crate::LockManager::force_release) and requests want it, where a manager does.
     pub key: String,
     /// In which mode it is held. A fair lock and a writer are exclusive as any other.
     pub mode: Mode,

@@ -19,5 +19,7 @@ pub(crate) use asked::{Asked, store_fails};
 pub(crate) use events::Witness;
 pub(crate) use held::{Origin, Seen};
 pub(crate) use labels::{Op, ReleaseError};
+#[cfg(feature = "redis")]
+pub(crate) use metrics::quarantined;
 pub(crate) use observer::{Observer, Settings};
 pub(crate) use spans::{acquire_span, hold_span};

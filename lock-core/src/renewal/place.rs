@@ -41,6 +41,9 @@ impl Keepers {
     pub(crate) fn new(backend: Arc<dyn DynBackend>) -> Self {
         let placement = backend.capability_dyn().placement;
         let clock = placement.clock();
+        // A simulated world is all on one thread, and its clock stands still elsewhere.
+        #[cfg(feature = "testkit")]
+        let placement = if crate::testkit::simulation::is_on() { Placement::Embedded } else { placement };
         match placement {
             Placement::Remote => Self::OwnThread { backend, clock, thread: OnceCell::new() },
             Placement::Embedded => Self::OnRuntimes { backend, clock, all: Mutex::default() },

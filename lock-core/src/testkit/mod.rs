@@ -22,6 +22,8 @@ mod claims;
 pub mod contract;
 mod flaky;
 pub mod history;
+#[doc(hidden)]
+pub mod simulation;
 
 pub use claims::Claims;
 pub use flaky::{Fault, Flaky, FlakyControl, Operation};

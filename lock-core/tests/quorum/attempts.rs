@@ -131,7 +131,8 @@ async fn without_a_majority_there_is_no_quorum_in_time() {
                 "{error}"
             );
             assert_eq!(start.elapsed(), in_time, "{health:?}");
-            assert!(nodes[0].is_free(&key()).await && nodes[4].is_free(&key()).await, "given back at once");
+            settle().await;
+            assert!(nodes[0].is_free(&key()).await && nodes[4].is_free(&key()).await, "given back");
 
             nodes.iter().for_each(|node| node.is(Health::Well));
             // As the library does after such an error.
@@ -140,6 +141,28 @@ async fn without_a_majority_there_is_no_quorum_in_time() {
             let [next] = claims();
             assert!(gets(&quorum, &next).await, "the outage is over ({health:?})");
         }
+    }
+}
+
+/// Nobody has asked since it came back, and it is needed now.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_was_away_is_waited_for_where_another_fails() {
+    for health in [Health::Down, Health::Stuck] {
+        let nodes = nodes::<3>();
+        let quorum = quorum(&nodes);
+        nodes[2].is(Health::Down);
+        for _ in 0..3 {
+            let [claim] = claims();
+            assert!(gets(&quorum, &claim).await);
+            release(&quorum, &claim).await;
+            settle().await;
+        }
+        assert_eq!(quorum.silent(), ["3"]);
+        nodes[2].is(Health::Well);
+        nodes[2].slow(Kind::Try, millis(5));
+        nodes[1].is(health);
+        let [claim] = claims();
+        assert!(gets(&quorum, &claim).await, "two of three are well ({health:?})");
     }
 }
 

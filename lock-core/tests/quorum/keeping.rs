@@ -176,6 +176,52 @@ async fn healing_takes_nothing_from_another_owner() {
     assert_eq!(release(&quorum, &claim).await, Released::Released);
 }
 
+/// A node that came back empty gives the key to those who want it, one after another, and each gives it back at once.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_others_take_meanwhile_is_healed_within_the_same_renewal() {
+    let nodes = nodes::<3>();
+    let (quorum, [claim, other]) = (quorum(&nodes), claims());
+    assert!(gets(&quorum, &claim).await);
+    settle().await;
+    nodes[2].forget();
+    nodes[2].slow(Kind::Try, millis(1));
+    assert!(gets(&nodes[2].memory(), &other).await);
+    assert!(is_renewed(&renew(&quorum, &claim).await));
+    tokio::time::sleep(millis(20)).await;
+    assert!(!nodes[2].has(&claim).await, "another has it there");
+    release(&nodes[2].memory(), &other).await;
+    tokio::time::sleep(millis(5)).await;
+    assert!(nodes[2].has(&claim).await);
+}
+
+/// One that keeps the key there does not keep the node busy, nor the others from being healed.
+#[tokio::test(start_paused = true)]
+async fn healing_ends_where_another_stays() {
+    let nodes = nodes::<3>();
+    let (quorum, [other]) = (quorum(&nodes), claims());
+    let source = lock_core::testkit::Claims::new().expect("random bytes");
+    let all: Vec<Claim> = ["order:42", "a", "b"]
+        .iter()
+        .map(|key| source.exclusive(&lock_core::key::Key::new(key).expect("a key"), TTL))
+        .collect();
+    for claim in &all {
+        assert!(gets(&quorum, claim).await);
+    }
+    settle().await;
+    nodes[2].forget();
+    assert!(gets(&nodes[2].memory(), &other).await);
+    let before = nodes[2].calls().tries;
+    nodes[2].slow(Kind::Try, millis(1));
+    let renews: Vec<_> = all.iter().map(|claim| Renew { claim, ttl: TTL }).collect();
+    assert!(quorum.renew(&renews).await.iter().all(is_renewed));
+    tokio::time::sleep(millis(5)).await;
+    assert!(nodes[2].has(&all[1]).await && nodes[2].has(&all[2]).await);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let tries = nodes[2].calls().tries - before;
+    assert!((10..100).contains(&tries), "{tries}");
+    assert!(nodes[2].has(&other).await);
+}
+
 /// A node is being healed when the lock is given back.
 #[tokio::test(start_paused = true)]
 async fn a_lock_that_was_given_back_is_not_brought_back_by_healing() {

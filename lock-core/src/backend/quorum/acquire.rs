@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::answers::{Said, grants, largest_token, merge, no_quorum};
+use super::crew::Crew;
 use super::ledger::{Slot, Tracked};
 use super::round::{Fate, Open, Round};
 use super::store::Inner;
 use super::timing;
-use super::votes::{Tally, Verdict, Vote, Why};
+use super::votes::{Tally, Verdict, Vote, Why, spare};
 use crate::backend::{Attempt, Backend, Claim, Grant};
 use crate::clock::Moment;
 use crate::error::{LockError, LockErrorKind, Result};
@@ -42,13 +43,13 @@ impl<B: Backend> Inner<B> {
         let unwanted = if tracked.left(sent).is_some() { Fate::Keep } else { Fate::GiveBack };
         let open = Open::with_fate(self.nodes.len(), unwanted);
         let attempt = Try { claim, sent, tracked, open };
-        self.ask_all(&attempt, how);
+        let crew = self.ask_all(&attempt, how);
         let verdict = |answers: &[Option<Said>], over| match self.tally(answers, over).verdict() {
             Verdict::Open => None,
             verdict => Some(verdict),
         };
         let limit = timing::attempt(claim.ttl, self.at_most);
-        match attempt.open.decided(limit, verdict).await {
+        match attempt.open.decided(limit, crew, verdict).await {
             Some(Verdict::Won) => self.won(attempt).await,
             Some(Verdict::Lost(why)) => self.lost(attempt, why).await,
             Some(Verdict::Open) | None => {
@@ -57,9 +58,14 @@ impl<B: Backend> Inner<B> {
         }
     }
 
-    /// Starts a task for each node. It goes on by itself when the verdict is there, or the caller is gone.
-    fn ask_all(self: &Arc<Self>, attempt: &Try<'_>, how: How) {
+    /// A call for each node. It goes on by itself when the verdict is there, or the caller is gone.
+    fn ask_all(
+        self: &Arc<Self>,
+        attempt: &Try<'_>,
+        how: How,
+    ) -> Crew<impl Future<Output = ()> + Send + use<B>> {
         let claim = Arc::new(attempt.claim.clone());
+        let mut crew = Crew::of(self.nodes.len());
         for (number, node) in self.nodes.iter().enumerate() {
             if node.is_stuck() {
                 let said = Said::nothing("it does not answer, and an earlier request still waits for it");
@@ -69,20 +75,32 @@ impl<B: Backend> Inner<B> {
             attempt.claim.mark_sent();
             let (quorum, claim, round) = (Arc::clone(self), Arc::clone(&claim), attempt.open.share());
             let tracked = attempt.tracked.clone();
-            tokio::spawn(async move {
-                let limit = timing::attempt(claim.ttl, quorum.at_most);
-                match tokio::time::timeout(limit, tracked.slot(number)).await {
-                    Ok(slot) => quorum.ask(slot, &claim, how, &round).await,
-                    Err(_) => {
-                        let said = Said::nothing("an earlier request of this owner is not settled there");
-                        let _ = round.put(number, said);
+            let call = async move {
+                let slot = match tracked.free_slot(number) {
+                    Some(slot) => Some(slot),
+                    None => {
+                        let limit = timing::attempt(claim.ttl, quorum.at_most);
+                        Box::pin(tokio::time::timeout(limit, tracked.slot(number))).await.ok()
                     }
+                };
+                if let Some(slot) = slot {
+                    quorum.ask(slot, &claim, how, &round).await;
+                } else {
+                    let said = Said::nothing("an earlier request of this owner is not settled there");
+                    let _ = round.put(number, said);
                 }
-            });
+            };
+            // Others wait for what comes of it, and a caller may leave off without going.
+            match node.is_suspect() {
+                true => crew.send_off(call),
+                false => crew.add(call),
+            }
         }
+        crew
     }
 
-    /// Asks one node, and sees to what it says, however late.
+    /// Asks one node, and sees to what it says, however late. What is rare is boxed: every attempt has a future like this
+    /// for each node, and would have room for it.
     pub(super) async fn ask(&self, slot: Slot, claim: &Claim, how: How, round: &Round<Said>) {
         let number = slot.node;
         if !slot.tracked.is_sure(number) {
@@ -95,7 +113,7 @@ impl<B: Backend> Inner<B> {
             return;
         }
         let node = &self.nodes[number];
-        let waiting = node.waits();
+        let waiting = node.is_suspect().then(|| node.waits());
         let call = async {
             match how {
                 How::Grab => node.backend.grab(claim).await,
@@ -108,13 +126,13 @@ impl<B: Backend> Inner<B> {
             Ok(answer) => answer,
             Err(_) => {
                 node.failed();
-                self.late(call, &slot, claim, round).await
+                Box::pin(self.late(call, &slot, claim, round)).await
             }
         };
         node.heard(&answer);
         drop(waiting);
         if let Err((fate, said)) = round.put(number, Said { answer, slot: Some(slot) }) {
-            self.settle(said, fate, claim).await;
+            Box::pin(self.settle(said, fate, claim)).await;
         }
     }
 
@@ -163,9 +181,11 @@ impl<B: Backend> Inner<B> {
     }
 
     fn tally(&self, answers: &[Option<Said>], over: bool) -> Tally {
-        let votes = answers.iter().enumerate().filter_map(|(node, said)| match said {
-            Some(said) => Some(said.vote()),
-            None if over || self.is_not_awaited(node) => Some(Vote::Unavailable),
+        let vote = |node: usize| answers[node].as_ref().map(Said::vote);
+        let skipped = self.skipped(|node| vote(node) == Some(Vote::Unavailable));
+        let votes = (0..answers.len()).filter_map(|node| match vote(node) {
+            Some(vote) => Some(vote),
+            None if over || skipped(node) => Some(Vote::Unavailable),
             None => None,
         });
         Tally::new(self.nodes.len(), votes)
@@ -203,21 +223,32 @@ impl<B: Backend> Inner<B> {
 
     async fn lost(self: &Arc<Self>, attempt: Try<'_>, why: Why) -> Result<Attempt> {
         let (said, clean) = self.give_up(&attempt).await;
-        let (mut held, mut failures, mut granted, mut refusal) = (Vec::new(), Vec::new(), 0, None);
+        let (mut held, mut failures, mut missing, mut granted) = (Vec::new(), Vec::new(), Vec::new(), 0);
         for (node, said) in self.nodes.iter().zip(said) {
             match said {
                 Some(Ok(Attempt::Granted(_))) => granted += 1,
                 Some(Ok(Attempt::Held(one))) => held.push(one),
-                Some(Err(error)) if !error.is_temporary() => refusal = refusal.or(Some(error)),
                 Some(Err(error)) => failures.push((node.name(), Some(error))),
-                None => failures.push((node.name(), None)),
+                None => missing.push((node.name(), None)),
             }
         }
-        let error = match (why, refusal) {
-            (Why::Contended, _) => return Ok(Attempt::Held(merge(self.nodes.len(), &held, granted))),
-            (Why::Refused, Some(refusal)) => refusal.or_key(&attempt.claim.key),
-            (Why::NoQuorum | Why::Refused, _) => {
-                no_quorum(self.nodes.len(), "answer", failures).with_key(&attempt.claim.key)
+        if failures.len() <= spare(self.nodes.len()) {
+            // Else the verdict was there without them, and nobody knows whether they would have answered in time.
+            failures.append(&mut missing);
+        }
+        let error = match why {
+            Why::Contended => return Ok(Attempt::Held(merge(self.nodes.len(), &held, granted))),
+            Why::Refused => {
+                let mut errors = failures.into_iter().filter_map(|(_, error)| error);
+                let refusal = errors.find(|error| !error.is_temporary());
+                refusal.expect("BUG: more than half refused").or_key(&attempt.claim.key)
+            }
+            Why::NoQuorum => {
+                let answered = |(_, error): &(_, Option<LockError>)| {
+                    error.as_ref().is_some_and(|error| !error.is_temporary() || error.retry_after().is_some())
+                };
+                let what = if failures.iter().any(answered) { "vote" } else { "answer" };
+                no_quorum(self.nodes.len(), what, failures).with_key(&attempt.claim.key)
             }
         };
         Err(if clean { error.nothing_taken() } else { error })

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::acquire::silent;
 use super::answers::no_quorum;
+use super::crew::Crew;
 use super::ledger::Tracked;
 use super::round::{Fate, Open};
 use super::store::Inner;
@@ -104,6 +105,7 @@ impl<B: Backend> Inner<B> {
     {
         let open = Open::new(self.nodes.len());
         let limit = timing::attempt(claim.ttl, self.at_most);
+        let mut crew = Crew::of(self.nodes.len());
         for number in 0..self.nodes.len() {
             if !tracked.is_sure(number) {
                 let error =
@@ -113,7 +115,7 @@ impl<B: Backend> Inner<B> {
             }
             let (quorum, round, tracked) = (Arc::clone(self), open.share(), tracked.clone());
             let call = call(Arc::clone(self), number);
-            tokio::spawn(async move {
+            crew.add(async move {
                 let answer = tokio::time::timeout(limit, call).await;
                 let answer = answer.unwrap_or_else(|_| Answer::Failed(silent("no answer in time")));
                 match &answer {
@@ -128,13 +130,14 @@ impl<B: Backend> Inner<B> {
             let open = kept(answers.len(), yes(answers), no(answers), self.awaited(answers));
             (over || open != Kept::Open).then_some(())
         };
-        open.decided(limit, decide).await;
+        open.decided(limit, crew, decide).await;
         open.close(Fate::Keep)
     }
 
     /// How many nodes are still waited for.
-    pub(super) fn awaited<T>(&self, answers: &[Option<T>]) -> usize {
-        let missing = |(node, answer): &(usize, &Option<T>)| answer.is_none() && !self.is_not_awaited(*node);
+    fn awaited<T>(&self, answers: &[Option<Answer<T>>]) -> usize {
+        let skipped = self.skipped(|node| matches!(answers[node], Some(Answer::Failed(_))));
+        let missing = |(node, answer): &(usize, &Option<_>)| answer.is_none() && !skipped(*node);
         answers.iter().enumerate().filter(missing).count()
     }
 

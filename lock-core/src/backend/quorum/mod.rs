@@ -3,6 +3,7 @@
 mod acquire;
 mod answers;
 mod builder;
+mod crew;
 mod fence;
 mod heal;
 mod ledger;

@@ -62,10 +62,10 @@ impl<B> Node<B> {
         }
     }
 
-    /// Notes whether `answer` is one.
+    /// Notes whether `answer` is one. One that says when to come again is, such as that of a node in quarantine.
     pub(super) fn heard<T>(&self, answer: &Result<T>) {
         match answer {
-            Err(error) if error.is_temporary() => self.failed(),
+            Err(error) if error.is_temporary() && error.retry_after().is_none() => self.failed(),
             _ => self.answered(),
         }
     }
@@ -126,5 +126,10 @@ mod tests {
         let refused = Err::<(), _>(LockError::new(LockErrorKind::InvalidRequest, "another mode"));
         node.heard(&refused);
         assert!(!node.is_suspect(), "a refusal is an answer");
+        for _ in 0..SUSPECT_AFTER {
+            let rests = LockError::new(LockErrorKind::Unavailable, "in quarantine");
+            node.heard(&Err::<(), _>(rests.with_retry_after(Some(std::time::Duration::from_secs(1)))));
+        }
+        assert!(!node.is_suspect(), "and so is a quarantine");
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::acquire::silent;
 use super::answers::no_quorum;
+use super::crew::Crew;
 use super::fence::Answer;
 use super::round::{Fate, Open};
 use super::store::Inner;
@@ -25,10 +26,11 @@ impl<B: Backend> Inner<B> {
         let open = Open::<Result<Released>>::new(self.nodes.len());
         let shared = Arc::new(claim.clone());
         let limit = timing::release(claim.ttl, self.at_most);
+        let mut crew = Crew::of(self.nodes.len());
         for number in 0..self.nodes.len() {
             let (quorum, claim, round) = (Arc::clone(self), Arc::clone(&shared), open.share());
             let tracked = tracked.clone();
-            tokio::spawn(async move {
+            crew.add(async move {
                 let node = &quorum.nodes[number];
                 tracked.releasing(number);
                 let answer = tokio::time::timeout(limit, node.backend.release(&claim, keep_for)).await;
@@ -44,7 +46,7 @@ impl<B: Backend> Inner<B> {
             let verdict = self.releases(answers, over).verdict();
             (verdict != GivenBack::Open).then_some(verdict)
         };
-        let verdict = open.decided(limit, decide).await;
+        let verdict = open.decided(limit, crew, decide).await;
         let answers = open.close(Fate::Keep);
         match verdict {
             Some(GivenBack::Released) => Ok(Released::Released),
@@ -55,6 +57,7 @@ impl<B: Backend> Inner<B> {
     }
 
     fn releases(&self, answers: &[Option<Result<Released>>], over: bool) -> Releases {
+        let skipped = self.skipped(|node| matches!(answers[node], Some(Err(_))));
         let mut releases = Releases { nodes: self.nodes.len(), ..Releases::default() };
         for (node, answer) in answers.iter().enumerate() {
             match answer {
@@ -62,7 +65,7 @@ impl<B: Backend> Inner<B> {
                 Some(Ok(Released::Taken)) => releases.taken += 1,
                 Some(Ok(Released::Expired)) => releases.expired += 1,
                 Some(Err(_)) => releases.failed += 1,
-                None if over || self.is_not_awaited(node) => releases.failed += 1,
+                None if over || skipped(node) => releases.failed += 1,
                 None => {}
             }
         }

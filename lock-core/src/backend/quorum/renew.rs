@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::acquire::silent;
 use super::answers::no_quorum;
+use super::crew::Crew;
 use super::ledger::Tracked;
 use super::round::{Fate, Open};
 use super::store::Inner;
@@ -57,9 +58,10 @@ impl<B: Backend> Inner<B> {
         let batch = Arc::new(Batch { parts: batch.iter().map(part).collect(), renewed: OnceLock::new() });
         let open = Open::<Answers>::new(self.nodes.len());
         let limit = timing::renewal(shortest, self.at_most);
+        let mut crew = Crew::of(self.nodes.len());
         for number in 0..self.nodes.len() {
             let (quorum, batch, round) = (Arc::clone(self), Arc::clone(&batch), open.share());
-            tokio::spawn(async move {
+            crew.add(async move {
                 let answers = quorum.renew_on(number, &batch, limit).await;
                 let wanting = batch.wanting(answers.as_deref());
                 match round.put(number, answers) {
@@ -74,7 +76,7 @@ impl<B: Backend> Inner<B> {
                 (0..batch.parts.len()).map(|part| self.verdict(&batch, part, answers, over)).collect();
             (!verdicts.contains(&Kept::Open)).then_some(verdicts)
         };
-        let Some(verdicts) = open.decided(limit, decide).await else {
+        let Some(verdicts) = open.decided(limit, crew, decide).await else {
             unreachable!("BUG: with nobody left to wait for there is a verdict");
         };
         let renewed = verdicts.iter().map(|verdict| *verdict == Kept::Yes).collect();
@@ -114,11 +116,12 @@ impl<B: Backend> Inner<B> {
 
     fn verdict(&self, batch: &Batch, part: usize, answers: &[Option<Answers>], over: bool) -> Kept {
         let (mut yes, mut no, mut pending) = (0, 0, 0);
+        let skipped = self.skipped(|node| matches!(vote(&answers[node], part), Vote::Neither));
         for (node, answers) in answers.iter().enumerate() {
             match vote(answers, part) {
                 Vote::Yes if batch.parts[part].tracked.is_sure(node) => yes += 1,
                 Vote::No => no += 1,
-                Vote::Pending if !over && !self.is_not_awaited(node) => pending += 1,
+                Vote::Pending if !over && !skipped(node) => pending += 1,
                 Vote::Yes | Vote::Neither | Vote::Pending => {}
             }
         }

@@ -1,10 +1,15 @@
 //! One question to every node, and the answers that come in.
 
+use std::future::poll_fn;
 use std::ops::Deref;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, ready};
 use std::time::Duration;
 
 use tokio::sync::Notify;
+
+use super::crew::Crew;
 
 /// What becomes of an answer that comes after the verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,22 +68,25 @@ impl<T> Round<T> {
         std::mem::take(&mut inner.answers)
     }
 
-    /// Waits until `decide` has a verdict on the answers, at most for `limit`; then it is asked once more and told that
-    /// nobody is waited for any longer.
-    pub(super) async fn decided<V>(
+    /// Drives `crew` until `decide` has a verdict on the answers, at most for `limit`; then it is asked once more and told
+    /// that nobody is waited for any longer.
+    pub(super) async fn decided<V, F: Future<Output = ()> + Send + 'static>(
         &self,
         limit: Duration,
+        mut crew: Crew<F>,
         decide: impl Fn(&[Option<T>], bool) -> Option<V>,
     ) -> Option<V> {
-        let early = async {
+        let mut news = pin!(self.news.notified());
+        let early = poll_fn(|cx| {
+            crew.drive(cx);
             loop {
-                let verdict = decide(&self.lock().answers, false);
-                if let Some(verdict) = verdict {
-                    return verdict;
+                if let Some(verdict) = decide(&self.lock().answers, false) {
+                    return Poll::Ready(verdict);
                 }
-                self.news.notified().await;
+                ready!(news.as_mut().poll(cx));
+                news.set(self.news.notified());
             }
-        };
+        });
         match tokio::time::timeout(limit, early).await {
             Ok(verdict) => Some(verdict),
             Err(_) => decide(&self.lock().answers, true),
@@ -140,6 +148,11 @@ impl<T> Drop for Open<T> {
 mod tests {
     use super::*;
 
+    /// Nobody to drive.
+    fn nobody() -> Crew<std::future::Pending<()>> {
+        Crew::of(0)
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_verdict_waits_for_enough_answers_and_no_longer() {
         let open = Open::new(3);
@@ -150,14 +163,18 @@ mod tests {
         assert_eq!(open.put(1, 10), Ok(()));
         let round = open.share();
         let late = tokio::spawn(async move { round.put(0, 5) });
-        assert_eq!(open.decided(Duration::from_secs(1), two).await, Some(15));
+        assert_eq!(open.decided(Duration::from_secs(1), nobody(), two).await, Some(15));
         assert_eq!(late.await.expect("no panic"), Ok(()));
         assert_eq!(open.close(Fate::Keep), [Some(5), Some(10), None]);
         assert_eq!(open.put(2, 1), Err((Fate::Keep, 1)));
 
         let silent = Open::new(3);
         assert_eq!(silent.put(0, 7), Ok(()));
-        assert_eq!(silent.decided(Duration::from_secs(1), two).await, Some(7), "nobody else in time");
+        assert_eq!(
+            silent.decided(Duration::from_secs(1), nobody(), two).await,
+            Some(7),
+            "nobody else in time"
+        );
     }
 
     #[test]

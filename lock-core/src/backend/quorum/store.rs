@@ -140,10 +140,12 @@ impl<B> Inner<B> {
         sent.plus(timing::validity(lease, self.drift(lease), Duration::ZERO))
     }
 
-    /// Whether nobody waits for `node`: it does not answer, and the others are a majority.
-    pub(super) fn is_not_awaited(&self, node: usize) -> bool {
-        let sound = self.nodes.iter().filter(|node| !node.is_suspect()).count();
-        sound >= majority(self.nodes.len()) && self.nodes[node].is_suspect()
+    /// Which nodes nobody waits for: those that did not answer of late, as long as the others, without those that `failed`
+    /// this time, are a majority.
+    pub(super) fn skipped(&self, failed: impl Fn(usize) -> bool) -> impl Fn(usize) -> bool {
+        let sound = |(number, node): &(usize, &Node<B>)| !node.is_suspect() && !failed(*number);
+        let enough = self.nodes.iter().enumerate().filter(sound).count() >= majority(self.nodes.len());
+        move |node| enough && self.nodes[node].is_suspect()
     }
 
     /// Refuses what a quorum does not do, before any I/O.

@@ -44,7 +44,7 @@ impl Redis {
     /// # Errors
     ///
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest): the URL is wrong. [`Unsupported`](LockErrorKind::Unsupported):
-    /// `rediss://`, a server before 6.2, a node of a Cluster, a Sentinel.
+    /// `rediss://` without the feature `redis-tls`, a server before 6.2, a node of a Cluster, a Sentinel.
     /// [`Unavailable`](LockErrorKind::Unavailable): the server does not answer (temporary), refuses the password or
     /// lacks a permission, or is a replica (permanent). No error shows the URL or a part of the password.
     ///

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
-use ::redis::{Cmd, Pipeline, Value};
+use ::redis::{Cmd, Pipeline, PushInfo, PushKind, RedisResult, Value};
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
@@ -25,6 +25,7 @@ use super::error::{Failure, Reaction};
 use super::evictions::Evictions;
 use super::scripts::{Script, Scripts};
 use super::sentinel::{self, Place};
+use super::tls::Tls;
 use super::voter::{Seat, Voter};
 use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind};
@@ -45,8 +46,7 @@ const LAST_PAUSE: Duration = Duration::from_millis(250);
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) config: Config,
-    #[cfg(feature = "redis-tls")]
-    tls: Option<super::tls::Tls>,
+    tls: Option<Tls>,
     warned: AtomicBool,
     pub(super) evictions: Evictions,
     ears: Arc<Ears>,
@@ -60,16 +60,11 @@ pub(super) struct Server {
 
 impl Server {
     /// Reads the files that the configuration names.
-    #[cfg_attr(
-        not(feature = "redis-tls"),
-        allow(clippy::unnecessary_wraps, reason = "there are none to read")
-    )]
     pub(super) fn new(config: Config) -> Result<Self, LockError> {
         Ok(Self {
-            #[cfg(feature = "redis-tls")]
-            tls: match (&config.tls, &config.address) {
-                (Some(files), Address::Tcp { host, .. }) => Some(super::tls::Tls::new(files, host)?),
-                _ => None,
+            tls: match &config.tls {
+                Some(files) => Some(Tls::new(files, config.address.hosts())?),
+                None => None,
             },
             config,
             warned: AtomicBool::new(false),
@@ -86,17 +81,30 @@ impl Server {
         Self { voter: Some(voter), ..self }
     }
 
-    /// Makes it a node of the Cluster, all of which have the same listeners.
-    pub(super) fn on_cluster(self, ears: Arc<Ears>, peers: Weak<Router>) -> Self {
-        Self { on_cluster: true, peers, ears, ..self }
+    /// Makes it one of a Cluster, whose nodes are found by `peers`.
+    pub(super) fn on_cluster(self, peers: Weak<Router>) -> Self {
+        Self { on_cluster: true, peers, ..self }
+    }
+
+    /// The node of the Cluster at a place. All of them have the same listeners, and read no file again.
+    pub(super) fn node(&self, place: Place) -> Self {
+        Self {
+            config: self.config.of_node(place),
+            tls: self.tls.clone(),
+            warned: AtomicBool::new(false),
+            evictions: Evictions::default(),
+            ears: Arc::clone(&self.ears),
+            voter: None,
+            on_cluster: self.on_cluster,
+            peers: self.peers.clone(),
+        }
     }
 
     pub(super) fn address(&self) -> &Address {
         &self.config.address
     }
 
-    #[cfg(feature = "redis-tls")]
-    pub(super) fn tls(&self) -> Option<&super::tls::Tls> {
+    pub(super) fn tls(&self) -> Option<&Tls> {
         self.tls.as_ref()
     }
 
@@ -115,6 +123,27 @@ impl Server {
     }
 }
 
+/// That a connection is no good any more although it is up.
+#[derive(Debug, Default)]
+pub(super) struct Spoiled {
+    told: Notify,
+    out_of_step: AtomicBool,
+}
+
+impl Spoiled {
+    /// Looks at what the server tells by itself, before anything that it answers behind that is handed out.
+    ///
+    /// A node that gives a slot away ends the subscriptions to its channels, in the same words in which it would answer
+    /// who asks for that. The driver takes them for the answer to the oldest request that is on its way, and from then on
+    /// each answer for that to the next one: who asked for a lock that is held may read that another was granted.
+    pub(super) fn look(&self, push: &PushInfo) {
+        if push.kind == PushKind::SUnsubscribe {
+            self.out_of_step.store(true, Ordering::Release);
+            self.told.notify_one();
+        }
+    }
+}
+
 /// A connection that is up.
 #[derive(Debug)]
 pub(super) struct Live {
@@ -125,7 +154,7 @@ pub(super) struct Live {
     pub(super) seat: Option<Seat>,
     /// Of a connection whose locks need copies.
     pub(super) confirmer: Option<Confirmer>,
-    spoiled: Notify,
+    spoiled: Arc<Spoiled>,
     /// Up to which [version](Ears::version) of the listeners it has subscribed; 0 for nobody.
     hears: AtomicU64,
     /// The same for each slot, on a node of a Cluster.
@@ -140,6 +169,7 @@ impl Live {
         clock: ServerClock,
         seat: Option<Seat>,
         confirmer: Option<Confirmer>,
+        spoiled: Arc<Spoiled>,
     ) -> Self {
         Self {
             connection,
@@ -147,7 +177,7 @@ impl Live {
             clock,
             seat,
             confirmer,
-            spoiled: Notify::new(),
+            spoiled,
             hears: AtomicU64::new(0),
             hears_of: Mutex::default(),
             subscribing: tokio::sync::Mutex::default(),
@@ -206,10 +236,10 @@ impl Live {
 
     /// Sends one command and gives its answer; an error reply is a failure.
     pub(super) async fn send(&self, command: &Cmd) -> Result<Value, Failure> {
-        match self.connection.clone().send_packed_command(command).await {
-            Ok(Value::ServerError(error)) => Err(self.noted(Failure::of_reply(&error))),
-            Ok(value) => Ok(value),
-            Err(error) => Err(self.noted(Failure::of(&error))),
+        let answer = self.connection.clone().send_packed_command(command).await;
+        match self.own(answer)? {
+            Value::ServerError(error) => Err(self.noted(Failure::of_reply(&error))),
+            value => Ok(value),
         }
     }
 
@@ -227,13 +257,26 @@ impl Live {
     /// Sends several commands at once. An error reply is a value in its place.
     pub(super) async fn send_all(&self, commands: &Pipeline) -> Result<Vec<Value>, Failure> {
         let answers = self.connection.clone().send_packed_commands(commands, 0, commands.len()).await;
-        answers.map_err(|error| self.noted(Failure::of(&error)))
+        self.own(answers)
+    }
+
+    /// What came for a request, unless it may be the answer to another one.
+    fn own<T>(&self, answer: RedisResult<T>) -> Result<T, Failure> {
+        if self.is_out_of_step() {
+            return Err(Failure::out_of_step());
+        }
+        answer.map_err(|error| self.noted(Failure::of(&error)))
+    }
+
+    /// Whether nothing may be asked over it any more.
+    pub(super) fn is_out_of_step(&self) -> bool {
+        self.spoiled.out_of_step.load(Ordering::Acquire)
     }
 
     /// Tells the supervisor of a failure that this connection does not outlive.
     pub(super) fn noted(&self, failure: Failure) -> Failure {
         if failure.reaction == Reaction::Reconnect {
-            self.spoiled.notify_one();
+            self.spoiled.told.notify_one();
         }
         failure
     }
@@ -344,7 +387,7 @@ async fn keep_connected(server: &Server, tell: &watch::Sender<State>, mut first:
 async fn replaced(server: &Server, place: Option<&Place>) {
     match (server.address(), place) {
         (Address::Sentinel(sentinels), Some(place)) => {
-            sentinel::replaced(&server.config, sentinels, place).await;
+            sentinel::replaced(server, sentinels, place).await;
         }
         _ => std::future::pending().await,
     }
@@ -362,7 +405,10 @@ async fn watch_over(server: &Server, session: &mut Session, pause: &mut Duration
     loop {
         tokio::select! {
             _ = &mut driver.0 => return lost("the server closed the connection"),
-            () = live.spoiled.notified() => return lost("the server has become a replica"),
+            () = live.spoiled.told.notified() => return lost(match live.is_out_of_step() {
+                true => "the node has given a slot away",
+                false => "the server has become a replica",
+            }),
             () = &mut replaced => return lost("the sentinels name another primary"),
             () = sleep(HEARTBEAT) => {}
         }

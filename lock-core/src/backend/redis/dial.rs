@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::config::Address;
 use super::confirm::Confirmer;
-use super::connection::{Live, Server, ServerClock, server_time};
+use super::connection::{Live, Server, ServerClock, Spoiled, server_time};
 use super::durability::Proof;
 use super::error::{Failure, Reaction};
 use super::probe;
@@ -34,7 +34,7 @@ pub(super) struct Session {
 
 /// The driver's task; ends with this value, so that a dial that was given up leaves no socket behind.
 #[derive(Debug)]
-pub(super) struct Driver(pub(super) JoinHandle<()>);
+pub(super) struct Driver(pub(super) JoinHandle<()>, Arc<Spoiled>);
 
 impl Drop for Driver {
     fn drop(&mut self) {
@@ -60,7 +60,7 @@ pub(super) async fn dial(server: &Server) -> Result<Session, Failure> {
 async fn connect(server: &Server) -> Result<Session, Failure> {
     let place = match server.address() {
         Address::Tcp { host, port } => Some((host.clone(), *port)),
-        Address::Sentinel(sentinels) => Some(sentinel::primary(&server.config, sentinels).await?),
+        Address::Sentinel(sentinels) => Some(sentinel::primary(server, sentinels).await?),
         Address::Unix(_) | Address::Cluster(_) => None,
     };
     let (Address::Sentinel(sentinels), Some(asked)) = (server.address(), &place) else {
@@ -78,7 +78,7 @@ async fn connect(server: &Server) -> Result<Session, Failure> {
         Err(failure) => return Err(failure),
     };
     // One that was stopped for a while takes itself for the primary when it goes on.
-    if sentinel::primary(&server.config, sentinels).await? != *asked {
+    if sentinel::primary(server, sentinels).await? != *asked {
         let text = "the sentinels name another primary by now";
         return Err(Failure::new(LockErrorKind::Unavailable, text));
     }
@@ -99,13 +99,17 @@ pub(super) async fn open(
 ) -> Result<(MultiplexedConnection, Driver), Failure> {
     match (place, server.address()) {
         (Some((host, port)), _) => {
+            #[cfg(feature = "testkit")]
+            if let Some(simulated) = crate::testkit::simulation::dial(host, *port) {
+                let stream = simulated.await.map_err(|error| unreachable(&error))?;
+                return handshake(server, stream).await.map_err(|error| Failure::of(&error));
+            }
             let stream =
                 TcpStream::connect((host.as_str(), *port)).await.map_err(|error| unreachable(&error))?;
             // Without this a small packet waits for the answer to the one before it.
             stream.set_nodelay(true).map_err(|error| unreachable(&error))?;
-            #[cfg(feature = "redis-tls")]
             if let Some(tls) = server.tls() {
-                let connected = handshake(server, tls.wrap(stream).await?).await;
+                let connected = handshake(server, tls.wrap(stream, host).await?).await;
                 return connected.map_err(|error| Failure::of(&error));
             }
             handshake(server, stream).await
@@ -136,14 +140,16 @@ where
 {
     // Every call has one deadline of its own, so the driver needs none.
     let options = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
-    let ears = server.shared_ears();
+    let (ears, spoiled) = (server.shared_ears(), Arc::<Spoiled>::default());
+    let looking = Arc::clone(&spoiled);
     let options = options.set_push_sender(move |push: PushInfo| {
+        looking.look(&push);
         ears.hear(&push);
         Ok::<_, Infallible>(())
     });
     let (connection, driver) =
         MultiplexedConnection::new_with_config(&server.config.handshake(), stream, options).await?;
-    Ok((connection, Driver(tokio::spawn(driver))))
+    Ok((connection, Driver(tokio::spawn(driver), spoiled)))
 }
 
 /// Proves that this server can hold locks, loads the scripts and learns the server's clock, in one round trip.
@@ -193,7 +199,8 @@ async fn greet(
         }
         None => None,
     };
-    let live = Live::new(connection, scripts, ServerClock::new(now, sent), seat, confirmer);
+    let clock = ServerClock::new(now, sent);
+    let live = Live::new(connection, scripts, clock, seat, confirmer, Arc::clone(&driver.1));
     Ok(Session { live: Arc::new(live), driver, place: None })
 }
 

@@ -18,6 +18,8 @@ pub(super) enum Reaction {
     LoadScripts,
     /// Drop the connection and dial again, with all probes: the server is not what it was.
     Reconnect,
+    /// The connection is dropped already; the same may be sent over another one, where it does no harm twice.
+    Again,
 }
 
 /// Whether trying again may help.
@@ -208,6 +210,18 @@ impl Failure {
         self
     }
 
+    /// The same, of one server among several.
+    pub(super) fn at(self, address: &Address) -> Self {
+        Self { text: format!("{address}: {}", self.text).into(), ..self }
+    }
+
+    /// Whether an answer came, and whose, is not known.
+    pub(super) fn out_of_step() -> Self {
+        let text = "the node gave a slot away while it answered, so which answer is whose is not known";
+        let failure = Self::new(LockErrorKind::Unavailable, text).in_doubt();
+        Self { reaction: Reaction::Again, ..failure }
+    }
+
     /// Of a call that was cut off: it may have been executed, whatever became of the connection since.
     pub(super) fn in_doubt(mut self) -> Self {
         self.refused = false;
@@ -241,6 +255,11 @@ impl Failure {
 
     pub(super) fn kind(&self) -> LockErrorKind {
         self.kind
+    }
+
+    /// What is to be told of it.
+    pub(super) fn text(&self) -> &str {
+        &self.text
     }
 
     pub(super) fn is_permanent(&self) -> bool {

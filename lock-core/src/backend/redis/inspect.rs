@@ -5,10 +5,12 @@ use std::future::Future;
 use std::iter;
 use std::time::Duration;
 
-use ::redis::{Cmd, Value};
+use ::redis::{Cmd, Pipeline, Value};
 
 use super::client::{Redis, is_helper};
+use super::cluster::Redirect;
 use super::error::Failure;
+use super::renew::is_forgotten;
 use super::scripts::Script;
 use crate::backend::{GrantId, HolderInfo, Listed, LockInfo, Mode, WaiterInfo};
 use crate::key::Key;
@@ -33,13 +35,8 @@ impl Redis {
             // A scan may show a key twice.
             let new: Vec<String> =
                 keys.into_iter().filter(|key| !is_helper(key) && seen.insert(key.clone())).collect();
-            for batch in self.batches(&new) {
-                match self.in_time(self.look_into(batch, foreign)).await {
-                    Ok(found) => locks.extend(found),
-                    // Of a slot that is leaving this node of a Cluster.
-                    Err(failure) if failure.redirect.is_some() => {}
-                    Err(failure) => return Err(failure),
-                }
+            for batch in new.chunks(BATCH) {
+                locks.extend(self.in_time(self.look_into(batch, foreign)).await?);
             }
             if next == "0" || locks.len() > limit {
                 return Ok(Listed::new(locks, limit));
@@ -48,18 +45,26 @@ impl Redis {
         }
     }
 
-    /// What one script may look into: on a node of a Cluster a single key, because the next is in another slot.
-    fn batches<'a>(&self, keys: &'a [String]) -> std::slice::Chunks<'a, String> {
-        keys.chunks(if self.links.server().on_cluster { 1 } else { BATCH })
-    }
-
+    /// One script for all of them; on a node of a Cluster one for each, because the next key is in another slot.
     async fn look_into(&self, keys: &[String], foreign: bool) -> Result<Vec<LockInfo>, Failure> {
         let live = self.links.live().await?;
-        let mut command = live.scripts.call(Script::List, keys.iter().map(String::as_str), 2, 32);
-        command.arg(u8::from(foreign)).arg(WAITERS);
-        let answer = live.run(Script::List, &command).await?;
-        let Value::Array(locks) = &answer else { return Err(Failure::unexpected(&answer)) };
-        locks.iter().map(|lock| info(lock).ok_or_else(|| Failure::unexpected(lock))).collect()
+        let per_script = if live.scripts.on_cluster() { 1 } else { BATCH };
+        let mut commands = Pipeline::with_capacity(keys.len().div_ceil(per_script));
+        for keys in keys.chunks(per_script) {
+            let mut command = live.scripts.call(Script::List, keys.iter().map(String::as_str), 2, 32);
+            command.arg(u8::from(foreign)).arg(WAITERS);
+            commands.add_command(command);
+        }
+        let mut answers = live.send_all(&commands).await?;
+        if answers.iter().any(|answer| is_forgotten(Some(answer))) {
+            live.send(&live.scripts.load(Script::List)).await?;
+            answers = live.send_all(&commands).await?;
+        }
+        let mut found = Vec::new();
+        for answer in &answers {
+            found.extend(locks(answer).map_err(|failure| live.noted(failure))?);
+        }
+        Ok(found)
     }
 
     pub(super) async fn take_away(&self, key: &Key, id: &GrantId) -> Result<bool, Failure> {
@@ -110,6 +115,26 @@ fn step(answer: &Value) -> Result<(String, Vec<String>), Failure> {
             _ => Err(Failure::unexpected(answer)),
         },
         _ => Err(Failure::unexpected(answer)),
+    }
+}
+
+/// Reads the answer of one script.
+fn locks(answer: &Value) -> Result<Vec<LockInfo>, Failure> {
+    match answer {
+        Value::Array(locks) => {
+            locks.iter().map(|lock| info(lock).ok_or_else(|| Failure::unexpected(lock))).collect()
+        }
+        Value::ServerError(error) => {
+            let failure = Failure::of_reply(error);
+            match &failure.redirect {
+                None => Err(failure),
+                // It knows nothing of any lock.
+                Some(Redirect::Down) => Err(Redirect::Down.to_failure()),
+                // Of a slot that is leaving this node of a Cluster.
+                Some(_) => Ok(Vec::new()),
+            }
+        }
+        other => Err(Failure::unexpected(other)),
     }
 }
 

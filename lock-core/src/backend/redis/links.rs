@@ -21,19 +21,29 @@ pub(super) struct Links {
     /// `None` once closed. A handful at most, so a scan is faster than a map. This is a `std` lock: it is never held
     /// across an await.
     links: RwLock<Option<Vec<(Id, watch::Receiver<State>)>>>,
+    /// Who waits goes on in the order of arrival, where a seed has to decide everything.
+    #[cfg(feature = "testkit")]
+    turn: tokio::sync::Mutex<()>,
 }
 
 impl Links {
     /// Starts with the connection that proved the server good.
     pub(super) fn new(server: Arc<Server>, first: Session) -> Self {
         let link = connection::supervise(Arc::clone(&server), Some(first));
-        let links = RwLock::new(Some(vec![(Handle::current().id(), link)]));
-        Self { server, links }
+        let links = Self::idle(server);
+        *links.links.write().unwrap_or_else(PoisonError::into_inner) =
+            Some(vec![(Handle::current().id(), link)]);
+        links
     }
 
     /// Starts without a connection, and dials when one is wanted.
     pub(super) fn idle(server: Arc<Server>) -> Self {
-        Self { server, links: RwLock::new(Some(Vec::new())) }
+        Self {
+            server,
+            links: RwLock::new(Some(Vec::new())),
+            #[cfg(feature = "testkit")]
+            turn: tokio::sync::Mutex::default(),
+        }
     }
 
     /// Starts without a connection, and dials at once.
@@ -57,7 +67,7 @@ impl Links {
 
     /// The connection of this runtime, if it is up. On the way of every call.
     pub(super) fn now(&self) -> Option<Arc<Live>> {
-        self.state(|state| state.live.clone())
+        self.state(|state| state.live.clone().filter(|live| !live.is_out_of_step()))
     }
 
     /// Why this runtime has no connection, as far as its last dial told.
@@ -77,8 +87,12 @@ impl Links {
             return Err(Failure::new(LockErrorKind::ShuttingDown, "the connections were closed"));
         };
         // A wrong password stays wrong for as long as anybody would wait here.
-        let settled =
-            |state: &State| state.live.is_some() || state.failure.as_ref().is_some_and(Failure::is_permanent);
+        let settled = |state: &State| match &state.live {
+            Some(live) => !live.is_out_of_step(),
+            None => state.failure.as_ref().is_some_and(Failure::is_permanent),
+        };
+        #[cfg(feature = "testkit")]
+        let _turn = crate::testkit::simulation::turn(&self.turn).await;
         let state = match link.wait_for(settled).await {
             Ok(state) => state.clone(),
             Err(_) => return Err(Failure::new(LockErrorKind::Unavailable, "the runtime is shutting down")),

@@ -22,7 +22,7 @@ mod renew;
 mod scripts;
 mod sentinel;
 mod shared;
-#[cfg(feature = "redis-tls")]
+#[cfg_attr(not(feature = "redis-tls"), path = "no_tls.rs")]
 mod tls;
 pub mod voter;
 

@@ -183,7 +183,7 @@ fn script(live: &Live, chunk: &[Lock<'_>]) -> Cmd {
     command
 }
 
-fn is_forgotten(answer: Option<&Value>) -> bool {
+pub(super) fn is_forgotten(answer: Option<&Value>) -> bool {
     match answer {
         Some(Value::ServerError(error)) => Failure::of_reply(error).reaction == Reaction::LoadScripts,
         _ => false,

@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
+use std::io;
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
@@ -17,7 +18,9 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
 use super::config::{Config, Sentinels};
+use super::connection::Server;
 use super::error::Failure;
+use super::tls::Tls;
 use crate::error::LockErrorKind;
 
 /// Where a server listens.
@@ -45,11 +48,11 @@ enum Answer {
 }
 
 /// Asks all sentinels for the primary. The server itself is asked for its role after that.
-pub(super) async fn primary(config: &Config, sentinels: &Sentinels) -> Result<Place, Failure> {
+pub(super) async fn primary(server: &Server, sentinels: &Sentinels) -> Result<Place, Failure> {
     let mut asked = JoinSet::new();
     for place in sentinels.places.clone() {
-        let (info, master) = (login(config), sentinels.master.clone());
-        asked.spawn(async move { ask(&place, info, &master).await });
+        let (tls, info, master) = (server.tls().cloned(), login(&server.config), sentinels.master.clone());
+        asked.spawn(async move { ask(&place, tls.as_ref(), info, &master).await });
     }
     let (count, mut answers) = (asked.len(), Vec::new());
     loop {
@@ -116,9 +119,9 @@ fn nobody(sentinels: &Sentinels, answers: &[Answer]) -> Failure {
     Failure::new(LockErrorKind::Unavailable, text)
 }
 
-async fn ask(place: &Place, info: RedisConnectionInfo, master: &str) -> Answer {
+async fn ask(place: &Place, tls: Option<&Tls>, info: RedisConnectionInfo, master: &str) -> Answer {
     let asked = async {
-        let (mut sentinel, _driver, _) = connect(place, info).await?;
+        let (mut sentinel, _driver, _) = connect(place, tls, info).await?;
         look_up(&mut sentinel, master).await
     };
     match timeout(PATIENCE, asked).await {
@@ -186,6 +189,7 @@ type Told = mpsc::UnboundedReceiver<PushInfo>;
 
 async fn connect(
     (host, port): &Place,
+    tls: Option<&Tls>,
     info: RedisConnectionInfo,
 ) -> RedisResult<(MultiplexedConnection, Driver, Told)> {
     let stream = TcpStream::connect((host.as_str(), *port)).await?;
@@ -197,19 +201,29 @@ async fn connect(
         let _ = tell.send(push);
         Ok::<_, Infallible>(())
     });
-    let (connection, driver) = MultiplexedConnection::new_with_config(&info, stream, options).await?;
-    Ok((connection, Driver(tokio::spawn(driver)), told))
+    let (connection, driver) = match tls {
+        Some(tls) => {
+            let stream = tls.wrap(stream, host).await.map_err(|failure| io::Error::other(failure.text()))?;
+            let (connection, driver) = MultiplexedConnection::new_with_config(&info, stream, options).await?;
+            (connection, tokio::spawn(driver))
+        }
+        None => {
+            let (connection, driver) = MultiplexedConnection::new_with_config(&info, stream, options).await?;
+            (connection, tokio::spawn(driver))
+        }
+    };
+    Ok((connection, Driver(driver), told))
 }
 
 /// Returns when another server than `current` is the primary: told by a sentinel, or found out by asking it.
-pub(super) async fn replaced(config: &Config, sentinels: &Sentinels, current: &Place) {
+pub(super) async fn replaced(server: &Server, sentinels: &Sentinels, current: &Place) {
     // Not all processes of a service with the same sentinel.
     let mut next = fastrand::usize(..sentinels.places.len().max(1));
     loop {
         let place = &sentinels.places[next % sentinels.places.len()];
         // One that has not heard of the last failover yet names the primary before: all of them say which is newer.
-        if listen(place, login(config), &sentinels.master, current).await
-            && primary(config, sentinels).await.is_ok_and(|named| named != *current)
+        if listen(place, server, &sentinels.master, current).await
+            && primary(server, sentinels).await.is_ok_and(|named| named != *current)
         {
             return;
         }
@@ -219,13 +233,19 @@ pub(super) async fn replaced(config: &Config, sentinels: &Sentinels, current: &P
 }
 
 /// Listens to one sentinel; whether it names another primary, and not that it is gone.
-async fn listen(place: &Place, info: RedisConnectionInfo, master: &str, current: &Place) -> bool {
-    let Ok(Ok((mut sentinel, _driver, mut told))) = timeout(PATIENCE, connect(place, info)).await else {
+async fn listen(place: &Place, server: &Server, master: &str, current: &Place) -> bool {
+    let connecting = connect(place, server.tls(), login(&server.config));
+    let Ok(Ok((mut sentinel, _driver, mut told))) = timeout(PATIENCE, connecting).await else {
         return false;
     };
-    let subscribed = timeout(PATIENCE, sentinel.subscribe("+switch-master")).await;
-    if !matches!(subscribed, Ok(Ok(()))) {
-        return false;
+    match timeout(PATIENCE, sentinel.subscribe("+switch-master")).await {
+        Ok(Ok(())) => {}
+        // It is asked now and then in any case.
+        Ok(Err(error)) if error.code() == Some("NOPERM") => tracing::warn!(
+            sentinel = %format_args!("{}:{}", place.0, place.1),
+            "the user of the sentinels may not subscribe to `+switch-master`: a failover is found out up to {LOOK:?} later"
+        ),
+        Ok(Err(_)) | Err(_) => return false,
     }
     loop {
         match timeout(PATIENCE, look_up(&mut sentinel, master)).await {

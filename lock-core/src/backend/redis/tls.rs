@@ -17,23 +17,21 @@ use crate::error::{LockError, LockErrorKind, Result};
 
 /// Turns a connection into one that nobody reads along.
 #[derive(Clone)]
-pub(super) struct Tls {
-    connector: TlsConnector,
-    /// The name that the server's certificate must have.
-    name: ServerName<'static>,
-}
+pub(super) struct Tls(TlsConnector);
 
 impl std::fmt::Debug for Tls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Tls").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Tls").finish_non_exhaustive()
     }
 }
 
 impl Tls {
-    /// Reads the files, once: a certificate that is replaced later needs a new backend.
-    pub(super) fn new(files: &TlsFiles, host: &str) -> Result<Self> {
-        let name = ServerName::try_from(host.to_owned())
-            .map_err(|_| refused(format!("`{host}` is no name that a certificate could have")))?;
+    /// Reads the files, once: a certificate that is replaced later needs a new backend. `hosts` are those that are known
+    /// by now.
+    pub(super) fn new<'a>(files: &TlsFiles, hosts: impl IntoIterator<Item = &'a str>) -> Result<Self> {
+        for host in hosts {
+            name(host).map_err(refused)?;
+        }
         // The provider is named, because the default one is a global that others may set, or not.
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
@@ -48,11 +46,17 @@ impl Tls {
             }
             _ => builder.with_no_client_auth(),
         };
-        Ok(Self { connector: TlsConnector::from(Arc::new(config)), name })
+        Ok(Self(TlsConnector::from(Arc::new(config))))
     }
 
-    pub(super) async fn wrap(&self, stream: TcpStream) -> std::result::Result<TlsStream<TcpStream>, Failure> {
-        self.connector.connect(self.name.clone(), stream).await.map_err(|error| {
+    /// `host` is the name that the server's certificate must have.
+    pub(super) async fn wrap(
+        &self,
+        stream: TcpStream,
+        host: &str,
+    ) -> std::result::Result<TlsStream<TcpStream>, Failure> {
+        let name = name(host).map_err(|text| Failure::new(LockErrorKind::Unavailable, text))?;
+        self.0.connect(name, stream).await.map_err(|error| {
             let text = format!(
                 "TLS failed ({error}); does the server speak TLS on this port, has its certificate this host's name, \
                  and is its authority known (`ca=/path/to/ca.pem`)?"
@@ -60,6 +64,11 @@ impl Tls {
             Failure::new(LockErrorKind::Unavailable, text)
         })
     }
+}
+
+fn name(host: &str) -> std::result::Result<ServerName<'static>, String> {
+    let name = ServerName::try_from(host.to_owned());
+    name.map_err(|_| format!("`{host}` is no name that a certificate could have"))
 }
 
 fn authorities(file: Option<&Path>) -> Result<RootCertStore> {

@@ -11,9 +11,13 @@ mod series;
 #[cfg(feature = "metrics")]
 mod whose;
 
+#[cfg(all(not(feature = "metrics"), feature = "redis"))]
+pub(crate) use off::quarantined;
 #[cfg(not(feature = "metrics"))]
 pub(crate) use off::{Meter, Meters};
 #[cfg(feature = "metrics")]
 pub(crate) use on::Meters;
 #[cfg(feature = "metrics")]
 pub(crate) use series::Meter;
+#[cfg(all(feature = "metrics", feature = "redis"))]
+pub(crate) use series::quarantined;

@@ -40,6 +40,12 @@ impl Meters {
     pub(crate) fn evicted(&self, _keys: u64) {}
 }
 
+/// See the twin.
+#[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "no other store has a quarantine"))]
+#[allow(clippy::needless_pass_by_value, reason = "as the twin")]
+#[inline(always)]
+pub(crate) fn quarantined(_node: String, _is: bool) {}
+
 impl Meter {
     #[inline(always)]
     pub(crate) fn is_on(&self) -> bool {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Label, Level, Metadata, SharedString, Unit};
 
+use super::whose::Whose;
 use crate::error::LossReason;
 use crate::observe::labels::{self, End, LOSSES, Op, Outcome, ReleaseError, Renewed};
 
@@ -19,6 +20,7 @@ const BYPASSED: &str = "lock.client.bypassed";
 const RELEASE_ERRORS: &str = "lock.client.release_errors";
 const LONG_HELD: &str = "lock.client.long_held";
 const OPERATION: &str = "lock.store.operation.duration";
+const QUARANTINED: &str = "lock.store.quarantined";
 const EVICTED: &str = "lock.store.evicted_keys";
 
 static METADATA: Metadata<'static> = Metadata::new("lock_core", Level::INFO, Some("lock_core"));
@@ -55,6 +57,21 @@ pub(super) fn describe() {
         for (name, describe, unit, text) in all {
             describe(recorder, KeyName::from_const_str(name), Some(unit), SharedString::const_str(text));
         }
+    });
+}
+
+/// Shows whether `node` of a quorum is in quarantine. Known to the store alone, so it has no meter of a manager.
+#[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "no other store has a quarantine"))]
+pub(crate) fn quarantined(node: String, is: bool) {
+    if Whose::here().is_none() {
+        return;
+    }
+    metrics::with_recorder(|recorder| {
+        let (name, text) =
+            (KeyName::from_const_str(QUARANTINED), "Whether the node is in quarantine: 1, or 0");
+        recorder.describe_gauge(name.clone(), Some(Unit::Count), SharedString::const_str(text));
+        let labels = vec![Label::from_static_parts("backend", "quorum"), Label::new("node", node)];
+        recorder.register_gauge(&Key::from_parts(name, labels), &METADATA).set(f64::from(u8::from(is)));
     });
 }
 

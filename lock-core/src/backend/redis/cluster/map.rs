@@ -87,20 +87,44 @@ impl Range {
     }
 }
 
-/// `[host, port, id, ..]`.
+/// `[host, port, id, more, ..]`.
 fn place(node: &Value, host: &str) -> Option<Place> {
     let Value::Array(parts) = node else { return None };
     let [named, Value::Int(port), ..] = parts.as_slice() else { return None };
     let named = match named {
-        Value::BulkString(text) => std::str::from_utf8(text).ok()?,
-        Value::SimpleString(text) => text,
         // A node that was not told where it is: wherever it was asked.
         Value::Nil => "",
-        _ => return None,
+        named => text(named)?,
     };
-    // `?` where it should have a host name and has none.
-    let named = if matches!(named, "" | "?") { host } else { named };
+    let named = match named {
+        "" => host,
+        // It should have a host name, and has none: what else is told of it has its address.
+        "?" => parts.get(3).and_then(address).unwrap_or(host),
+        named => named,
+    };
     Some((named.to_owned(), u16::try_from(*port).ok()?))
+}
+
+/// The `ip` of `[name, value, ..]`.
+fn address(more: &Value) -> Option<&str> {
+    match more {
+        Value::Array(more) => {
+            more.chunks_exact(2).find(|pair| text(&pair[0]) == Some("ip")).and_then(|pair| text(&pair[1]))
+        }
+        Value::Map(more) => {
+            more.iter().find(|(name, _)| text(name) == Some("ip")).and_then(|(_, ip)| text(ip))
+        }
+        _ => None,
+    }
+    .filter(|ip| !ip.is_empty())
+}
+
+fn text(value: &Value) -> Option<&str> {
+    match value {
+        Value::BulkString(text) => std::str::from_utf8(text).ok(),
+        Value::SimpleString(text) => Some(text),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -141,6 +165,20 @@ mod tests {
         assert_eq!([at(4), at(5), at(16_383)], [Some(("h", 3)), Some(("h", 4)), Some(("h", 5))]);
         let nodes: Vec<u16> = view.nodes().iter().map(|(_, port)| *port).collect();
         assert_eq!(nodes, [1, 3, 4, 5, 2]);
+    }
+
+    #[test]
+    fn a_node_without_a_host_name_is_at_its_address() {
+        let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+        let pairs = [("hostname", ""), ("ip", "10.0.0.7")];
+        let array = Value::Array(pairs.iter().flat_map(|(name, value)| [text(name), text(value)]).collect());
+        let map = Value::Map(pairs.iter().map(|(name, value)| (text(name), text(value))).collect());
+        for more in [array, map] {
+            let node = Value::Array(vec![text("?"), Value::Int(6379), text("id"), more]);
+            assert_eq!(place(&node, "h"), Some(("10.0.0.7".to_owned(), 6379)));
+        }
+        let node = Value::Array(vec![text("?"), Value::Int(6379), text("id"), Value::Array(Vec::new())]);
+        assert_eq!(place(&node, "h"), Some(("h".to_owned(), 6379)));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 #![doc = include_str!("docs.md")]
 
+mod ask;
+mod looks;
 mod map;
 mod redirect;
 mod renew;

@@ -27,7 +27,9 @@ impl Redirect {
                 let (slot, place) = details.split_once(' ')?;
                 let (host, port) = place.trim_end().rsplit_once(':')?;
                 let (slot, port) = (slot.parse().ok()?, port.parse().ok()?);
-                let place = (host.trim_matches(['[', ']']).to_owned(), port);
+                // `?` where it should have a host name and has none.
+                let host = if host == "?" { "" } else { host.trim_matches(['[', ']']) };
+                let place = (host.to_owned(), port);
                 Some(if code == "ASK" { Self::Ask(place) } else { Self::Moved { slot, place } })
             }
             "TRYAGAIN" => Some(Self::Later),
@@ -37,7 +39,7 @@ impl Redirect {
     }
 
     /// What a caller is told when it went on like this until the deadline.
-    pub(super) fn to_failure(&self) -> Failure {
+    pub(in crate::backend::redis) fn to_failure(&self) -> Failure {
         let text: Cow<'static, str> = match self {
             Self::Moved { place: (host, port), .. } => format!(
                 "the nodes do not agree on who has the slot of the key; the last one named {host}:{port}"
@@ -64,6 +66,7 @@ mod tests {
                 Some(Redirect::Moved { slot: 3999, place: place("127.0.0.1", 6381) }),
             ),
             ("MOVED", "1 :7000", Some(Redirect::Moved { slot: 1, place: place("", 7000) })),
+            ("MOVED", "1 ?:7000", Some(Redirect::Moved { slot: 1, place: place("", 7000) })),
             (
                 "MOVED",
                 "1 redis-1.svc:7000",

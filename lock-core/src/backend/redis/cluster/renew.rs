@@ -25,6 +25,8 @@ struct Part<'a> {
     slot: u16,
     /// The node that the slot is being moved to, where the key is there already.
     asking: Option<Arc<Redis>>,
+    /// What it was sent on with the last time.
+    redirect: Option<Redirect>,
 }
 
 /// What is known so far.
@@ -38,7 +40,7 @@ impl Cluster {
         let deadline = deadline(shortest, self.timeout());
         let part = |(at, lock): (usize, _)| {
             let lock: Lock<'_> = lock;
-            Part { at, lock, slot: slot::of(lock.key.as_str()), asking: None }
+            Part { at, lock, slot: slot::of(lock.key.as_str()), asking: None, redirect: None }
         };
         let parts: Vec<_> = batch.iter().flat_map(Lock::of).enumerate().map(part).collect();
         let mut verdicts = vec![Verdict::Unknown(Failure::no_answer(deadline)); parts.len()];
@@ -85,10 +87,15 @@ impl Cluster {
             for group in pending {
                 self.renew_at_once(group, per_script, verdicts, &mut again).await;
             }
+            if again.iter().any(|part| part.redirect == Some(Redirect::Down)) {
+                // It may have lost its slots to another one, which nobody else needs to have asked for.
+                let _ = self.router.look_again().await;
+            }
             (pending, per_script) = (self.by_node(again), 1);
         }
         for part in pending.into_iter().flatten() {
-            verdicts.push((part.at, Verdict::Unknown(Redirect::Later.to_failure())));
+            let redirect = part.redirect.unwrap_or(Redirect::Later);
+            verdicts.push((part.at, Verdict::Unknown(redirect.to_failure())));
         }
     }
 
@@ -124,7 +131,8 @@ impl Cluster {
         for (part, verdict) in parts.into_iter().zip(answers) {
             match (&node, verdict) {
                 (Ok(node), Verdict::Unknown(Failure { redirect: Some(redirect), .. })) => {
-                    again.push(Part { asking: self.sent_on(node, &redirect), ..part });
+                    let asking = self.sent_on(node, &redirect);
+                    again.push(Part { asking, redirect: Some(redirect), ..part });
                 }
                 (_, verdict) => verdicts.push((part.at, verdict)),
             }
@@ -134,9 +142,9 @@ impl Cluster {
     /// Takes note of where a node has sent on to. A node to which the slot is only being moved is to be asked as such.
     fn sent_on(&self, by: &Redis, redirect: &Redirect) -> Option<Arc<Redis>> {
         match redirect {
-            Redirect::Ask(place) => self.router.at(by, place).ok(),
+            Redirect::Ask(place) => Some(self.router.at(by, place)),
             Redirect::Moved { slot, place } => {
-                let _ = self.router.moved(*slot, by, place);
+                self.router.moved(*slot, by, place);
                 None
             }
             Redirect::Later | Redirect::Down => None,

@@ -57,7 +57,7 @@ impl Router {
             last.keep(redirect.to_failure());
             match redirect {
                 Redirect::Moved { slot, place } => {
-                    self.moved(slot, &node, &place)?;
+                    self.moved(slot, &node, &place);
                     moves += 1;
                     if moves <= AT_ONCE {
                         continue;
@@ -65,7 +65,7 @@ impl Router {
                 }
                 // Where a call can be sent on to the other node, it has done that itself.
                 Redirect::Ask(_) | Redirect::Later => {}
-                Redirect::Down => drop(self.look().await),
+                Redirect::Down => drop(self.look_again().await),
             }
             sleep(pause).await;
             pause = (pause * 2).min(LAST_PAUSE);

@@ -6,50 +6,43 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::future::pending;
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use ::redis::{Pipeline, Value};
-use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::super::client::Redis;
 use super::super::config::{Address, Config};
 use super::super::connection::Server;
-use super::super::dial;
 use super::super::ears::Ears;
 use super::super::error::{Failure, Reaction};
 use super::super::links::Links;
 use super::super::sentinel::Place;
+use super::ask;
+use super::looks::{Looks, PAUSE};
 use super::map::View;
+use super::redirect::Redirect;
 use super::slot::SLOTS;
 use crate::clock::{Clock, Moment};
-use crate::error::LockErrorKind;
+use crate::error::{LockError, LockErrorKind};
 
-/// How long one node may take to say what it knows.
-const PATIENCE: Duration = Duration::from_millis(300);
-/// How much longer the others may take once half of them have: one that hangs must not slow down every look.
-const GRACE: Duration = Duration::from_millis(50);
 /// How many nodes are asked at once.
 const ASKED: usize = 5;
-/// Between two looks while a node is missed; a failover takes a second or more.
-const PAUSE: Duration = Duration::from_millis(100);
+/// How long most nodes have to tell of an earlier epoch than the one that is known, until they are believed.
+const BEHIND: Duration = Duration::from_secs(2);
 
 /// The nodes of a Cluster.
 pub(in crate::backend::redis) struct Router {
-    /// For the nodes, which ask about each other.
-    me: Weak<Self>,
-    config: Config,
-    ears: Arc<Ears>,
+    /// What the nodes have in common.
+    cluster: Server,
     /// A `std` lock: it is never held across an await.
     state: RwLock<State>,
-    /// When the last look began.
-    looking: tokio::sync::Mutex<Option<Moment>>,
+    looks: Looks,
 }
 
 impl fmt::Debug for Router {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Router").field("config", &self.config).finish_non_exhaustive()
+        f.debug_struct("Router").field("config", &self.cluster.config).finish_non_exhaustive()
     }
 }
 
@@ -59,6 +52,10 @@ struct State {
     /// The node of each slot.
     slots: Vec<Option<Arc<Redis>>>,
     nodes: HashMap<Place, Arc<Redis>>,
+    /// Whether a node has sent on to another one since the last view.
+    overruled: bool,
+    /// Since when most nodes tell of an earlier epoch than that of the view, and when they did the last time.
+    behind: Option<(Moment, Moment)>,
     /// Grows when a slot gets another node.
     version: u64,
     closed: bool,
@@ -66,29 +63,30 @@ struct State {
 
 impl Router {
     /// Knows nothing but where to begin.
-    pub(super) fn new(config: Config) -> Arc<Self> {
+    pub(super) fn new(config: Config) -> Result<Arc<Self>, LockError> {
+        let server = Server::new(config)?;
         let state = State {
             view: View::default(),
             slots: vec![None; usize::from(SLOTS)],
             nodes: HashMap::new(),
+            overruled: false,
+            behind: None,
             version: 0,
             closed: false,
         };
-        Arc::new_cyclic(|me| Self {
-            me: me.clone(),
-            config,
-            ears: Arc::default(),
+        Ok(Arc::new_cyclic(|me| Self {
+            cluster: server.on_cluster(me.clone()),
             state: RwLock::new(state),
-            looking: tokio::sync::Mutex::default(),
-        })
+            looks: Looks::default(),
+        }))
     }
 
     pub(super) fn config(&self) -> &Config {
-        &self.config
+        &self.cluster.config
     }
 
     pub(super) fn ears(&self) -> &Ears {
-        &self.ears
+        self.cluster.ears()
     }
 
     fn read<T>(&self, read: impl FnOnce(&State) -> T) -> T {
@@ -106,7 +104,23 @@ impl Router {
 
     /// Every node that has slots.
     pub(super) fn primaries(&self) -> Vec<Arc<Redis>> {
-        self.read(|state| state.nodes.values().cloned().collect())
+        self.read(|state| {
+            let mut nodes: Vec<Arc<Redis>> = Vec::new();
+            for node in state.slots.iter().flatten() {
+                // Slots of one node stand in rows.
+                let known = nodes.iter().rev().any(|known| Arc::ptr_eq(known, node));
+                if !known {
+                    nodes.push(Arc::clone(node));
+                }
+            }
+            nodes
+        })
+    }
+
+    /// Why there is no connection to the node of the slot, if it is known.
+    pub(super) fn missing(&self, slot: u16) -> Option<Failure> {
+        let Some(node) = self.node(slot) else { return Some(Redirect::Down.to_failure()) };
+        Some(node.links.failure()?.at(node.links.server().address()))
     }
 
     /// The node of the slot, connected to; without a deadline of its own.
@@ -121,10 +135,17 @@ impl Router {
                 return Ok(Arc::clone(node));
             }
             tokio::select! {
-                connected = connected(node.as_deref()) => {
-                    connected?;
-                    return node.ok_or_else(|| Failure::new(LockErrorKind::Unavailable, "no node"));
-                }
+                connected = connected(node.as_deref()) => match connected {
+                    Ok(()) => return node.ok_or_else(|| Failure::new(LockErrorKind::Unavailable, "no node")),
+                    Err(failure) if failure.kind() == LockErrorKind::ShuttingDown => return Err(failure),
+                    Err(failure) => {
+                        // What refuses there may be no node of the Cluster any more, and another has its slots.
+                        let looked = self.look_again().await;
+                        if looked.is_err() || self.read(|state| state.version) == version {
+                            return Err(failure);
+                        }
+                    }
+                },
                 () = self.learn(version) => {}
             }
         }
@@ -133,8 +154,8 @@ impl Router {
     /// Returns when something about the slots is known that was not at `version`.
     async fn learn(&self, version: u64) {
         loop {
-            if let Err(failure) = self.look().await {
-                tracing::debug!(cluster = %self.config.address, ?failure, "no node says who has which slot");
+            if let Err(failure) = self.look_again().await {
+                tracing::debug!(cluster = %self.cluster.config.address, ?failure, "no node says who has which slot");
             }
             if self.read(|state| state.version) != version {
                 return;
@@ -155,7 +176,7 @@ impl Router {
 
     /// Asks until somebody answers, for as long as one dial may take.
     pub(super) async fn find(&self) -> Result<(), Failure> {
-        let give_up = Clock::Suspend.now().plus(self.config.connect_timeout);
+        let give_up = Clock::Suspend.now().plus(self.cluster.config.connect_timeout);
         loop {
             match self.look().await {
                 Err(failure) if !failure.is_permanent() && !give_up.is_past(Clock::Suspend.now()) => {
@@ -168,56 +189,26 @@ impl Router {
 
     /// Asks some of the nodes who has which slot, unless somebody has begun to do so since this call.
     pub(super) async fn look(&self) -> Result<(), Failure> {
-        let called = Clock::Suspend.now();
-        let mut last = self.looking.lock().await;
-        let now = Clock::Suspend.now();
-        if last.is_some_and(|last| last.since(called) > Duration::ZERO) {
-            return Ok(());
-        }
-        self.ask_around().await?;
-        *last = Some(now);
-        Ok(())
+        self.looks.fresh(self.ask_around()).await
+    }
+
+    /// The same, unless somebody has just done so.
+    pub(super) async fn look_again(&self) -> Result<(), Failure> {
+        self.looks.recent(self.ask_around()).await
     }
 
     async fn ask_around(&self) -> Result<(), Failure> {
-        let mut asked = JoinSet::new();
-        for place in self.some() {
-            let config = self.config.of_node(place);
-            asked.spawn(async move {
-                let elapsed =
-                    || Failure::new(LockErrorKind::Unavailable, format!("no answer within {PATIENCE:?}"));
-                timeout(PATIENCE, ask(config)).await.unwrap_or_else(|_| Err(elapsed()))
-            });
-        }
-        let (count, mut views, mut failed) = (asked.len(), Vec::new(), None);
-        loop {
-            let patience = if views.len() * 2 > count { GRACE } else { PATIENCE + GRACE };
-            match timeout(patience, asked.join_next()).await {
-                Ok(Some(Ok(Ok(view)))) => views.push(view),
-                // What stays wrong says more than what may pass.
-                Ok(Some(Ok(Err(failure)))) => match &failed {
-                    Some(known) if Failure::is_permanent(known) => {}
-                    _ => failed = Some(failure),
-                },
-                Ok(Some(Err(_))) => {}
-                Ok(None) | Err(_) => break,
-            }
-        }
-        let newest =
-            views.into_iter().reduce(|one, other| if other.is_newer_than(&one) { other } else { one });
-        match newest {
-            Some(view) => self.adopt(view),
-            None => {
-                Err(failed.unwrap_or_else(|| Failure::new(LockErrorKind::Unavailable, "no node was asked")))
-            }
-        }
+        let nodes = self.some().into_iter().map(|place| self.cluster.node(place));
+        let (view, most) = ask::around(nodes).await?;
+        self.adopt(view, most);
+        Ok(())
     }
 
     /// Where to ask: nodes that are known, and those of the URL, which may be all that is left.
     fn some(&self) -> Vec<Place> {
         let mut places = self.read(|state| state.view.nodes());
         fastrand::shuffle(&mut places);
-        if let Address::Cluster(seeds) = &self.config.address {
+        if let Address::Cluster(seeds) = &self.cluster.config.address {
             let mut seeds: Vec<_> = seeds.iter().filter(|seed| !places.contains(seed)).cloned().collect();
             fastrand::shuffle(&mut seeds);
             places.truncate(ASKED);
@@ -226,18 +217,21 @@ impl Router {
         places
     }
 
-    /// Takes a view for true, unless it is older than the last one.
-    fn adopt(&self, view: View) -> Result<(), Failure> {
+    /// Takes a view for true, unless it is older than the last one; `most`: most of those who were asked tell nothing newer.
+    fn adopt(&self, view: View, most: bool) {
         let changed = self.write(|state| {
-            if state.view == view || state.view.is_newer_than(&view) {
-                return Ok(false);
+            if state.view.is_newer_than(&view) && !state.is_left_behind(&view, most) {
+                return false;
             }
+            state.behind = None;
+            // Where a node has sent on to one that is gone now, the same view is news.
+            if state.view == view && !state.overruled {
+                return false;
+            }
+            state.overruled = false;
             let (mut nodes, mut slots) = (HashMap::new(), Vec::with_capacity(usize::from(SLOTS)));
             for place in view.primaries() {
-                slots.push(match place {
-                    Some(place) => Some(self.known(state, &mut nodes, place)?),
-                    None => None,
-                });
+                slots.push(place.map(|place| self.known(state, &mut nodes, place)));
             }
             let same = |(old, new): (&Option<Arc<Redis>>, &Option<Arc<Redis>>)| match (old, new) {
                 (Some(old), Some(new)) => Arc::ptr_eq(old, new),
@@ -246,62 +240,54 @@ impl Router {
             let changed = !state.slots.iter().zip(&slots).all(same);
             (state.nodes, state.slots, state.view) = (nodes, slots, view);
             state.version += u64::from(changed);
-            Ok(changed)
-        })?;
+            changed
+        });
         if changed {
             // Whoever waits at a node that has lost the slot is not told there any more.
-            self.ears.reconnected();
+            self.cluster.ears().reconnected();
         }
-        Ok(())
     }
 
-    fn known(
-        &self,
-        state: &State,
-        nodes: &mut HashMap<Place, Arc<Redis>>,
-        place: Place,
-    ) -> Result<Arc<Redis>, Failure> {
+    fn known(&self, state: &State, nodes: &mut HashMap<Place, Arc<Redis>>, place: Place) -> Arc<Redis> {
         if let Some(node) = nodes.get(&place) {
-            return Ok(Arc::clone(node));
+            return Arc::clone(node);
         }
         let node = match state.nodes.get(&place) {
             Some(node) => Arc::clone(node),
-            None => self.make(place.clone())?,
+            None => self.make(place.clone()),
         };
         nodes.insert(place, Arc::clone(&node));
-        Ok(node)
+        node
     }
 
-    fn make(&self, place: Place) -> Result<Arc<Redis>, Failure> {
-        let server = server(self.config.of_node(place))?;
-        let server = server.on_cluster(Arc::clone(&self.ears), self.me.clone());
-        Ok(Arc::new(Redis { links: Links::idle(Arc::new(server)) }))
+    fn make(&self, place: Place) -> Arc<Redis> {
+        Arc::new(Redis { links: Links::idle(Arc::new(self.cluster.node(place))) })
     }
 
     /// The node at a place that another node has named.
-    pub(super) fn at(&self, by: &Redis, (host, port): &Place) -> Result<Arc<Redis>, Failure> {
+    pub(super) fn at(&self, by: &Redis, (host, port): &Place) -> Arc<Redis> {
         let host = match by.links.server().address() {
             Address::Tcp { host: own, .. } if host.is_empty() => own.clone(),
             _ => host.clone(),
         };
         let place = (host, *port);
         if let Some(node) = self.read(|state| state.nodes.get(&place).cloned()) {
-            return Ok(node);
+            return node;
         }
-        let node = self.make(place.clone())?;
-        Ok(self.write(|state| Arc::clone(state.nodes.entry(place).or_insert(node))))
+        let node = self.make(place.clone());
+        self.write(|state| Arc::clone(state.nodes.entry(place).or_insert(node)))
     }
 
     /// Takes note that a node has named another one for a slot.
-    pub(super) fn moved(&self, slot: u16, by: &Redis, place: &Place) -> Result<(), Failure> {
-        let node = self.at(by, place)?;
+    pub(super) fn moved(&self, slot: u16, by: &Redis, place: &Place) {
+        let node = self.at(by, place);
         self.write(|state| {
             if let Some(of) = state.slots.get_mut(usize::from(slot)) {
                 *of = Some(node);
+                state.overruled = true;
                 state.version += 1;
             }
         });
-        Ok(())
     }
 
     /// Ends all connections, for good.
@@ -313,8 +299,19 @@ impl Router {
     }
 }
 
-fn server(config: Config) -> Result<Server, Failure> {
-    Server::new(config).map_err(|error| Failure::new(error.kind(), error.to_string()))
+impl State {
+    /// Whether what is known is of a Cluster that is no more: one that was made anew on the same addresses begins to count
+    /// its epochs again. A node alone that does not know of a failover yet must not be believed, nor must several of them
+    /// in the moment after it.
+    fn is_left_behind(&mut self, view: &View, most: bool) -> bool {
+        if !(most && view.is_whole) {
+            return false;
+        }
+        let now = Clock::Suspend.now();
+        let first = self.behind.filter(|(_, last)| now.since(*last) < BEHIND).map_or(now, |(first, _)| first);
+        self.behind = Some((first, now));
+        now.since(first) >= BEHIND
+    }
 }
 
 /// Returns when the node is connected to, or is known never to be; never where it may yet be replaced.
@@ -328,23 +325,65 @@ async fn connected(node: Option<&Redis>) -> Result<(), Failure> {
     }
 }
 
-/// Asks one node, over a connection that ends with the answer.
-async fn ask(config: Config) -> Result<View, Failure> {
-    let Address::Tcp { host, port } = config.address.clone() else {
-        return Err(Failure::new(LockErrorKind::Unavailable, "no place to ask at"));
-    };
-    let server = server(config)?;
-    let (connection, _driver) = dial::open(&server, Some(&(host.clone(), port))).await?;
-    let mut questions = Pipeline::with_capacity(2);
-    questions.cmd("CLUSTER").arg("INFO");
-    questions.cmd("CLUSTER").arg("SLOTS");
-    let answers = connection.clone().send_packed_commands(&questions, 0, 2).await;
-    let answers = answers.map_err(|error| Failure::of(&error))?;
-    let [info, slots] = answers.as_slice() else {
-        return Err(Failure::new(LockErrorKind::Unavailable, "no answer"));
-    };
-    if let Value::ServerError(error) = slots {
-        return Err(Failure::of_reply(error));
+#[cfg(test)]
+mod tests {
+    use ::redis::Value;
+
+    use super::*;
+
+    fn router() -> Arc<Router> {
+        Router::new(Config::parse("redis+cluster://a").expect("a URL")).expect("no files")
     }
-    View::read(dial::text(info)?, slots, &host).ok_or_else(|| Failure::unexpected(slots))
+
+    /// Of a Cluster of one node.
+    fn view(epoch: u32, host: &str) -> View {
+        let info = format!("cluster_state:ok\r\ncluster_current_epoch:{epoch}\r\n");
+        let node = Value::Array(vec![Value::SimpleString(host.to_owned()), Value::Int(1)]);
+        let range = Value::Array(vec![Value::Int(0), Value::Int(i64::from(SLOTS) - 1), node]);
+        View::read(&info, &Value::Array(vec![range]), host).expect("a view")
+    }
+
+    fn place(router: &Router, slot: u16) -> String {
+        router.node(slot).expect("a node").links.server().address().to_string()
+    }
+
+    /// It may be gone by then, and nobody else says anything new.
+    #[test]
+    fn a_view_that_did_not_change_overrules_a_node_that_sent_on() {
+        let router = router();
+        router.adopt(view(1, "a"), true);
+        let by = router.node(7).expect("a node");
+        router.moved(7, &by, &("b".to_owned(), 2));
+        assert_eq!([place(&router, 7), place(&router, 8)], ["b:2", "a:1"]);
+        router.adopt(view(1, "a"), true);
+        assert_eq!(place(&router, 7), "a:1");
+    }
+
+    #[test]
+    fn an_earlier_epoch_is_believed_when_most_nodes_stay_with_it() {
+        let router = router();
+        router.adopt(view(5, "a"), true);
+        let tell = |most| router.adopt(view(1, "b"), most);
+        let begin = |state: &mut State, ago: Duration, last: Duration| {
+            let now = Clock::Suspend.now();
+            let at = |ago: Duration| {
+                Moment::from_parts({
+                    let (mono, boot) = now.parts();
+                    let ago = i64::try_from(ago.as_nanos()).expect("not so long ago");
+                    (mono - ago, boot - ago)
+                })
+            };
+            state.behind = Some((at(ago), at(last)));
+        };
+        tell(true);
+        assert_eq!(place(&router, 0), "a:1", "it was told once");
+        router.write(|state| begin(state, 10 * BEHIND, 2 * BEHIND));
+        tell(true);
+        assert_eq!(place(&router, 0), "a:1", "what was told before is long ago");
+        router.write(|state| begin(state, BEHIND, BEHIND / 2));
+        tell(false);
+        assert_eq!(place(&router, 0), "a:1", "one node alone may have slept");
+        tell(true);
+        assert_eq!(place(&router, 0), "b:1");
+    }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::super::acquire::{Aim, FenceOf};
 use super::super::client::Redis;
-use super::super::error::Failure;
+use super::super::error::{Failure, Reaction};
 use super::slot;
 use super::store::Cluster;
 use super::together::{self, Boxed};
@@ -88,9 +88,15 @@ impl Cluster {
         deadline: Duration,
     ) -> Result<Released, Failure> {
         let call = |node: Arc<Redis>| async move {
-            match keep {
-                None => node.free(claim).await,
-                Some(keep) => node.keep(claim, keep).await,
+            match give_back(&node, claim, keep).await {
+                // The first one may have done it; if it has not, this one says so.
+                Err(failure) if failure.reaction == Reaction::Again => {
+                    match give_back(&node, claim, keep).await {
+                        Ok(Released::Released) => Ok(Released::Released),
+                        _ => Err(failure),
+                    }
+                }
+                answer => answer,
             }
         };
         self.within(deadline, &claim.key, call).await
@@ -161,5 +167,12 @@ impl Cluster {
             }
         }
         Ok(Ok(largest))
+    }
+}
+
+async fn give_back(node: &Redis, claim: &Claim, keep: Option<Duration>) -> Result<Released, Failure> {
+    match keep {
+        None => node.free(claim).await,
+        Some(keep) => node.keep(claim, keep).await,
     }
 }

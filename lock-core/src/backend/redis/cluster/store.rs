@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::super::acquire::{Aim, is_plain};
 use super::super::client::{Redis, capability, supported};
 use super::super::config::Config;
-use super::super::error::Failure;
+use super::super::error::{Failure, Reaction};
 use super::super::latch;
 use super::redirect::Redirect;
 use super::route::Last;
@@ -71,7 +71,7 @@ impl Cluster {
     /// # }
     /// ```
     pub async fn connect(url: &str) -> Result<Self> {
-        let router = Router::new(Config::parse(url)?);
+        let router = Router::new(Config::parse(url)?)?;
         let cluster = Self { router };
         cluster.router.find().await.map_err(|failure| cluster.error(&failure))?;
         cluster.meet().await.map_err(|failure| cluster.error(&failure))?;
@@ -115,7 +115,11 @@ impl Cluster {
         match timeout(deadline, self.router.call(key, &last, call)).await {
             Ok(answer) => answer,
             // It did nothing the last time, and may have been sent once more since.
-            Err(_) => Err(last.take().unwrap_or_else(|| Failure::no_answer(deadline)).in_doubt()),
+            Err(_) => {
+                let missing = || self.router.missing(slot::of(key.as_str()));
+                let failure = last.take().or_else(missing).unwrap_or_else(|| Failure::no_answer(deadline));
+                Err(failure.in_doubt())
+            }
         }
     }
 
@@ -152,7 +156,11 @@ impl Cluster {
             Err(Failure { redirect: Some(Redirect::Ask(place)), .. })
                 if is_plain(claim) && !matches!(aim, Aim::Queue { .. }) =>
             {
-                self.router.at(&node, &place)?.set_asking(claim, deadline).await
+                self.router.at(&node, &place).set_asking(claim, deadline).await
+            }
+            // One that is not granted yet is granted once at most, however often it is asked for.
+            Err(failure) if failure.reaction == Reaction::Again && aim != Aim::Grab => {
+                node.acquire(claim, aim, deadline).await
             }
             answer => answer,
         }
@@ -250,6 +258,11 @@ impl Backend for Cluster {
     }
 
     async fn list(&self, prefix: &str, foreign: bool, limit: usize) -> Result<Listed> {
+        // Nothing else tells who asks for no key which nodes there are by now.
+        let looked = timeout(self.timeout(), self.router.look()).await;
+        looked
+            .unwrap_or_else(|_| Err(Failure::no_answer(self.timeout())))
+            .map_err(|failure| self.error(&failure))?;
         let (mut locks, mut truncated) = (Vec::new(), false);
         for node in self.router.primaries() {
             let listed = node.look(prefix, foreign, limit).await.map_err(|failure| self.error(&failure))?;

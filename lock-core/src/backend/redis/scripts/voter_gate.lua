@@ -11,9 +11,9 @@
 --          or what the script behind it returns; with now = server time in us.
 --
 -- Atomic because the marker must be of the same life and data as the key that is granted behind it.
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
 do
-  local time = redis.call('TIME')
-  local now = time[1] * 1000000 + time[2]
   local marker = redis.call('HMGET', 'lock:voter', 'run', 'since', 'max')
   if marker[1] ~= ARGV[#ARGV] then
     return {-3, now}

@@ -11,6 +11,7 @@ use super::super::connection::Live;
 use super::super::error::Failure;
 use super::probe;
 use super::state::{Voter, quarantine};
+use crate::clock::Clock;
 use crate::error::LockErrorKind;
 
 /// The key of the marker; no lock may have it.
@@ -19,6 +20,7 @@ pub(super) const MARKER: &str = "lock:voter";
 const BOOT: &str = include_str!("../scripts/voter_boot.lua");
 const ONE: &str = concat!(
     include_str!("../scripts/voter_gate.lua"),
+    include_str!("../scripts/voter_free.lua"),
     include_str!("../scripts/acquire.lua"),
     include_str!("../scripts/lib.lua"),
     include_str!("../scripts/acquire_taken.lua"),
@@ -150,6 +152,7 @@ impl Seat {
     /// begins anew, for all clients.
     pub(in super::super) async fn look(&self, live: &Live) {
         self.voter.compare_once();
+        self.voter.show(Clock::Suspend.now());
         let mut command = Cmd::new();
         command.arg("INFO").arg("stats");
         let answer = live.send(&command).await;
@@ -173,6 +176,7 @@ fn evicted(info: &str) -> Option<u64> {
 /// Reads the answers, tells what happened, and refuses a client that does not agree with the others.
 fn settle(voter: &Voter, answers: &[Value]) -> Result<Ballot, Failure> {
     let (boot, ballot) = read(answers)?;
+    voter.quarantined(Clock::Suspend.now(), boot.left);
     tell(voter, &boot);
     if voter.votes_elsewhere(ballot.run) {
         return Err(twice());
@@ -245,7 +249,8 @@ mod tests {
 
     #[test]
     fn the_texts_say_what_they_take_and_why_they_are_atomic() {
-        for text in [BOOT, include_str!("../scripts/voter_gate.lua")] {
+        let parts = [include_str!("../scripts/voter_gate.lua"), include_str!("../scripts/voter_free.lua")];
+        for text in [BOOT].into_iter().chain(parts) {
             let header: String = text.lines().take_while(|line| line.starts_with("--")).collect();
             for word in ["KEYS", "ARGV", "Returns", "Atomic because"] {
                 assert!(header.contains(word), "{header} lacks {word}");

@@ -1,6 +1,6 @@
 //! Why a voter did not vote.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use super::super::error::Failure;
 use super::state::Voter;
@@ -12,7 +12,11 @@ pub(super) enum Refusal {
     /// As of any server.
     Failure(Failure),
     /// It may have forgotten a lease, and waits until that is over.
-    Quarantined { left: Duration },
+    Quarantined {
+        left: Duration,
+        /// When that is over, by the server's clock: since 1970.
+        until: Duration,
+    },
     /// Its clock was set.
     ClockJumped {
         left: Duration,
@@ -35,10 +39,11 @@ impl Refusal {
         let address = voter.address();
         match self {
             Self::Failure(failure) => failure.to_error(address),
-            Self::Quarantined { left } => {
+            Self::Quarantined { left, until } => {
+                let until = date(*until).map_or_else(String::new, |date| format!(" until {date},"));
                 let detail = format!(
-                    "redis at {address}: quarantined for {left:?} more: it restarted or lost its data, and does not \
-                     vote until every lease that it may have forgotten is over"
+                    "redis at {address} is in quarantine{until} for {left:?} more: it restarted or lost its data, and \
+                     does not vote before every lease that it may have forgotten is over"
                 );
                 LockError::new(LockErrorKind::Unavailable, detail)
                     .nothing_taken()
@@ -59,6 +64,39 @@ impl Refusal {
                 );
                 LockError::new(LockErrorKind::InvalidRequest, detail).nothing_taken()
             }
+        }
+    }
+}
+
+/// A time since 1970 as people write it, unless the clock that it is of is set to what nobody writes.
+fn date(since: Duration) -> Option<String> {
+    const YEAR_10000: Duration = Duration::from_secs(253_402_300_800);
+    let time = SystemTime::UNIX_EPOCH.checked_add(since).filter(|_| since < YEAR_10000)?;
+    Some(humantime::format_rfc3339_millis(time).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::config::Address;
+    use super::super::options::VoterOptions;
+    use super::*;
+
+    #[test]
+    fn a_quarantine_has_an_end() {
+        let address = Address::Tcp { host: "a".to_owned(), port: 1 };
+        let voter = Voter::new(VoterOptions::default(), address);
+        let table = [
+            (
+                1_763_672_000_123_456,
+                "redis at a:1 is in quarantine until 2025-11-20T20:53:20.123Z, for 1.5s more",
+            ),
+            (u64::MAX, "redis at a:1 is in quarantine for 1.5s more"),
+        ];
+        for (micros, expected) in table {
+            let (left, until) = (Duration::from_millis(1_500), Duration::from_micros(micros));
+            let error = Refusal::Quarantined { left, until }.to_error(&voter);
+            assert!(error.to_string().contains(expected), "{error}");
+            assert!(error.is_temporary() && error.retry_after() == Some(left), "{error:?}");
         }
     }
 }

@@ -19,6 +19,8 @@ pub(in super::super) struct Voter {
     clock: Mutex<ClockGuard>,
     /// Until when its clock is not trusted, in us of ours.
     distrusted: AtomicI64,
+    /// Until when it is in quarantine, as far as is known, in us of ours.
+    quarantined: AtomicI64,
     peers: OnceLock<Arc<Peers>>,
     /// Whether its clock was compared with those of its peers.
     compared: AtomicBool,
@@ -33,6 +35,7 @@ impl Voter {
             address,
             clock: Mutex::default(),
             distrusted: AtomicI64::new(i64::MIN),
+            quarantined: AtomicI64::new(i64::MIN),
             peers: OnceLock::new(),
             compared: AtomicBool::new(false),
             run: Mutex::default(),
@@ -113,6 +116,19 @@ impl Voter {
         let out = quarantine(self.max_ttl);
         self.distrusted.fetch_max(micros(now.plus(out)), Ordering::Relaxed);
         out
+    }
+
+    /// Learns at `now` for how much longer the server is in quarantine.
+    pub(super) fn quarantined(&self, now: Moment, left: Duration) {
+        self.quarantined.store(micros(now.plus(left)), Ordering::Relaxed);
+        self.show(now);
+    }
+
+    /// Shows those who look at the metrics whether it votes.
+    pub(super) fn show(&self, now: Moment) {
+        let is_quarantined = self.quarantined.load(Ordering::Relaxed) > micros(now);
+        let stays_out = is_quarantined || self.distrusted(now).is_some();
+        crate::observe::quarantined(self.address.to_string(), stays_out);
     }
 
     /// For how long the clock is not to be trusted yet; `None` while nothing is wrong with it.

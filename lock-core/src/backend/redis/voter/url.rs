@@ -1,14 +1,14 @@
-//! `redlock://`, read once.
+//! `redlock://` and `redlocks://`, read once.
 
 use super::options::VoterOptions;
 use crate::error::{LockError, LockErrorKind, Result};
 
-const FORM: &str = "expected `redlock://[user:password@]host[:port],host[:port],host[:port][/db]` with an odd number \
+const FORM: &str = "expected `redlock[s]://[user:password@]host[:port],host[:port],host[:port][/db]` with an odd number \
                     of servers, and `?max_ttl=30s&timeout=500ms&connect_timeout=1s` if need be";
 
 /// A `redlock://` URL as those of its servers. `Debug` is left out: they hold the password.
 pub(crate) struct RedlockUrl {
-    /// One `redis://` URL for each server.
+    /// One `redis://` or `rediss://` URL for each server.
     pub(crate) urls: Vec<String>,
     /// The servers by host and port alone.
     pub(crate) names: Vec<String>,
@@ -17,8 +17,8 @@ pub(crate) struct RedlockUrl {
 }
 
 impl RedlockUrl {
-    /// Reads what stands behind `redlock://`. The errors never repeat it.
-    pub(crate) fn parse(rest: &str) -> Result<Self> {
+    /// Reads what stands behind `redlock://`, or behind `redlocks://` with `tls`. The errors never repeat it.
+    pub(crate) fn parse(rest: &str, tls: bool) -> Result<Self> {
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         if query.contains('@') {
             // A password with an unescaped `?`.
@@ -36,6 +36,10 @@ impl RedlockUrl {
                 Some(("max_ttl", value)) => options = max_ttl(value)?,
                 // Left to the reader of each server's URL, but for what makes no sense here.
                 Some(("timeout" | "connect_timeout", _)) => others.push(pair),
+                Some(("ca" | "cert" | "key", _)) if tls => others.push(pair),
+                Some(("ca" | "cert" | "key", _)) => {
+                    return Err(invalid("`ca`, `cert` and `key` are options of a `redlocks://` URL"));
+                }
                 Some(("durability" | "min_replicas", _)) => {
                     return Err(invalid(
                         "`durability` is no option of the redlock URL: the servers of a majority have no replicas, and a \
@@ -44,7 +48,8 @@ impl RedlockUrl {
                 }
                 _ => {
                     return Err(invalid(
-                        "unknown option in the redlock URL; there are `max_ttl`, `timeout` and `connect_timeout`",
+                        "unknown option in the redlock URL; there are `max_ttl`, `timeout` and `connect_timeout`, and \
+                         `ca`, `cert` and `key` with `redlocks://`",
                     ));
                 }
             }
@@ -60,7 +65,8 @@ impl RedlockUrl {
         if hosts.iter().any(|host| host.is_empty()) {
             return Err(invalid("the redlock URL names an empty server"));
         }
-        let url = |host: &&str| format!("redis://{credentials}{host}/{db}?{others}");
+        let scheme = if tls { "rediss" } else { "redis" };
+        let url = |host: &&str| format!("{scheme}://{credentials}{host}/{db}?{others}");
         let names = hosts.iter().map(ToString::to_string).collect();
         Ok(Self { urls: hosts.iter().map(url).collect(), names, options })
     }
@@ -86,8 +92,8 @@ mod tests {
 
     #[test]
     fn every_server_gets_a_url_of_its_own() {
-        let url =
-            RedlockUrl::parse("app:s%2Cx@a,b:7000, [::1]:7001/2?max_ttl=10s&timeout=250ms").expect("a URL");
+        let url = RedlockUrl::parse("app:s%2Cx@a,b:7000, [::1]:7001/2?max_ttl=10s&timeout=250ms", false)
+            .expect("a URL");
         let expected = [
             "redis://app:s%2Cx@a/2?timeout=250ms",
             "redis://app:s%2Cx@b:7000/2?timeout=250ms",
@@ -99,7 +105,7 @@ mod tests {
         for url in &url.urls {
             Config::parse(url).unwrap_or_else(|error| panic!("{url}: {error}"));
         }
-        let url = RedlockUrl::parse("one").expect("a URL");
+        let url = RedlockUrl::parse("one", false).expect("a URL");
         assert_eq!((url.urls, url.options), (vec!["redis://one/?".to_owned()], VoterOptions::default()));
     }
 
@@ -112,14 +118,26 @@ mod tests {
             ("u:s3cret@a,b,c?max_ttl=s3cret", "`max_ttl` of the redlock URL needs"),
             ("u:s3cret@a,b,c?max_ttl=1ms", "it can be 10ms"),
             ("u:s3cret@a,b,c?db=1", "unknown option"),
+            ("u:s3cret@a,b,c?ca=/s3cret.pem", "options of a `redlocks://` URL"),
             ("u:s3cret@a,b,c?durability=replicas(1)", "no option of the redlock URL"),
             ("u:x?s3cret@a,b,c", "behind the `?`"),
         ];
         for (rest, expected) in table {
-            let Err(error) = RedlockUrl::parse(rest) else { panic!("{rest} was read") };
+            let Err(error) = RedlockUrl::parse(rest, false) else { panic!("{rest} was read") };
             assert_eq!(error.kind(), LockErrorKind::InvalidRequest, "{rest}");
             assert!(error.to_string().contains(expected), "{rest}: {error}");
             assert!(!error.to_string().contains("s3cret"), "{rest}: {error}");
+        }
+    }
+
+    #[test]
+    fn with_tls_every_server_has_it() {
+        let url = RedlockUrl::parse("app:x@a,b:1,c?ca=/ca.pem&cert=c.pem&key=k.pem&timeout=1s", true)
+            .expect("a URL");
+        assert_eq!(url.urls[1], "rediss://app:x@b:1/?ca=/ca.pem&cert=c.pem&key=k.pem&timeout=1s");
+        for url in &url.urls {
+            let outcome = Config::parse(url);
+            assert_eq!(outcome.is_ok(), cfg!(feature = "redis-tls"), "{url}");
         }
     }
 }

@@ -114,7 +114,10 @@ impl Redis {
                     return Err(Refusal::TooLong { ttl: claim.ttl, max_ttl });
                 }
                 (-5, [left, ..]) => {
-                    return Err(Refusal::Quarantined { left: Duration::from_micros(number(left)?) });
+                    let left = Duration::from_micros(number(left)?);
+                    voter.quarantined(received, left);
+                    let until = Duration::from_micros(u64::try_from(now).unwrap_or(0)) + left;
+                    return Err(Refusal::Quarantined { left, until });
                 }
                 // Too late by the server's clock, which was learnt anew with this answer; nothing was done.
                 _ => {}

@@ -1,0 +1,83 @@
+//! Calls to several nodes, driven by the one who waits for them.
+//!
+//! A task for each call would cost more than the call. Here the caller drives them as part of its own future, and only
+//! what is left of them when it goes, with the verdict or because it was dropped, becomes a task and goes on by itself.
+
+use std::pin::Pin;
+use std::task::Context;
+
+use tokio::runtime::Handle;
+
+/// Calls under way.
+#[derive(Debug)]
+pub(super) struct Crew<F: Future<Output = ()> + Send + 'static> {
+    /// A caller may be dropped where no runtime is entered.
+    runtime: Handle,
+    calls: Vec<Pin<Box<F>>>,
+}
+
+impl<F: Future<Output = ()> + Send + 'static> Crew<F> {
+    pub(super) fn of(size: usize) -> Self {
+        Self { runtime: Handle::current(), calls: Vec::with_capacity(size) }
+    }
+
+    /// Adds a call, which begins when it is first driven.
+    pub(super) fn add(&mut self, call: F) {
+        self.calls.push(Box::pin(call));
+    }
+
+    /// Adds a call that goes on by itself from the beginning.
+    pub(super) fn send_off(&self, call: F) {
+        self.runtime.spawn(call);
+    }
+
+    /// Drives them; `cx` is woken when there is more to do.
+    pub(super) fn drive(&mut self, cx: &mut Context<'_>) {
+        self.calls.retain_mut(|call| call.as_mut().poll(cx).is_pending());
+    }
+}
+
+impl<F: Future<Output = ()> + Send + 'static> Drop for Crew<F> {
+    fn drop(&mut self) {
+        for call in self.calls.drain(..) {
+            self.runtime.spawn(call);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::sync::Notify;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_call_is_driven_by_its_caller_and_goes_on_without_it() {
+        let (steps, go, done) =
+            (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let mut crew = Crew::of(1);
+        let (counted, gate, end) = (Arc::clone(&steps), Arc::clone(&go), Arc::clone(&done));
+        crew.add(async move {
+            counted.fetch_add(1, Ordering::SeqCst);
+            gate.notified().await;
+            counted.fetch_add(1, Ordering::SeqCst);
+            end.notify_one();
+        });
+        tokio::task::yield_now().await;
+        assert_eq!(steps.load(Ordering::SeqCst), 0, "nobody drives it");
+        std::future::poll_fn(|cx| {
+            crew.drive(cx);
+            std::task::Poll::Ready(())
+        })
+        .await;
+        assert_eq!(steps.load(Ordering::SeqCst), 1);
+        // Also where the caller goes outside of every runtime.
+        std::thread::spawn(move || drop(crew)).join().expect("no panic");
+        go.notify_one();
+        done.notified().await;
+        assert_eq!(steps.load(Ordering::SeqCst), 2);
+    }
+}

@@ -1,0 +1,70 @@
+//! Who holds what, over all nodes.
+
+use lock_tests::{PATIENCE, RedisCluster, wait_until};
+
+use crate::support::{LONG, connect, key_on};
+
+/// Who only looks is sent to the new nodes by nobody.
+#[tokio::test]
+async fn locks_are_listed_after_a_failover() {
+    let mut cluster = RedisCluster::start();
+    let (holder, looker) = (connect(&cluster).await, connect(&cluster).await);
+    let mut guards = Vec::new();
+    for number in 0..3 {
+        let key = key_on(&cluster, number, "k");
+        guards.push(holder.lock(&key).ttl(LONG).acquire().await.expect("free"));
+        let replica = &cluster.nodes[number + 3];
+        wait_until("the replica has it", PATIENCE, async || replica.keys().contains(&key)).await;
+    }
+    assert_eq!(looker.locks().await.expect("an answer").locks.len(), 3);
+    cluster.nodes[1].kill9();
+    cluster.wait_promoted(1);
+    wait_until("all are found again", PATIENCE, async || {
+        looker.locks().await.is_ok_and(|listed| listed.locks.len() == 3)
+    })
+    .await;
+}
+
+/// Nodes that look into no key know of no lock: that is no empty list.
+#[tokio::test]
+async fn a_cluster_that_is_down_is_no_empty_list() {
+    let cluster = RedisCluster::start();
+    let locks = connect(&cluster).await;
+    let guard = locks.lock(key_on(&cluster, 0, "k")).ttl(LONG).acquire().await.expect("free");
+    let slot = cluster.slot(&key_on(&cluster, 1, "other")).to_string();
+    for node in &cluster.nodes {
+        let _ = node.try_command(&["CLUSTER", "DELSLOTS", &slot]);
+    }
+    wait_until("the cluster is down", PATIENCE, async || {
+        let states = cluster.nodes.iter().map(|node| node.get::<String>(&["CLUSTER", "INFO"]));
+        states.into_iter().all(|state| state.contains("cluster_state:fail"))
+    })
+    .await;
+    let error = locks.locks().await.expect_err("nobody can tell");
+    assert!(error.is_temporary() && error.to_string().contains("the cluster is down"), "{error}");
+    cluster.nodes[1].command(&["CLUSTER", "ADDSLOTS", &slot]);
+    wait_until("it is listed again", PATIENCE, async || {
+        locks.locks().await.is_ok_and(|listed| listed.locks.len() == 1)
+    })
+    .await;
+    assert!(guard.is_held());
+}
+
+/// Among keys of others, each in a slot of its own, and where the nodes have forgotten the script.
+#[tokio::test]
+async fn a_lock_is_found_among_other_keys() {
+    let cluster = RedisCluster::start();
+    let locks = connect(&cluster).await;
+    for number in 0..150 {
+        let key = format!("other:{number}");
+        cluster.nodes[cluster.number_of(&key)].command(&["SET", &key, "data"]);
+    }
+    let guard = locks.lock("mine").ttl(LONG).acquire().await.expect("free");
+    for node in &cluster.nodes[..3] {
+        node.command(&["SCRIPT", "FLUSH"]);
+    }
+    let listed = locks.locks().await.expect("an answer");
+    let found: Vec<&str> = listed.locks.iter().map(|lock| lock.key.as_str()).collect();
+    assert_eq!(found, ["mine"]);
+    guard.release().await.expect("an answer");
+}

@@ -1,0 +1,147 @@
+//! How the nodes are found again.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::time::Duration;
+
+use lock_core::LockManager;
+use lock_tests::{Bound, PATIENCE, RedisCluster, wait_until};
+use tokio::runtime::Builder;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use crate::support::{FAILOVER, LONG, connect, key_on};
+
+async fn takes(locks: &LockManager, key: &str) -> bool {
+    match locks.lock(key).ttl(LONG).try_acquire().await {
+        Ok(Some(guard)) => guard.release().await.is_ok(),
+        _ => false,
+    }
+}
+
+/// Its address belongs to something else by now, which refuses everybody.
+#[tokio::test]
+async fn a_node_whose_place_is_taken_by_another_service_is_left() {
+    let mut cluster = RedisCluster::start();
+    let locks = connect(&cluster).await;
+    let key = key_on(&cluster, 0, "k");
+    assert!(takes(&locks, &key).await);
+    cluster.nodes[0].kill9();
+    let service = TcpListener::bind(("127.0.0.1", cluster.nodes[0].port())).expect("the port is free");
+    std::thread::spawn(move || {
+        for stream in service.incoming().flatten() {
+            let _ = (&stream).read(&mut [0; 512]);
+            let _ = (&stream).write_all(&b"-NOAUTH Authentication required.\r\n".repeat(8));
+        }
+    });
+    wait_until("it is found to refuse", PATIENCE, async || {
+        let refused = locks.lock(&key).try_acquire().await;
+        refused.is_err_and(|error| error.to_string().contains("NOAUTH"))
+    })
+    .await;
+    cluster.wait_promoted(0);
+    wait_until("its replica is found", PATIENCE, async || takes(&locks, &key).await).await;
+}
+
+/// A runtime that nobody drives any more may have been about to ask for everybody.
+#[test]
+fn a_runtime_that_is_not_driven_keeps_nobody_from_looking() {
+    let main = Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    let mut cluster = RedisCluster::start();
+    let locks = main.block_on(connect(&cluster));
+    let (key, other) = (key_on(&cluster, 0, "k"), key_on(&cluster, 1, "k"));
+    let ttl = Duration::from_secs(3);
+    let guard = main.block_on(locks.lock(&other).ttl(ttl).acquire()).expect("free");
+    assert!(main.block_on(takes(&locks, &key)));
+    cluster.nodes[0].kill9();
+    let mut frozen = Vec::new();
+    for number in 0..30_u64 {
+        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let (locks, key) = (locks.clone(), if number % 2 == 0 { key.clone() } else { other.clone() });
+        runtime.block_on(async {
+            tokio::spawn(async move { locks.lock(key).try_acquire().await.map(drop) });
+            sleep(Duration::from_micros(500 + 200 * number)).await;
+        });
+        frozen.push(runtime);
+    }
+    main.block_on(async {
+        wait_until("the replica is found", FAILOVER, async || takes(&locks, &key).await).await;
+        assert!(guard.is_held(), "its node was there all the time");
+        guard.release().await.expect("an answer");
+    });
+}
+
+/// The other nodes are asked ten times a second, and not by each of those who wait.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_who_miss_a_node_ask_together() {
+    let mut cluster = RedisCluster::start();
+    let locks = connect(&cluster).await;
+    let mut tasks = JoinSet::new();
+    for number in 0..100 {
+        let (locks, key) = (locks.clone(), key_on(&cluster, 0, &format!("k{number}x")));
+        tasks.spawn(async move {
+            loop {
+                drop(locks.lock(&key).try_acquire().await);
+                sleep(Duration::from_millis(number % 20)).await;
+            }
+        });
+    }
+    // Without its replica: as long as the test takes, nobody has its slots, and soon all are refused.
+    cluster.nodes[3].kill9();
+    cluster.nodes[0].kill9();
+    let connections =
+        || cluster.nodes[1].info("total_connections_received").parse::<u32>().expect("a number");
+    let (before, start) = (connections(), Bound::new(PATIENCE));
+    sleep(Duration::from_secs(3)).await;
+    let (made, seconds) = (connections() - before, start.elapsed().as_secs() + 1);
+    assert!(u64::from(made) < 20 * seconds, "{made} in {seconds} s");
+}
+
+/// Its epochs begin again, and other nodes are the primaries.
+#[tokio::test]
+async fn a_cluster_that_was_made_anew_on_the_same_addresses_is_found() {
+    let cluster = RedisCluster::start();
+    for _ in 0..3 {
+        cluster.nodes[0].command(&["CLUSTER", "BUMPEPOCH"]);
+        cluster.nodes[1].command(&["CLUSTER", "BUMPEPOCH"]);
+    }
+    cluster.wait_epoch(7);
+    let locks = connect(&cluster).await;
+    let key = key_on(&cluster, 0, "k");
+    assert!(takes(&locks, &key).await);
+    cluster.make_anew();
+    assert!(takes(&connect(&cluster).await, &key).await);
+    wait_until("the new primaries are found", PATIENCE, async || takes(&locks, &key).await).await;
+}
+
+/// A node that was taken out of the Cluster has no slots at all, and says so to renewals as well.
+#[tokio::test]
+async fn a_held_lock_is_renewed_after_its_node_was_taken_out() {
+    let cluster = RedisCluster::start();
+    let locks = connect(&cluster).await;
+    let (key, ttl) = (key_on(&cluster, 0, "k"), Duration::from_secs(3));
+    let guard = locks.lock(&key).ttl(ttl).acquire().await.expect("free");
+    renewed(&cluster, 0, &key).await;
+    cluster.nodes[3].command(&["CLUSTER", "FAILOVER"]);
+    cluster.wait_promoted(0);
+    wait_until("it is a replica", PATIENCE, async || cluster.nodes[0].info("role") == "slave").await;
+    let id: String = cluster.nodes[0].get(&["CLUSTER", "MYID"]);
+    for node in &cluster.nodes[1..] {
+        node.command(&["CLUSTER", "FORGET", &id]);
+    }
+    cluster.nodes[0].command(&["CLUSTER", "RESET"]);
+    for _ in 0..3 {
+        renewed(&cluster, 3, &key).await;
+    }
+    assert!(guard.is_held());
+}
+
+async fn renewed(cluster: &RedisCluster, number: usize, key: &str) {
+    let mut last = cluster.pttl(number, key);
+    wait_until("it is renewed", PATIENCE, async || {
+        let left = cluster.pttl(number, key);
+        assert!(left > 0, "it is there");
+        std::mem::replace(&mut last, left) < left
+    })
+    .await;
+}

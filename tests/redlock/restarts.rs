@@ -1,0 +1,196 @@
+//! A rolling restart: every server of a quorum is killed and started again without its data, one after another, and a lock
+//! is held over all of them.
+
+use std::collections::HashSet;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use lock_core::backend::quorum::Quorum;
+use lock_core::backend::redis::Redis;
+use lock_core::backend::redis::voter::VoterOptions;
+use lock_core::backend::{Attempt, Backend, Capability, Claim, FencingToken, Released, Renew, Renewal};
+use lock_core::owner::Owner;
+use lock_core::{LockError, LockErrorKind, LockGuard, LockManager, LossReason, ManagerBuilder, Result};
+use lock_tests::{Bound, PATIENCE, RedisServer, wait_until};
+
+use crate::party::{Gate, Party};
+use crate::support::{MAX_TTL, ms, new_cluster, quarantine};
+
+const KEY: &str = "job";
+
+async fn servers(count: usize) -> Vec<RedisServer> {
+    let servers: Vec<RedisServer> = (0..count).map(|_| RedisServer::start()).collect();
+    new_cluster(&servers.iter().collect::<Vec<_>>(), MAX_TTL).await;
+    servers
+}
+
+/// The default lease of a manager of these tests is the longest that the servers allow.
+async fn connect(servers: &[RedisServer]) -> LockManager {
+    let hosts: Vec<String> = servers.iter().map(|server| format!("127.0.0.1:{}", server.port())).collect();
+    let url = format!("redlock://{}/?max_ttl={}ms", hosts.join(","), MAX_TTL.as_millis());
+    let builder = ManagerBuilder::connect(&url).await.expect("a majority is up");
+    builder.ttl(MAX_TTL).build().expect("a ttl that it can hold")
+}
+
+/// The owner that a server has for the key.
+fn owner_on(server: &RedisServer) -> Option<String> {
+    let value: Option<String> = server.get(&["GET", KEY]);
+    value.map(|value| value.split(' ').next().unwrap_or_default().to_owned())
+}
+
+/// Somebody else who wants the lock.
+#[derive(Debug, Default)]
+struct Contender {
+    asked: AtomicUsize,
+    refused: AtomicUsize,
+}
+
+impl Contender {
+    /// Asks once; whether it has the lock.
+    async fn ask(&self, locks: &LockManager) -> Option<LockGuard> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        match locks.lock(KEY).try_acquire().await {
+            Ok(Some(guard)) => Some(guard),
+            Ok(None) => {
+                self.refused.fetch_add(1, Ordering::Relaxed);
+                None
+            }
+            Err(error) => {
+                assert!(error.is_temporary(), "{error}");
+                None
+            }
+        }
+    }
+
+    /// Asks as fast as it is answered, until it has the lock.
+    async fn insist(&self, locks: &LockManager) -> LockGuard {
+        loop {
+            if let Some(guard) = self.ask(locks).await {
+                return guard;
+            }
+        }
+    }
+}
+
+/// Each server is left alone until the lock is on it again, which the gate allows when its quarantine is over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_is_held_over_a_rolling_restart_and_is_whole_again() {
+    let mut servers = servers(5).await;
+    let (here, there) = (connect(&servers).await, connect(&servers).await);
+    let guard = here.lock(KEY).acquire().await.expect("nobody else is there");
+    let owner = owner_on(&servers[0]);
+    let has_it = |server: &RedisServer| owner.is_some() && owner_on(server) == owner;
+    wait_until("it is on every server", PATIENCE, async || servers.iter().all(has_it)).await;
+    let contender = Contender::default();
+    let restarts = async {
+        for number in 0..servers.len() {
+            let bound = Bound::new(PATIENCE);
+            servers[number].restart();
+            assert!(!has_it(&servers[number]), "it came back with its data: this test shows nothing");
+            wait_until("it is healed", PATIENCE, async || has_it(&servers[number])).await;
+            assert!(bound.elapsed() >= quarantine(MAX_TTL), "healed past the gate: {:?}", bound.elapsed());
+            guard.check().expect("it is renewed by the others");
+            // A process that starts now has no history with any of the servers.
+            assert!(contender.ask(&connect(&servers).await).await.is_none(), "a second holder");
+        }
+    };
+    // Several, so that the key is as a rule taken on a server that came back without it.
+    let insisting = async {
+        tokio::select! {
+            guard = contender.insist(&there) => guard,
+            guard = contender.insist(&there) => guard,
+            guard = contender.insist(&there) => guard,
+        }
+    };
+    tokio::select! {
+        () = restarts => {}
+        _guard = insisting => panic!("a second holder"),
+    }
+    assert!(servers.iter().all(has_it), "it is not whole again");
+    let (asked, refused) = (contender.asked.into_inner(), contender.refused.into_inner());
+    assert!(refused > servers.len() * 10 && refused * 2 > asked, "{refused} refusals of {asked}");
+    guard.release().await.expect("an answer");
+    wait_until("it is gone", PATIENCE, async || !servers.iter().any(has_it)).await;
+    let again = there.lock(KEY).try_acquire().await.expect("an answer");
+    assert!(again.is_some(), "it was given back");
+}
+
+/// The control: voters that take a lock, and never again once they lost it.
+#[derive(Debug)]
+struct Unhealed {
+    voter: Redis,
+    known: Mutex<HashSet<Owner>>,
+}
+
+impl Backend for Unhealed {
+    fn capability(&self) -> Capability {
+        self.voter.capability()
+    }
+
+    async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
+        if !self.known.lock().expect("no panic").insert(claim.owner) {
+            let error = LockError::new(LockErrorKind::Unavailable, "it has been here before");
+            return Err(error.nothing_taken());
+        }
+        self.voter.try_acquire(claim).await
+    }
+
+    async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
+        self.voter.renew(batch).await
+    }
+
+    async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
+        self.voter.release(claim, keep_for).await
+    }
+
+    async fn fence(&self, claim: &Claim) -> Result<FencingToken> {
+        self.voter.fence(claim).await
+    }
+}
+
+#[tokio::test]
+async fn without_healing_a_rolling_restart_ends_the_lock() {
+    let mut servers = servers(3).await;
+    let urls: Vec<String> = servers.iter().map(RedisServer::url).collect();
+    let options = VoterOptions::new(MAX_TTL);
+    let voters = Redis::connect_voters(urls.iter().map(String::as_str), options).await.expect("all are up");
+    let unhealed = |voter| Unhealed { voter, known: Mutex::default() };
+    let quorum = Quorum::new(voters.into_iter().map(unhealed).collect()).expect("three");
+    let locks = LockManager::builder(quorum).ttl(MAX_TTL).build().expect("a ttl that it can hold");
+    let guard = locks.lock(KEY).acquire().await.expect("nobody else is there");
+    wait_until("it is on every server", PATIENCE, async || servers.iter().all(|s| owner_on(s).is_some()))
+        .await;
+    servers[0].restart();
+    // Two leases later it is kept by the others, and the first has not got it back.
+    tokio::time::sleep(MAX_TTL * 2).await;
+    guard.check().expect("two of three have it");
+    assert_eq!(owner_on(&servers[0]), None);
+    servers[1].restart();
+    let lost = tokio::time::timeout(MAX_TTL * 2, guard.lost()).await.expect("told within a lease");
+    assert_eq!(lost, LossReason::Taken);
+}
+
+/// Restarts a majority at once, between two renewals. Whether somebody else gets the lock while the holder has it.
+async fn hasty_restart(gate: Gate) -> bool {
+    let mut servers = servers(5).await;
+    let all: Vec<&RedisServer> = servers.iter().collect();
+    let (holder, other) = (Party::of(&all, gate, MAX_TTL).await, Party::of(&all, gate, MAX_TTL).await);
+    let guard = holder.locks.lock(KEY).renew(false).acquire().await.expect("nobody else is there");
+    servers[..3].iter_mut().for_each(RedisServer::restart);
+    let contender = Contender::default();
+    assert!(guard.is_held(), "the machine is too slow for this test");
+    while guard.is_held() {
+        if contender.ask(&other.locks).await.is_some() && guard.is_held() {
+            return true;
+        }
+        tokio::time::sleep(ms(2)).await;
+    }
+    false
+}
+
+#[tokio::test]
+async fn a_hasty_restart_costs_the_lock_and_lets_nobody_else_in() {
+    assert!(hasty_restart(Gate::Off).await, "it does no harm without the gate: this test shows nothing");
+    assert!(!hasty_restart(Gate::On).await, "a second holder");
+}

@@ -1,0 +1,60 @@
+//! The whole of `redlock://` in a simulated world: the unmodified client (the driver, the supervisor of its connections,
+//! the voters, the quorum, the manager and its keeper) against servers that run the scripts as they are shipped. One
+//! thread, one clock, one seed: the same seed gives the same history.
+//!
+//! ```text
+//! cargo test -p lock-tests --test simulation                                                   # 500 seeds and the controls
+//! SIMULATION_SEED=42 cargo test -p lock-tests --test simulation nobody -- --nocapture          # one, with its history
+//! SIMULATION_FIRST=1000 SIMULATION_SEEDS=10000 cargo test -p lock-tests --test simulation nobody -- --nocapture
+//! ```
+//!
+//! A world has 3 or 5 servers and 3 clients for 30 s, and a plan that its seed makes ([`plan`]): servers are killed and
+//! come back with their data or without, networks are cut in one direction or both, messages are held and arrive late,
+//! clients are slow, or their machines die; clocks of servers run fast or slow, and are set; servers are flushed, or lose
+//! their scripts. Faults end after 25 s, so that what is left behind can be told from what is still in use.
+//!
+//! What must be true ([`check`], [`audit`]): definite holds never overlap, and a hold counts until its loss was told;
+//! fencing tokens grow from grant to grant; a resource that refuses smaller ones never refuses a holder; a server never
+//! changes what is one owner's on the word of another, never has a lock without an expiry, makes one only behind the gate,
+//! and never for a request that its client has given up; who had a majority gives it back; in the end nothing is locked.
+//!
+//! # What is assumed
+//!
+//! What the library says that it needs (`voter.md`, and the quorum's own page):
+//!
+//! - Clocks of servers gain or lose at most 0.93 %, of the 1 % that are taken off a lease, and among each other 0.06 %.
+//! - One clock at a time is set, by more than half of the longest lease (less may pass for a slow network) and less than
+//!   nine tenths of it (beyond it, and with data lost as well, the order of fencing tokens is not promised). It is set
+//!   back no earlier than 1.3 longest leases later.
+//! - Nobody deletes locks one by one, nothing is evicted, no machine is set back to a snapshot.
+//! - A client is never paused between a look at its lease and what it does next. (It writes late at times, with its
+//!   token, after the end of its hold.)
+//!
+//! Any number of servers may be killed, flushed and out of reach at once. `bugs` are the controls: a lock with one of
+//! those bugs, or without the gate, is found out.
+//!
+//! # What is simulated
+//!
+//! The network is turmoil's: what is cut off is gone and never sent again, so a connection that lost a message is dead
+//! until the client notices. Time goes in steps of 4 ms between machines, and to the millisecond within one. The servers
+//! are small ([`keyspace`], [`lua`], [`server`]) and are held against a real one (`conformance`). Left out: memory
+//! limits, replication, passwords, TLS, pauses of a process, shared locks and several keys.
+
+mod audit;
+mod bugs;
+mod check;
+mod client;
+mod conformance;
+mod journal;
+mod keyspace;
+mod lua;
+mod node;
+mod plan;
+mod planted;
+mod resource;
+mod resp;
+mod seeds;
+mod server;
+mod store;
+mod wire;
+mod world;

@@ -1,0 +1,42 @@
+//! The network side of a simulated server.
+
+use std::rc::Rc;
+
+use bytes::BytesMut;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use turmoil::net::{TcpListener, TcpStream};
+
+use crate::resp;
+use crate::server::{Server, Talk};
+
+pub(crate) const PORT: u16 = 6379;
+
+/// One life of a server, from its start to its crash.
+pub(crate) async fn live(server: Rc<Server>) -> turmoil::Result {
+    server.start();
+    let listener = TcpListener::bind(("0.0.0.0", PORT)).await?;
+    loop {
+        let (stream, _) = listener.accept().await?;
+        let server = Rc::clone(&server);
+        tokio::task::spawn_local(async move {
+            // The client is gone, or the network between.
+            let _ = talk(stream, &server).await;
+        });
+    }
+}
+
+async fn talk(mut stream: TcpStream, server: &Server) -> std::io::Result<()> {
+    let (mut received, mut talk, mut answers) = (BytesMut::new(), Talk::default(), Vec::new());
+    loop {
+        while let Some(words) = resp::request(&mut received) {
+            server.answer(&mut talk, words).write(&mut answers);
+        }
+        if !answers.is_empty() {
+            stream.write_all(&answers).await?;
+            answers.clear();
+        }
+        if stream.read_buf(&mut received).await? == 0 {
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! What a seed stands for: the setting of a world, and what happens to it when.
+
+use std::fmt;
+use std::time::Duration;
+
+use fastrand::Rng;
+
+/// Everything that a seed decides beforehand.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) seed: u64,
+    pub(crate) servers: usize,
+    pub(crate) clients: usize,
+    /// What the clients agreed on, and so the quarantine.
+    pub(crate) max_ttl: Duration,
+    /// The slowest message.
+    pub(crate) latency: Duration,
+    /// By how much the clock of each server gains, in us for each second.
+    pub(crate) gains: Vec<i64>,
+    /// In the order of time.
+    pub(crate) faults: Vec<(Duration, Fault)>,
+}
+
+/// Something that happens to the world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The process is killed; its data are on disk, or lost.
+    Crash {
+        server: usize,
+        forgets: bool,
+    },
+    Restart {
+        server: usize,
+    },
+    /// Messages are lost on their way: all, those to the server, or those to the client.
+    Cut {
+        client: usize,
+        server: usize,
+        way: Way,
+    },
+    Heal {
+        client: usize,
+        server: usize,
+        way: Way,
+    },
+    /// Messages are kept on their way, in both directions.
+    Hold {
+        client: usize,
+        server: usize,
+    },
+    /// What was kept arrives.
+    Release {
+        client: usize,
+        server: usize,
+    },
+    /// All messages of a client take so many ms.
+    Slow {
+        client: usize,
+        latency: u64,
+    },
+    /// The clock is set by so many ms.
+    Step {
+        server: usize,
+        by: i64,
+    },
+    Flush {
+        server: usize,
+    },
+    FlushScripts {
+        server: usize,
+    },
+    CrashClient {
+        client: usize,
+    },
+    RestartClient {
+        client: usize,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Both,
+    Requests,
+    Replies,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:?}")
+    }
+}
+
+/// How long a run is, and when its faults end. In the rest everything that is left behind must go away.
+pub(crate) const LENGTH: Duration = Duration::from_secs(30);
+pub(crate) const CALM: Duration = Duration::from_secs(25);
+
+const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+impl Plan {
+    pub(crate) fn of(seed: u64) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let servers = if rng.u8(..5) == 0 { 3 } else { 5 };
+        let max_ttl = ms([1_000, 1_000, 2_000, 5_000][rng.usize(..4)]);
+        // All together up to 0.9 %, of the 1 % that are taken off a lease; among each other hardly, as with NTP.
+        let gain = [-9_000, 0, 9_000, 9_000][rng.usize(..4)];
+        let gains = (0..servers).map(|_| gain + rng.i64(-300..=300)).collect();
+        let latency = ms(rng.u64(4..=12));
+        let mut plan = Self { seed, servers, clients: 3, max_ttl, latency, gains, faults: Vec::new() };
+        plan.faults(&mut rng);
+        plan
+    }
+
+    fn faults(&mut self, rng: &mut Rng) {
+        let mut busy = Busy::new(self);
+        let pause = rng.u64(200..=1_200);
+        let mut at = ms(rng.u64(100..2_000));
+        while at < CALM - ms(200) {
+            self.fault(rng, at, &mut busy);
+            at += ms(rng.u64(1..=2 * pause));
+        }
+        self.faults.sort_by_key(|(at, _)| *at);
+    }
+
+    fn fault(&mut self, rng: &mut Rng, at: Duration, busy: &mut Busy) {
+        let (server, client) = (rng.usize(..self.servers), rng.usize(..self.clients));
+        match rng.u8(..100) {
+            0..=29 => self.crash(rng, at, server, busy),
+            30..=54 => {
+                let until = at + ms(rng.u64(50..=2_500));
+                let way = [Way::Both, Way::Requests, Way::Replies][rng.usize(..3)];
+                self.cut(client, server, way, (at, until), busy);
+            }
+            55..=69 => {
+                let until = at + ms(rng.u64(50..=2_500));
+                let way = [Way::Both, Way::Requests, Way::Replies][rng.usize(..3)];
+                let first = rng.usize(..self.servers);
+                for number in 0..self.servers / 2 + 1 {
+                    self.cut(client, (first + number) % self.servers, way, (at, until), busy);
+                }
+            }
+            70..=84 => {
+                let until = at + ms(rng.u64(50..=2_500));
+                if busy.link(client, server, at, until) {
+                    self.faults.push((at, Fault::Hold { client, server }));
+                    self.faults.push((until.min(CALM), Fault::Release { client, server }));
+                }
+            }
+            85..=88 => self.step(rng, at, server, busy),
+            89..=92 => self.slow(rng, at, client, busy),
+            93..=94 => self.faults.push((at, Fault::Flush { server })),
+            95..=96 => self.faults.push((at, Fault::FlushScripts { server })),
+            _ => {
+                let until = at + ms(rng.u64(20..=1_000));
+                if busy.client(client, at, until) {
+                    self.faults.push((at, Fault::CrashClient { client }));
+                    self.faults.push((until.min(CALM), Fault::RestartClient { client }));
+                }
+            }
+        }
+    }
+
+    fn crash(&mut self, rng: &mut Rng, at: Duration, server: usize, busy: &mut Busy) {
+        // Mostly quick: what is away for long forgets nothing that is not over anyway.
+        let away = if rng.bool() { rng.u64(5..=100) } else { rng.u64(100..=1_500) };
+        let until = at + ms(away);
+        if busy.server(server, at, until) {
+            self.faults.push((at, Fault::Crash { server, forgets: rng.u8(..4) > 0 }));
+            self.faults.push((until.min(CALM), Fault::Restart { server }));
+        }
+    }
+
+    fn cut(
+        &mut self,
+        client: usize,
+        server: usize,
+        way: Way,
+        (at, until): (Duration, Duration),
+        busy: &mut Busy,
+    ) {
+        if busy.link(client, server, at, until) {
+            self.faults.push((at, Fault::Cut { client, server, way }));
+            self.faults.push((until.min(CALM), Fault::Heal { client, server, way }));
+        }
+    }
+
+    /// Slow, but not so slow that no attempt is in time.
+    fn slow(&mut self, rng: &mut Rng, at: Duration, client: usize, busy: &mut Busy) {
+        let until = at + ms(rng.u64(2_000..=8_000));
+        if busy.pace(client, at, until) {
+            let latency = self.max_ttl.mul_f64(0.01 + 0.03 * rng.f64()).as_millis() as u64;
+            let usual = self.latency.as_millis() as u64 / 2;
+            self.faults.push((at, Fault::Slow { client, latency }));
+            self.faults.push((until.min(CALM), Fault::Slow { client, latency: usual }));
+        }
+    }
+
+    /// One clock at a time is wrong, by less than the quarantine, for longer than it.
+    fn step(&mut self, rng: &mut Rng, at: Duration, server: usize, busy: &mut Busy) {
+        let most = i64::try_from(self.max_ttl.as_millis()).expect("short");
+        let until = at + self.max_ttl.mul_f64(1.3);
+        let again = until + self.max_ttl.mul_f64(1.3);
+        if until < CALM && busy.clocks(at, again) {
+            let by = rng.i64(most / 2..=most * 9 / 10) * if rng.u8(..4) == 0 { -1 } else { 1 };
+            self.faults.push((at, Fault::Step { server, by }));
+            self.faults.push((until, Fault::Step { server, by: -by }));
+        }
+    }
+}
+
+/// Until when something has a fault already.
+struct Busy {
+    links: Vec<Vec<Duration>>,
+    servers: Vec<Duration>,
+    clients: Vec<Duration>,
+    paces: Vec<Duration>,
+    clocks: Duration,
+}
+
+impl Busy {
+    fn new(plan: &Plan) -> Self {
+        Self {
+            links: vec![vec![Duration::ZERO; plan.servers]; plan.clients],
+            servers: vec![Duration::ZERO; plan.servers],
+            clients: vec![Duration::ZERO; plan.clients],
+            paces: vec![Duration::ZERO; plan.clients],
+            clocks: Duration::ZERO,
+        }
+    }
+
+    fn link(&mut self, client: usize, server: usize, at: Duration, until: Duration) -> bool {
+        take(&mut self.links[client][server], at, until)
+    }
+
+    fn server(&mut self, server: usize, at: Duration, until: Duration) -> bool {
+        take(&mut self.servers[server], at, until)
+    }
+
+    fn client(&mut self, client: usize, at: Duration, until: Duration) -> bool {
+        take(&mut self.clients[client], at, until)
+    }
+
+    fn pace(&mut self, client: usize, at: Duration, until: Duration) -> bool {
+        take(&mut self.paces[client], at, until)
+    }
+
+    fn clocks(&mut self, at: Duration, until: Duration) -> bool {
+        take(&mut self.clocks, at, until)
+    }
+}
+
+fn take(busy: &mut Duration, at: Duration, until: Duration) -> bool {
+    let free = *busy < at;
+    if free {
+        *busy = until;
+    }
+    free
+}

@@ -1,0 +1,125 @@
+//! Bugs of a client, planted around the store that it uses: the library itself is as it is shipped.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use lock_core::backend::{Attempt, Backend, Capability, Claim, FencingToken, Released, Renew, Renewal};
+use lock_core::clock::{Clock, Moment};
+use lock_core::owner::Owner;
+use lock_core::testkit::Claims;
+use lock_core::{LockErrorKind, Result};
+
+/// What the client does wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mistake {
+    /// The lease counts from the answer instead of from the request.
+    ValidityFromReply,
+    /// Nothing is taken off the lease for clocks of another speed.
+    NoDrift,
+    /// What was not answered is asked for again by another owner, and the first is forgotten.
+    RetryWithNewToken,
+}
+
+/// A store whose client makes a mistake.
+pub(crate) struct Planted<B> {
+    inner: B,
+    mistake: Mistake,
+    claims: Claims,
+    /// Who asks in the place of whom.
+    instead: Mutex<HashMap<Owner, Owner>>,
+}
+
+impl<B> fmt::Debug for Planted<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Planted").field("mistake", &self.mistake).finish_non_exhaustive()
+    }
+}
+
+impl<B: Backend> Planted<B> {
+    pub(crate) fn new(inner: B, mistake: Mistake) -> Self {
+        let claims = Claims::new().expect("random bytes");
+        Self { inner, mistake, claims, instead: Mutex::default() }
+    }
+
+    /// From when a lease of `lease` counts that was asked for at `sent`.
+    fn counted(&self, sent: Moment, lease: Duration) -> Moment {
+        match self.mistake {
+            Mistake::ValidityFromReply => Clock::Suspend.now(),
+            // The library takes 1 % and 2 ms off.
+            Mistake::NoDrift => sent.plus(lease / 100 + Duration::from_millis(2)),
+            Mistake::RetryWithNewToken => sent,
+        }
+    }
+
+    fn now_of(&self, claim: &Claim) -> Claim {
+        let instead = self.instead.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut claim = claim.clone();
+        claim.owner = instead.get(&claim.owner).copied().unwrap_or(claim.owner);
+        claim
+    }
+
+    fn replace(&self, owner: Owner) {
+        let mut instead = self.instead.lock().unwrap_or_else(PoisonError::into_inner);
+        instead.insert(owner, self.claims.owner());
+    }
+
+    fn given(&self, mut answer: Result<Attempt>) -> Result<Attempt> {
+        if let Ok(Attempt::Granted(grant)) = &mut answer {
+            grant.sent = self.counted(grant.sent, grant.lease);
+        }
+        answer
+    }
+
+    async fn ask(&self, claim: &Claim, tries: bool) -> Result<Attempt> {
+        let now = self.now_of(claim);
+        claim.mark_sent();
+        let answer = if tries { self.inner.try_acquire(&now).await } else { self.inner.grab(&now).await };
+        let unanswered = matches!(&answer, Err(error) if error.kind() == LockErrorKind::NoQuorum);
+        if self.mistake == Mistake::RetryWithNewToken && unanswered {
+            self.replace(claim.owner);
+            return self.inner.try_acquire(&self.now_of(claim)).await;
+        }
+        self.given(answer)
+    }
+}
+
+impl<B: Backend> Backend for Planted<B> {
+    fn capability(&self) -> Capability {
+        self.inner.capability()
+    }
+
+    async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
+        self.ask(claim, true).await
+    }
+
+    async fn grab(&self, claim: &Claim) -> Result<Attempt> {
+        self.ask(claim, false).await
+    }
+
+    async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
+        let claims: Vec<Claim> = batch.iter().map(|renew| self.now_of(renew.claim)).collect();
+        let renews = claims.iter().zip(batch).map(|(claim, renew)| Renew { claim, ttl: renew.ttl });
+        let answers = self.inner.renew(&renews.collect::<Vec<_>>()).await;
+        let counted = |(answer, renew): (Renewal, &Renew<'_>)| match answer {
+            Renewal::Renewed { sent, waiters } => {
+                Renewal::Renewed { sent: self.counted(sent, renew.ttl), waiters }
+            }
+            other => other,
+        };
+        answers.into_iter().zip(batch).map(counted).collect()
+    }
+
+    async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
+        self.inner.release(&self.now_of(claim), keep_for).await
+    }
+
+    async fn fence(&self, claim: &Claim) -> Result<FencingToken> {
+        self.inner.fence(&self.now_of(claim)).await
+    }
+
+    async fn close(&self) {
+        self.inner.close().await;
+    }
+}

@@ -1,0 +1,75 @@
+//! Seed after seed: nobody holds beside another, whatever happens within what is assumed.
+
+use std::num::NonZero;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::plan::Plan;
+use crate::world::{self, Flaw, Outcome};
+
+/// How many seeds a run of all tests takes.
+const SEEDS: u64 = 500;
+
+fn number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name} is a number, and not {text:?}")))
+}
+
+/// Runs the worlds of `seeds` on all cores.
+fn all(seeds: std::ops::RangeInclusive<u64>) -> Vec<Outcome> {
+    let (next, outcomes) = (AtomicU64::new(*seeds.start()), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, NonZero::get) {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if !seeds.contains(&seed) {
+                        return;
+                    }
+                    let outcome = world::run(Plan::of(seed), &Flaw::default(), false);
+                    outcomes.lock().expect("no panic").push(outcome);
+                }
+            });
+        }
+    });
+    outcomes.into_inner().expect("no panic")
+}
+
+#[allow(clippy::print_stdout, reason = "the history is what was asked for")]
+fn replay(seed: u64) {
+    let plan = Plan::of(seed);
+    println!("{plan:#?}");
+    let outcome = world::run(plan, &Flaw::default(), true);
+    println!("{}", outcome.text);
+    println!("seed {seed}: {} grants, hash {:x}", outcome.grants, outcome.hash);
+    assert!(outcome.verdict.is_good(), "seed {seed}: {:#?}", outcome.verdict.wrong);
+}
+
+#[test]
+#[allow(clippy::print_stdout, reason = "the figures are wanted as well as the verdict")]
+fn nobody_holds_beside_another() {
+    if let Some(seed) = number("SIMULATION_SEED") {
+        return replay(seed);
+    }
+    let count = number("SIMULATION_SEEDS").unwrap_or(SEEDS);
+    let first = number("SIMULATION_FIRST").unwrap_or(1);
+    let outcomes = all(first..=first + count - 1);
+    let grants: usize = outcomes.iter().map(|outcome| outcome.grants).sum();
+    println!("{} seeds, {grants} grants", outcomes.len());
+    let mut bad: Vec<_> = outcomes.iter().filter(|outcome| !outcome.verdict.is_good()).collect();
+    bad.sort_by_key(|outcome| outcome.seed);
+    for outcome in &bad {
+        println!("SIMULATION_SEED={}: {}", outcome.seed, outcome.verdict.wrong[0]);
+    }
+    assert!(bad.is_empty(), "{} of {} seeds are bad, see above", bad.len(), outcomes.len());
+    assert!(grants as u64 > 10 * count, "{grants} grants: this shows little");
+}
+
+#[test]
+fn one_seed_has_one_history() {
+    let hash = |seed| world::run(Plan::of(seed), &Flaw::default(), false).hash;
+    for seed in [3, 7, 11, 1_000_003] {
+        assert_eq!(hash(seed), hash(seed), "seed {seed}");
+    }
+    assert_ne!(hash(1), hash(2));
+}

@@ -1,0 +1,240 @@
+//! One simulated server: its data, its clock, its scripts, and what it answers to a request.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use crate::audit::{Audit, Look};
+use crate::keyspace::Keyspace;
+use crate::lua::{Call, Scripts};
+use crate::resp::Reply;
+
+/// What the clocks of all servers show when the world begins, in us.
+const BEGINNING: i64 = 1_763_000_000_000_000;
+
+/// The clock of one server.
+#[derive(Debug)]
+pub(crate) struct ServerClock {
+    /// By how much it is ahead of the true time, in us.
+    ahead: Cell<i64>,
+    /// By how much it gains, in us for each second.
+    gains: i64,
+    /// The true time since the world began.
+    truth: fn() -> Duration,
+}
+
+impl ServerClock {
+    pub(crate) fn new(gains: i64, truth: fn() -> Duration) -> Self {
+        Self { ahead: Cell::new(0), gains, truth }
+    }
+
+    /// Sets it by so much.
+    pub(crate) fn step(&self, by: i64) {
+        self.ahead.set(self.ahead.get() + by);
+    }
+
+    /// What it shows, in us.
+    pub(crate) fn now(&self) -> i64 {
+        let truth = i64::try_from((self.truth)().as_micros()).expect("a short run");
+        BEGINNING + truth + truth / 1_000 * self.gains / 1_000 + self.ahead.get()
+    }
+}
+
+/// How a script is changed before it is loaded: how a bug is planted without a change of the library.
+pub(crate) type Patch = Rc<dyn Fn(String) -> String>;
+
+/// One server. It outlives its crashes; [`start`](Self::start) says what it remembers of its earlier life.
+pub(crate) struct Server {
+    pub(crate) name: String,
+    data: Rc<RefCell<Keyspace>>,
+    pub(crate) clock: Rc<ServerClock>,
+    scripts: Scripts,
+    life: Rc<Cell<u64>>,
+    forgets: Cell<bool>,
+    patch: Option<Patch>,
+    audit: Audit,
+}
+
+/// What one connection is in the middle of.
+#[derive(Debug, Default)]
+pub(crate) struct Talk {
+    /// The commands since `MULTI`.
+    queued: Option<Vec<Vec<Vec<u8>>>>,
+}
+
+impl Server {
+    pub(crate) fn new(name: String, clock: ServerClock, patch: Option<Patch>, audit: Audit) -> Self {
+        let (data, clock, life) = (Rc::<RefCell<Keyspace>>::default(), Rc::new(clock), Rc::new(Cell::new(0)));
+        let call: Call = {
+            let (data, clock, life, name) =
+                (Rc::clone(&data), Rc::clone(&clock), Rc::clone(&life), name.clone());
+            Rc::new(move |words| run(&data, &clock, (&name, life.get()), words))
+        };
+        let scripts = Scripts::new(call);
+        Self { name, data, clock, scripts, life, forgets: Cell::new(false), patch, audit }
+    }
+
+    /// The next crash takes the data along, or not.
+    pub(crate) fn forgets(&self, forgets: bool) {
+        self.forgets.set(forgets);
+    }
+
+    /// Begins a life: another run id and no scripts; the data are there unless they are lost.
+    pub(crate) fn start(&self) {
+        self.life.set(self.life.get() + 1);
+        self.scripts.forget();
+        if self.forgets.take() {
+            self.data.borrow_mut().clear();
+        }
+    }
+
+    /// Empties it while it runs.
+    pub(crate) fn flush(&self) {
+        self.data.borrow_mut().clear();
+    }
+
+    /// Takes its scripts from it while it runs.
+    pub(crate) fn flush_scripts(&self) {
+        self.scripts.forget();
+    }
+
+    /// Every live key with its text and expiry.
+    pub(crate) fn look(&self) -> Look {
+        let mut data = self.data.borrow_mut();
+        data.set_now(self.clock.now() / 1_000);
+        let keys = data.keys();
+        keys.into_iter().filter_map(|key| data.see(&key).map(|seen| (key, seen))).collect()
+    }
+
+    /// Answers one request.
+    pub(crate) fn answer(&self, talk: &mut Talk, words: Vec<Vec<u8>>) -> Reply {
+        let name = words[0].to_ascii_uppercase();
+        match name.as_slice() {
+            b"MULTI" => {
+                talk.queued = Some(Vec::new());
+                Reply::ok()
+            }
+            b"EXEC" => match talk.queued.take() {
+                Some(queued) => Reply::Array(queued.into_iter().map(|words| self.execute(&words)).collect()),
+                None => Reply::error("ERR EXEC without MULTI"),
+            },
+            _ => match &mut talk.queued {
+                Some(queued) => {
+                    queued.push(words);
+                    Reply::Status("QUEUED".to_owned())
+                }
+                None => self.execute(&words),
+            },
+        }
+    }
+
+    fn execute(&self, words: &[Vec<u8>]) -> Reply {
+        let name = words[0].to_ascii_uppercase();
+        match (name.as_slice(), words.get(1).map(|word| word.to_ascii_uppercase())) {
+            (b"HELLO", _) => hello(),
+            // As a server before 7.2.
+            (b"CLIENT", Some(what)) if what == b"SETINFO" => Reply::error(
+                "ERR Unknown subcommand or wrong number of arguments for 'SETINFO'. Try CLIENT HELP.",
+            ),
+            (b"PING", None) => Reply::Status("PONG".to_owned()),
+            (b"SCRIPT", Some(what)) if what == b"LOAD" => self.load(&words[2]),
+            (b"SCRIPT", Some(what)) if what == b"FLUSH" => {
+                self.flush_scripts();
+                Reply::ok()
+            }
+            (b"EVAL", _) => match self.load(&words[1]) {
+                Reply::Bulk(name) => self.evaluate(&name, words),
+                refused => refused,
+            },
+            (b"EVALSHA", _) => self.evaluate(&words[1], words),
+            _ => {
+                let before = self.look_at(words.get(1..2).unwrap_or_default());
+                let reply = run(&self.data, &self.clock, (&self.name, self.life.get()), words);
+                self.audit.ran(&self.name, self.clock.now(), (b"", words), &before, &reply);
+                let after = self.look_at(words.get(1..2).unwrap_or_default());
+                self.audit.changed(&self.name, (b"", words), self.clock.now(), &before, &after);
+                reply
+            }
+        }
+    }
+
+    fn load(&self, text: &[u8]) -> Reply {
+        let loaded = match &self.patch {
+            Some(patch) => {
+                let text = String::from_utf8(text.to_vec()).expect("scripts are text");
+                self.scripts.load(patch(text).as_bytes())
+            }
+            None => self.scripts.load(text),
+        };
+        match loaded {
+            Ok(name) => {
+                self.audit.knows(&name, text);
+                Reply::text(&*name)
+            }
+            Err(error) => Reply::Error(error),
+        }
+    }
+
+    fn evaluate(&self, script: &[u8], words: &[Vec<u8>]) -> Reply {
+        let count = std::str::from_utf8(&words[2]).ok().and_then(|count| count.parse::<usize>().ok());
+        let count = count.expect("a number of keys");
+        let (keys, arguments) = words[3..].split_at(count);
+        let script = std::str::from_utf8(script).expect("the name of a script");
+        let (now, before) = (self.clock.now(), self.look_at(keys));
+        let reply = self.scripts.run(script, keys, arguments);
+        let call = (script.as_bytes(), words);
+        self.audit.ran(&self.name, now, call, &before, &reply);
+        self.audit.changed(&self.name, call, now, &before, &self.look_at(keys));
+        reply
+    }
+
+    fn look_at(&self, keys: &[Vec<u8>]) -> Look {
+        let mut data = self.data.borrow_mut();
+        data.set_now(self.clock.now() / 1_000);
+        keys.iter().filter_map(|key| data.see(key).map(|seen| (key.clone(), seen))).collect()
+    }
+}
+
+/// The commands that a client and a script can both give.
+fn run(data: &RefCell<Keyspace>, clock: &ServerClock, (name, life): (&str, u64), words: &[Vec<u8>]) -> Reply {
+    let now = clock.now();
+    match words[0].to_ascii_uppercase().as_slice() {
+        b"TIME" => {
+            let part = |number: i64| Reply::text(number.to_string());
+            Reply::Array(vec![part(now / 1_000_000), part(now % 1_000_000)])
+        }
+        b"INFO" => Reply::Verbatim(info(name, life)),
+        // Nobody listens.
+        b"PUBLISH" => Reply::Int(0),
+        _ => {
+            let mut data = data.borrow_mut();
+            data.set_now(now / 1_000);
+            let known = data.run(words);
+            known.unwrap_or_else(|| panic!("{} is not simulated", String::from_utf8_lossy(&words[0])))
+        }
+    }
+}
+
+fn hello() -> Reply {
+    let pair = |name: &str, value: Reply| (Reply::text(name), value);
+    Reply::Map(vec![
+        pair("server", Reply::text("redis")),
+        pair("version", Reply::text("7.0.15")),
+        pair("proto", Reply::Int(3)),
+        pair("id", Reply::Int(1)),
+        pair("mode", Reply::text("standalone")),
+        pair("role", Reply::text("master")),
+        pair("modules", Reply::Array(Vec::new())),
+    ])
+}
+
+/// The fields that the library reads. The run id is one of this server and this life of it.
+fn info(name: &str, life: u64) -> String {
+    let run: String = name.bytes().map(|byte| format!("{byte:02x}")).collect();
+    format!(
+        "# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\nrun_id:{run:0>20}{life:020x}\r\n\r\n\
+         # Memory\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n\r\n# Persistence\r\nloading:0\r\n\r\n\
+         # Stats\r\nevicted_keys:0\r\n\r\n# Replication\r\nrole:master\r\nconnected_slaves:0\r\n\r\n\
+         # Cluster\r\ncluster_enabled:0\r\n"
+    )
+}

@@ -1,0 +1,55 @@
+//! How a client gets its locks.
+
+use lock_core::backend::Backend;
+use lock_core::backend::quorum::Quorum;
+use lock_core::backend::redis::Redis;
+use lock_core::backend::redis::voter::VoterOptions;
+use lock_core::{LockManager, ManagerBuilder, Result};
+
+use crate::plan::Plan;
+use crate::planted::{Mistake, Planted};
+
+/// Which store a client uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// As users write it: `redlock://`.
+    #[default]
+    Redlock,
+    /// The same servers without the gate: Redlock as it is described elsewhere.
+    Ungated,
+    /// With a client that makes a mistake.
+    Mistaken(Mistake),
+}
+
+impl Kind {
+    pub(crate) fn is_gated(self) -> bool {
+        self != Self::Ungated
+    }
+}
+
+pub(crate) async fn connect(kind: Kind, plan: &Plan) -> Result<LockManager> {
+    let hosts: Vec<String> = (0..plan.servers).map(|number| format!("s{number}")).collect();
+    let urls: Vec<String> = hosts.iter().map(|host| format!("redis://{host}/")).collect();
+    match kind {
+        Kind::Redlock => {
+            let url = format!("redlock://{}/?max_ttl={}ms", hosts.join(","), plan.max_ttl.as_millis());
+            ManagerBuilder::connect(&url).await?.ttl(plan.max_ttl).build()
+        }
+        Kind::Ungated => {
+            let mut servers = Vec::new();
+            for url in &urls {
+                servers.push(Redis::connect(url).await?);
+            }
+            manager(Quorum::new(servers)?, plan)
+        }
+        Kind::Mistaken(mistake) => {
+            let options = VoterOptions::new(plan.max_ttl);
+            let voters = Redis::connect_voters(urls.iter().map(String::as_str), options).await?;
+            manager(Planted::new(Quorum::new(voters)?, mistake), plan)
+        }
+    }
+}
+
+fn manager(backend: impl Backend, plan: &Plan) -> Result<LockManager> {
+    LockManager::builder(backend).ttl(plan.max_ttl).build()
+}
