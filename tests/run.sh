@@ -60,7 +60,7 @@ say "seconds: ${built} to build, ${ran} to run"
 # the memory store.
 awk '
     function store_of(name) {
-        if (name ~ /^(redis|redlock|memory|rig)(_|$)/) { sub(/_.*/, "", name); return name }
+        if (name ~ /^(redis|redlock|memory|rig|simulation)(_|$)/) { sub(/_.*/, "", name); return name }
         if (name ~ /^(locks|contract_memory|observe|testing|quorum|attribute|http)$/) return "memory"
         return "none"
     }
@@ -79,16 +79,17 @@ awk '
     }
     END {
         finish()
-        count = split("redis redlock memory rig none", order, " ")
+        count = split("redis redlock simulation memory rig none", order, " ")
         what["redis"] = "a real redis-server"; what["memory"] = "the embedded store"
         what["redlock"] = "five real redis-servers, a majority"
+        what["simulation"] = "simulated servers, a majority"
         what["rig"] = "the rig itself, on a real redis-server"; what["none"] = "unit tests and doctests, no server"
-        printf "\n%-8s %6s %6s %7s %7s   %s\n", "store", "tests", "passed", "failed", "ignored", ""
+        printf "\n%-10s %6s %6s %7s %7s   %s\n", "store", "tests", "passed", "failed", "ignored", ""
         for (i = 1; i <= count; i++) {
             s = order[i]
             if (!seen[s] && !broken[s]) continue
             f = failed[s] + broken[s]
-            printf "%-8s %6d %6d %7d %7d   %s\n", s, passed[s] + f, passed[s], f, ignored[s], what[s]
+            printf "%-10s %6d %6d %7d %7d   %s\n", s, passed[s] + f, passed[s], f, ignored[s], what[s]
             all_passed += passed[s]; all_failed += f; all_ignored += ignored[s]
         }
         if (all_ignored) printf "\n%d tests were IGNORED\n", all_ignored

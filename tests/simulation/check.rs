@@ -6,6 +6,7 @@ use lock_core::testkit::history::{self, Hold};
 
 use crate::audit::{Look, is_lock};
 use crate::journal::Journal;
+use crate::plan::Plan;
 
 /// What is wrong with a run; nothing, as it should be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,7 +21,7 @@ impl Verdict {
 }
 
 /// Judges a run by its journal and by what is left on the servers at its end.
-pub(crate) fn judge(journal: &Journal, left: &BTreeMap<String, Look>) -> Verdict {
+pub(crate) fn judge(journal: &Journal, left: &BTreeMap<String, Look>, plan: &Plan) -> Verdict {
     let mut wrong = journal.all_broken();
     let holds = journal.holds();
     if let Err(violation) = history::check(&holds) {
@@ -33,7 +34,7 @@ pub(crate) fn judge(journal: &Journal, left: &BTreeMap<String, Look>) -> Verdict
             let name = String::from_utf8_lossy(key);
             if seen.expires.is_none() && key != b"lock:voter" {
                 wrong.push(format!("{server}: {name} would stay for ever"));
-            } else if is_lock(key) {
+            } else if is_lock(key) && !plan.prolongs_leases(server) {
                 wrong.push(format!("{server}: {name} is locked at the end, and nobody holds it"));
             }
         }

@@ -26,9 +26,16 @@ struct Inner {
     holds: Vec<Hold>,
     /// Between when and when those were asked for whose end no server need have been told.
     untold: Vec<(Duration, Duration)>,
+    /// When a client was killed.
+    deaths: Vec<Duration>,
     broken: Vec<String>,
     grants: usize,
 }
+
+/// How long after the death of its client a request may arrive.
+const UNDER_WAY: Duration = Duration::from_secs(1);
+/// The random part of owner tokens that all owners of one process have in common.
+const PROCESS: usize = 32;
 
 thread_local! {
     static STOPPED: Cell<Option<Duration>> = const { Cell::new(None) };
@@ -68,6 +75,7 @@ impl Journal {
             owners: BTreeMap::new(),
             holds: Vec::new(),
             untold: Vec::new(),
+            deaths: Vec::new(),
             broken: Vec::new(),
             grants: 0,
         };
@@ -103,6 +111,8 @@ impl Journal {
 
     /// A client was killed, and whom it asked for is nobody's business any more.
     pub(crate) fn client_died(&self) {
+        let at = now();
+        self.lock().deaths.push(at);
         for owner in self.lock().owners.values_mut() {
             owner.released = true;
         }
@@ -121,8 +131,18 @@ impl Journal {
         let untold = |owner: &Owner| {
             inner.untold.iter().any(|(asked, granted)| (asked..=granted).contains(&&owner.first))
         };
-        let forgotten = |owner: &&Owner| owner.made.len() >= majority && !owner.released && !untold(owner);
-        let forgotten = inner.owners.values().filter(forgotten);
+        // Its first request was on its way when its client died: nobody of the same process was heard of after it.
+        let orphaned = |token: &[u8], owner: &Owner| {
+            let died = |death: &Duration| (*death..*death + UNDER_WAY).contains(&owner.first);
+            let later = |(of, other): (&Vec<u8>, &Owner)| {
+                of[..PROCESS] == token[..PROCESS] && other.first > owner.first
+            };
+            inner.deaths.iter().any(died) && !inner.owners.iter().any(later)
+        };
+        let forgotten = |(token, owner): &(&Vec<u8>, &Owner)| {
+            owner.made.len() >= majority && !owner.released && !untold(owner) && !orphaned(token, owner)
+        };
+        let forgotten = inner.owners.iter().filter(forgotten).map(|(_, owner)| owner);
         let text = |owner: &Owner| {
             format!(
                 "owner {}, seen at {:?}, had a majority and was never given back",

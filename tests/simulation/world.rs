@@ -61,7 +61,8 @@ pub(crate) fn run(plan: Plan, flaw: &Flaw, keeps_text: bool) -> Outcome {
             Box::pin(async move { Ok(Box::new(Wire::connect(host, port).await?) as Box<dyn Stream>) })
         }),
     });
-    let mut world = World::new(Rc::new(plan), flaw, journal.clone());
+    let plan = Rc::new(plan);
+    let mut world = World::new(Rc::clone(&plan), flaw, journal.clone());
     let left = world.run();
     // Whoever holds at the end does so until then.
     journal::stop(Some(LENGTH));
@@ -69,7 +70,7 @@ pub(crate) fn run(plan: Plan, flaw: &Flaw, keeps_text: bool) -> Outcome {
     drop(inside);
     wire::bury();
     journal::stop(None);
-    let verdict = check::judge(&journal, &left);
+    let verdict = check::judge(&journal, &left, &plan);
     Outcome { seed, verdict, grants: journal.grants(), hash: journal.hash(), text: journal.text() }
 }
 

@@ -181,6 +181,15 @@ impl RedisServer {
         self.wait_ready();
     }
 
+    /// Starts another server on the same port; kills this one first.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn restart_as(&mut self, builder: RedisBuilder) {
+        self.builder = builder;
+        self.restart();
+    }
+
     /// Stops the process with SIGSTOP: connections stay open and are accepted, nothing is answered.
     ///
     /// # Panics
