@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use lock_core::Result;
 use lock_core::backend::{Attempt, Backend, Capability, Claim, FencingToken, Released, Renew, Renewal};
 use lock_core::clock::{Clock, Moment};
 use lock_core::owner::Owner;
 use lock_core::testkit::Claims;
-use lock_core::{LockErrorKind, Result};
 
 /// What the client does wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,9 +26,9 @@ pub(crate) enum Mistake {
 pub(crate) struct Planted<B> {
     inner: B,
     mistake: Mistake,
-    claims: Claims,
+    claims: Arc<Claims>,
     /// Who asks in the place of whom.
-    instead: Mutex<HashMap<Owner, Owner>>,
+    instead: Arc<Mutex<HashMap<Owner, Owner>>>,
 }
 
 impl<B> fmt::Debug for Planted<B> {
@@ -39,8 +39,17 @@ impl<B> fmt::Debug for Planted<B> {
 
 impl<B: Backend> Planted<B> {
     pub(crate) fn new(inner: B, mistake: Mistake) -> Self {
-        let claims = Claims::new().expect("random bytes");
-        Self { inner, mistake, claims, instead: Mutex::default() }
+        let claims = Arc::new(Claims::new().expect("random bytes"));
+        Self { inner, mistake, claims, instead: Arc::default() }
+    }
+
+    /// The mistake at each of several stores, which agree on who asks in the place of whom.
+    pub(crate) fn each(stores: impl IntoIterator<Item = B>, mistake: Mistake) -> Vec<Self> {
+        let claims = Arc::new(Claims::new().expect("random bytes"));
+        let instead = Arc::default();
+        let planted =
+            |inner| Self { inner, mistake, claims: Arc::clone(&claims), instead: Arc::clone(&instead) };
+        stores.into_iter().map(planted).collect()
     }
 
     /// From when a lease of `lease` counts that was asked for at `sent`.
@@ -62,7 +71,7 @@ impl<B: Backend> Planted<B> {
 
     fn replace(&self, owner: Owner) {
         let mut instead = self.instead.lock().unwrap_or_else(PoisonError::into_inner);
-        instead.insert(owner, self.claims.owner());
+        instead.entry(owner).or_insert_with(|| self.claims.owner());
     }
 
     fn given(&self, mut answer: Result<Attempt>) -> Result<Attempt> {
@@ -76,7 +85,7 @@ impl<B: Backend> Planted<B> {
         let now = self.now_of(claim);
         claim.mark_sent();
         let answer = if tries { self.inner.try_acquire(&now).await } else { self.inner.grab(&now).await };
-        let unanswered = matches!(&answer, Err(error) if error.kind() == LockErrorKind::NoQuorum);
+        let unanswered = matches!(&answer, Err(error) if error.is_temporary());
         if self.mistake == Mistake::RetryWithNewToken && unanswered {
             self.replace(claim.owner);
             return self.inner.try_acquire(&self.now_of(claim)).await;

@@ -45,7 +45,11 @@ pub(crate) async fn connect(kind: Kind, plan: &Plan) -> Result<LockManager> {
         Kind::Mistaken(mistake) => {
             let options = VoterOptions::new(plan.max_ttl);
             let voters = Redis::connect_voters(urls.iter().map(String::as_str), options).await?;
-            manager(Planted::new(Quorum::new(voters)?, mistake), plan)
+            match mistake {
+                // The library gives back by itself what a quorum did not answer, so this one sits below it.
+                Mistake::RetryWithNewToken => manager(Quorum::new(Planted::each(voters, mistake))?, plan),
+                _ => manager(Planted::new(Quorum::new(voters)?, mistake), plan),
+            }
         }
     }
 }
