@@ -57,13 +57,14 @@ impl Drop for Inside {
     }
 }
 
+/// None on a thread that has no thread-locals any more: what it still drops reads the clock.
 fn world() -> Option<Rc<World>> {
-    WORLD.with_borrow(Option::clone)
+    WORLD.try_with(|world| world.borrow().clone()).ok().flatten()
 }
 
 /// Whether the calling thread lives in a simulated world.
 pub(crate) fn is_on() -> bool {
-    WORLD.with_borrow(Option::is_some)
+    world().is_some()
 }
 
 /// The time of the simulated world, in nanoseconds.
