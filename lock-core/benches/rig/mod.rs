@@ -7,7 +7,7 @@ use std::future::Future;
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -45,7 +45,9 @@ impl Server {
             eprintln!("redis-server is not installed: apt-get install -y redis-server");
             std::process::exit(1);
         };
-        if std::thread::available_parallelism().is_ok_and(|n| n.get() > 1) {
+        // Asked once: whoever is pinned has one core.
+        static PINS: OnceLock<bool> = OnceLock::new();
+        if *PINS.get_or_init(|| std::thread::available_parallelism().is_ok_and(|n| n.get() > 1)) {
             pin(child.id(), 0);
             pin(std::process::id(), 1);
         }
