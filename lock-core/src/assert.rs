@@ -22,7 +22,8 @@ use crate::scope::LockScope;
 /// build and without a panic.
 ///
 /// # Panics
-/// With debug assertions, when the task does not hold the key, or has lost it; the text says which it holds.
+/// With debug assertions, when the task does not hold the key; the text says which it holds. When it has lost the key, the
+/// text says so, and why.
 ///
 /// # Examples
 /// ```
@@ -103,11 +104,16 @@ fn check(manager: Option<&LockManager>, key: Result<Key>, scope: &LockScope) -> 
     if is_held {
         return Ok(());
     }
+    let lost = scope.why_not(manager, &key);
     let current = if manager.is_none() { LockManager::current().ok() } else { None };
     let key = match manager.or(current.as_ref()) {
         Some(manager) => key.in_namespace(&manager.engine().namespace),
         None => key,
     };
+    if let Some(error) = lost {
+        let why = error.detail();
+        return Err(format!("the lock `{key}`{of_whom} was held by this task, and is not any more: {why}"));
+    }
     let held = match scope.keys() {
         held if held.is_empty() => "none".to_owned(),
         held => format!("`{}`", held.join("`, `")),

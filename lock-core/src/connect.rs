@@ -85,6 +85,11 @@ async fn redlock(rest: &str, tls: bool) -> Result<Arc<dyn DynBackend>> {
     use crate::backend::redis::voter::RedlockUrl;
 
     let RedlockUrl { urls, names, options } = RedlockUrl::parse(rest, tls)?;
+    if urls.len() == 1 {
+        let detail = "a `redlock://` URL with one server is no majority of several: name three or five that share nothing, \
+                      or write `redis://` for one";
+        return Err(LockError::new(LockErrorKind::InvalidRequest, detail));
+    }
     let voters = Redis::connect_voters(urls.iter().map(String::as_str), options).await?;
     Ok(Arc::new(Quorum::builder(voters).names(names).build()?))
 }
@@ -94,4 +99,20 @@ async fn redlock(rest: &str, tls: bool) -> Result<Arc<dyn DynBackend>> {
 async fn redlock(_rest: &str, _tls: bool) -> Result<Arc<dyn DynBackend>> {
     let detail = "this build has no Redlock: add the feature `redlock` to lock-core in Cargo.toml";
     Err(LockError::new(LockErrorKind::Unsupported, detail))
+}
+
+#[cfg(all(test, feature = "redlock"))]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn one_server_is_no_majority() {
+        for url in ["redlock://user:s3cret@h1:6379/", "redlocks://user:s3cret@h1/2?max_ttl=10s"] {
+            let Err(error) = connect(url).await else { panic!("{url} was accepted") };
+            assert_eq!(error.kind(), LockErrorKind::InvalidRequest, "{url}");
+            let text = error.to_string();
+            assert!(text.contains("three or five") && text.contains("`redis://` for one"), "{text}");
+            assert!(!format!("{error:?}").contains("s3cret"), "{error:?}");
+        }
+    }
 }

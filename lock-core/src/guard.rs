@@ -1,5 +1,6 @@
 //! The Rust value that holds, and the handle that looks on.
 
+use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +27,6 @@ use crate::run;
 /// - **Poisoning**: none. A panic while the guard is held releases the lock.
 /// - **Re-entrancy**: a guard from [`acquire`](crate::LockRequest::acquire) is entered again only from within a
 ///   [`LockScope`](crate::LockScope) that knows it; use [`run`](crate::LockRequest::run) for nested calls.
-#[derive(Debug)]
 #[must_use = "a guard that is not kept releases the lock at once"]
 #[clippy::has_significant_drop]
 pub struct LockGuard {
@@ -246,6 +246,31 @@ impl LockGuard {
     }
 }
 
+impl fmt::Debug for LockGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        describe(self.hold(), f.debug_struct("LockGuard"))
+    }
+}
+
+impl fmt::Debug for LockHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        describe(&self.hold, f.debug_struct("LockHandle"))
+    }
+}
+
+/// What a reader of a log can use. Never the owner token, and the key only where the log may show it.
+fn describe(hold: &Hold, mut text: fmt::DebugStruct<'_, '_>) -> fmt::Result {
+    let remaining = hold.remaining();
+    text.field("key", &hold.shown().to_string());
+    if !hold.claim.more.is_empty() {
+        text.field("more_keys", &hold.claim.more.len());
+    }
+    text.field("kind", &hold.terms.kind)
+        .field("is_held", &!remaining.is_zero())
+        .field("remaining", &remaining)
+        .finish()
+}
+
 impl LockGuard {
     /// Ends the guard without giving anything back: the grant has another hold now.
     pub(crate) fn dissolve(mut self) {
@@ -317,7 +342,7 @@ impl Drop for Ended {
 
 /// A view of a held lock: its key, its fencing token, whether it is lost. Cheap to clone; does not hold the lock, but
 /// keeps its manager's connections open.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct LockHandle {
     hold: Arc<Hold>,
 }

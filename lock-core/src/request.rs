@@ -1,6 +1,7 @@
 //! What is asked for: key, kind, ttl, strategy and options, validated once.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,7 +54,7 @@ pub enum OnLost {
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 #[must_use = "a request does nothing until `acquire`, `try_acquire`, `run` or `run_with`"]
 pub struct LockRequest {
     engine: Arc<Engine>,
@@ -74,6 +75,33 @@ pub struct LockRequest {
     template: Option<Cow<'static, str>>,
     profile: Option<Cow<'static, str>>,
     on_lost: OnLost,
+}
+
+/// What is asked for, and of the rest what was said and not left to the defaults.
+impl fmt::Debug for LockRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = f.debug_struct("LockRequest");
+        match &self.key {
+            Ok(key) => {
+                text.field("key", &self.engine.observer.shown(key, self.template.as_deref()).to_string())
+            }
+            Err(bad) => text.field("key", &format_args!("{:?}", bad.kind)),
+        };
+        if !self.more.is_empty() {
+            text.field("more_keys", &self.more.len());
+        }
+        text.field("kind", &self.kind);
+        if let Some(ttl) = &self.ttl {
+            text.field("ttl", ttl);
+        }
+        if let Some(strategy) = &self.strategy {
+            text.field("strategy", &strategy.name());
+        }
+        if let Some(wait) = &self.wait {
+            text.field("wait", wait);
+        }
+        text.finish()
+    }
 }
 
 /// Why a key was refused; kept until the request is made.
@@ -146,8 +174,13 @@ impl LockRequest {
         self
     }
 
-    /// How long a bounded strategy waits, in place of the strategy's own limit. A strategy that does not wait, or waits
-    /// for ever, refuses a limit.
+    /// How long a bounded strategy waits for other holders, in place of the strategy's own limit. A strategy that does not
+    /// wait, or waits for ever, refuses a limit.
+    ///
+    /// It does not cut a question to the store short: to give up on one that is merely slow would be to fail although the
+    /// key is free. While the store does not answer, [`Unavailable`](LockErrorKind::Unavailable) therefore comes up to one
+    /// call later than the limit, on Redis the `timeout` of the URL, 500 ms. For a bound on everything, put
+    /// `tokio::time::timeout` around [`acquire`](Self::acquire), which leaves nothing behind when it is dropped.
     pub fn wait(mut self, limit: Duration) -> Self {
         self.wait = Some(limit);
         self

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::sync::{Arc, Weak};
 
 use crate::engine::Engine;
+use crate::error::LockError;
 use crate::hold::Hold;
 use crate::install;
 use crate::key::{IntoKey, Key};
@@ -126,22 +127,33 @@ impl LockScope {
     #[must_use]
     pub fn holds(&self, key: impl IntoKey) -> bool {
         let Ok(key) = key.into_key() else { return false };
-        let current = self.manager.clone().or_else(|| install::installed().ok());
-        self.live().any(|hold| {
-            let own = &hold.engine.namespace;
-            let namespace = current.as_ref().map_or(own, |manager| &manager.engine().namespace);
-            let full = key.in_namespace(namespace);
-            hold.claim.keys().any(|held| *held == full)
-        })
+        self.entered(None, &key).any(|hold| hold.is_held())
     }
 
     /// As [`holds`](Self::holds), of locks of `manager` alone, in its namespace.
     #[must_use]
     pub fn holds_of(&self, manager: &LockManager, key: impl IntoKey) -> bool {
         let Ok(key) = key.into_key() else { return false };
-        let full = key.in_namespace(&manager.engine().namespace);
-        let mut own = self.live().filter(|hold| Arc::ptr_eq(&hold.engine, manager.engine()));
-        own.any(|hold| hold.claim.keys().any(|held| *held == full))
+        self.entered(Some(manager), &key).any(|hold| hold.is_held())
+    }
+
+    /// Why a lock of `key` that was held in this scope is not held any more; `None` where there was none.
+    pub(crate) fn why_not(&self, manager: Option<&LockManager>, key: &Key) -> Option<LockError> {
+        self.entered(manager, key).find_map(|hold| hold.check().err())
+    }
+
+    /// The grants of `key` that were entered in this scope, held yet or not: those of `manager` in its namespace, or of
+    /// any in the namespace of the scope's manager.
+    fn entered(&self, manager: Option<&LockManager>, key: &Key) -> impl Iterator<Item = Arc<Hold>> {
+        let of = manager.map(|manager| Arc::clone(manager.engine()));
+        let current = manager.cloned().or_else(|| self.manager.clone()).or_else(|| install::installed().ok());
+        self.all().filter(move |hold| {
+            let own = &hold.engine.namespace;
+            let namespace = current.as_ref().map_or(own, |manager| &manager.engine().namespace);
+            let full = key.in_namespace(namespace);
+            of.as_ref().is_none_or(|engine| Arc::ptr_eq(engine, &hold.engine))
+                && hold.claim.keys().any(|held| *held == full)
+        })
     }
 
     /// The keys that are held in this scope, with their namespaces, the innermost first.
@@ -151,8 +163,12 @@ impl LockScope {
     }
 
     fn live(&self) -> impl Iterator<Item = Arc<Hold>> {
+        self.all().filter(|hold| hold.is_held())
+    }
+
+    fn all(&self) -> impl Iterator<Item = Arc<Hold>> {
         let all = std::iter::successors(self.innermost.as_deref(), |entered| entered.outer.as_deref());
-        all.filter_map(|entered| entered.hold.upgrade()).filter(|hold| hold.is_held())
+        all.filter_map(|entered| entered.hold.upgrade())
     }
 
     fn depth(&self) -> usize {

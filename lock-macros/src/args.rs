@@ -5,6 +5,7 @@ use syn::ext::IdentExt as _;
 use syn::parse::{ParseStream, Parser as _};
 use syn::{Expr, LitStr, Token, token};
 
+use crate::elsewhere;
 use crate::errors::Errors;
 use crate::suggest::{did_you_mean, list};
 
@@ -13,10 +14,13 @@ pub(crate) struct Words {
     /// What a word is: "option".
     pub(crate) one: &'static str,
     pub(crate) forms: &'static [(&'static str, &'static str)],
+    /// What an error adds to a word that is known from elsewhere.
+    pub(crate) elsewhere: fn(&str) -> Option<&'static str>,
 }
 
 const OPTIONS: Words = Words {
     one: "option",
+    elsewhere: elsewhere::option,
     forms: &[
         ("key", "key = \"order:<id>\""),
         ("keys", "keys = [\"a:<x>\", \"b:<y>\"]"),
@@ -159,7 +163,7 @@ pub(crate) fn put(slot: &mut Option<Arg>, arg: Arg, errors: &mut Errors) {
 impl Words {
     /// Reads `name = expression`, or `name(..)` where the form has parentheses.
     fn parse_one(&self, input: ParseStream<'_>, position: usize) -> syn::Result<Arg> {
-        let Self { one, forms } = self;
+        let Self { one, forms, .. } = self;
         if let Ok(text) = input.fork().parse::<LitStr>() {
             let (first, _) = forms[0];
             let message = format!("name the {one}: `{first} = {:?}`", text.value());
@@ -191,12 +195,13 @@ impl Words {
 
     /// The form in which the option is written.
     fn form_of(&self, name: &Ident) -> syn::Result<&'static str> {
-        let Self { one, forms } = self;
+        let Self { one, forms, .. } = self;
         let word = name.to_string();
         if let Some((_, form)) = forms.iter().find(|(option, _)| *option == word) {
             return Ok(form);
         }
-        let near = did_you_mean(&word, self.words());
+        let hint = (self.elsewhere)(&word);
+        let near = hint.map_or_else(|| did_you_mean(&word, self.words()), str::to_owned);
         let message = format!("unknown {one} `{word}`{near}\n{one}s: {}", self.known());
         Err(syn::Error::new(name.span(), message))
     }
@@ -238,6 +243,13 @@ mod tests {
                 Ident::new(option, proc_macro2::Span::call_site())
             };
             assert!(args.slot(&name).is_some(), "{option}");
+        }
+    }
+
+    #[test]
+    fn a_word_from_elsewhere_is_no_option() {
+        for option in OPTIONS.words() {
+            assert_eq!(elsewhere::option(option), None, "{option}");
         }
     }
 

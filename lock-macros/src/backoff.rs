@@ -9,7 +9,11 @@ use crate::args::{Arg, Words, put, read_all};
 use crate::errors::Errors;
 use crate::value::duration_of;
 
-const PARTS: Words = Words { one: "part", forms: &[("base", "base = \"10ms\""), ("max", "max = \"200ms\"")] };
+const PARTS: Words = Words {
+    one: "part",
+    forms: &[("base", "base = \"10ms\""), ("max", "max = \"200ms\"")],
+    elsewhere: |_| None,
+};
 
 /// What the parts are where they are not given; those of `lock_core::strategy::Backoff`.
 const DEFAULT_BASE: Duration = Duration::from_millis(5);

@@ -4,6 +4,7 @@ use proc_macro2::Span;
 use syn::{Expr, LitStr};
 
 use crate::args::{Arg, Args};
+use crate::elsewhere;
 use crate::errors::Errors;
 use crate::suggest::{did_you_mean, list};
 use crate::value::{expected, number, string};
@@ -89,10 +90,10 @@ pub(crate) fn word(arg: &Arg) -> syn::Result<Word> {
         .ok_or_else(|| expected(arg, &format!("the name of a kind as a string: {}", list(names()))))?;
     let text = literal.value();
     Word::ALL.into_iter().find(|word| word.name() == text).ok_or_else(|| {
-        let elsewhere = ELSEWHERE.iter().find(|(other, _)| *other == text);
-        let near = match elsewhere {
-            Some((_, word)) => format!("; did you mean `{}`?", word.name()),
-            None => did_you_mean(&text, names()),
+        let near = match (ELSEWHERE.iter().find(|(other, _)| *other == text), elsewhere::kind(&text)) {
+            (Some((_, word)), _) => format!("; did you mean `{}`?", word.name()),
+            (None, Some(hint)) => hint.to_owned(),
+            (None, None) => did_you_mean(&text, names()),
         };
         syn::Error::new(literal.span(), format!("unknown kind `{text}`{near}\nkinds: {}", list(names())))
     })

@@ -1,17 +1,14 @@
-//! The attribute [`macro@distributed_lock`]: the body of an `async fn` runs in one place at a time across all machines
-//! of a service.
-//!
-//! Use it through `lock_core::distributed_lock`; this crate is a part of `lock-core` and pinned to its version.
-//!
 //! The data flow, one file a step: the tokens of the attribute become options (`args`), options and signature become a
-//! specification (`spec`, with `keys`, `kind`, `backoff`, `fallback`, `rules` and what they read with), the function becomes a
-//! body (`shape`), and both become code (`expand`, with `request` and `doc_line`). What is wrong becomes a compile error under the token it is about; a function that cannot be
-//! locked is never let through.
+//! specification (`spec`, with `keys`, `kind`, `backoff`, `fallback`, `rules` and what they read with; `elsewhere` has the
+//! words of other libraries), the function becomes a body (`shape`), and both become code (`expand`, with `request` and
+//! `doc_line`). What is wrong becomes a compile error under the token it is about; a function that cannot be locked is
+//! never let through.
 
 mod args;
 mod backoff;
 mod doc_line;
 mod duration;
+mod elsewhere;
 mod errors;
 mod expand;
 mod fallback;

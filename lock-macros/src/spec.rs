@@ -7,6 +7,7 @@ use syn::{Expr, ExprPath, Lit, LitStr, Path, Signature};
 
 use crate::args::{Arg, Args};
 use crate::backoff::{Backoff, backoff};
+use crate::elsewhere;
 use crate::errors::Errors;
 use crate::fallback::fallback;
 use crate::keys::Keys;
@@ -176,7 +177,8 @@ pub(crate) fn strategy(arg: &Arg) -> syn::Result<Strategy> {
             let word = literal.value();
             let named = Named::ALL.into_iter().find(|named| named.name() == word);
             named.map(Strategy::Named).ok_or_else(|| {
-                let near = did_you_mean(&word, names());
+                let hint = elsewhere::strategy(&word);
+                let near = hint.map_or_else(|| did_you_mean(&word, names()), str::to_owned);
                 let message = format!("unknown strategy `{word}`{near}\nstrategies: {}", list(names()));
                 syn::Error::new(literal.span(), message)
             })

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use lock_core::{LockError, LockErrorKind, Released};
+use lock_core::{LockError, LockErrorKind, LockGuard, Released};
 use lock_tests::{PATIENCE, RedisServer, wait_until};
 
-use crate::support::{LONG, connect, cycle, empty, manager, ms, try_once, within, works_again};
+use crate::support::{LONG, calls, connect, cycle, empty, manager, ms, try_once, within, works_again};
 
 /// A refusal that passes, and names what the server said.
 fn temporary(error: &LockError, code: &str) {
@@ -110,6 +110,7 @@ async fn out_of_memory_refuses_locks_and_not_their_end() {
     }
     tokio::time::sleep(2 * ttl).await;
     let [released, dropped, renewed] = guards;
+    temporary(&released.fencing_token().await.expect_err("no memory"), "OOM");
     renewed.check().expect("renewals need no memory");
     assert_eq!(released.release().await.expect("an answer"), Released::Released);
     assert_eq!(renewed.release().await.expect("an answer"), Released::Released);
@@ -117,6 +118,42 @@ async fn out_of_memory_refuses_locks_and_not_their_end() {
     empty(&server, Duration::from_secs(2)).await;
     server.command(&["CONFIG", "SET", "maxmemory", "0"]);
     cycle(&locks, "k").await;
+}
+
+/// A process numbers its own turns, and renewals and releases tell the server. It takes that also without memory, because
+/// the script has written by then; nobody would learn of a refusal.
+#[tokio::test]
+async fn the_last_fencing_token_of_a_process_is_noted_without_memory() {
+    let server = RedisServer::builder().config("maxmemory-policy", "noeviction").start();
+    let (locks, others) = (manager(&server).await, manager(&server).await);
+    let noted = || {
+        let text: String = server.get(&["GET", "{k}:f"]);
+        let number = text.split(' ').next().and_then(|number| number.parse::<u64>().ok());
+        number.unwrap_or_else(|| panic!("a token: {text}"))
+    };
+    // A turn of the process that has a number which the server does not know yet.
+    let turn = async |guard: LockGuard, last: u64| {
+        let scripts = calls(&server, "evalsha");
+        let next = tokio::spawn(locks.lock("k").ttl(LONG).wait(LONG).acquire());
+        wait_until("it lines up", PATIENCE, async || calls(&server, "evalsha") > scripts).await;
+        server.command(&["CONFIG", "SET", "maxmemory", "1"]);
+        guard.release().await.expect("handed over");
+        let guard = next.await.expect("no panic").expect("a turn of the process");
+        let token = guard.fencing_token().await.expect("numbered in the process").get();
+        assert!(token > last && noted() == last, "{token} after {last}, the server has {}", noted());
+        (guard, token)
+    };
+    let guard = locks.lock("k").ttl(LONG).acquire().await.expect("the key is free");
+    let first = guard.fencing_token().await.expect("an answer").get();
+    let (guard, second) = turn(guard, first).await;
+    guard.extend(LONG).await.expect("renewals need no memory");
+    assert_eq!(noted(), second);
+    server.command(&["CONFIG", "SET", "maxmemory", "0"]);
+    let (guard, third) = turn(guard, second).await;
+    guard.release().await.expect("releases need no memory");
+    assert_eq!(noted(), third);
+    server.command(&["CONFIG", "SET", "maxmemory", "0"]);
+    cycle(&others, "k").await;
 }
 
 #[tokio::test]

@@ -59,6 +59,19 @@ async fn a_lock_is_kept_for_its_shortest_time_although_its_body_ends() {
     empty(&server, ms(500)).await;
 }
 
+/// Nobody is at work any more, so what is left of the lease says nothing.
+#[tokio::test]
+async fn who_finds_a_kept_key_is_told_how_long_it_is_kept() {
+    let server = RedisServer::start();
+    let (locks, others) = (manager(&server).await, manager(&server).await);
+    for (key, ttl, min) in [("long", ms(1_000), LONG), ("short", LONG, ms(10_000))] {
+        locks.lock(key).ttl(ttl).min_hold(min).run(async {}).await.expect("the key is free");
+        let error = try_once(&others, key).await.expect_err("it is kept");
+        let after = error.retry_after().expect("the server knows");
+        assert!(after > min / 2 && after <= min, "{key}: {after:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_lock_ends_at_its_longest_time_although_its_body_goes_on() {
     let server = RedisServer::start();

@@ -64,6 +64,30 @@ async fn a_loss_is_told_while_the_server_stands_still() {
     empty(&server, Duration::from_secs(2)).await;
 }
 
+/// What is documented of `wait`: a question to the store goes on to its own deadline, and one is all that comes on top.
+#[tokio::test]
+async fn the_limit_of_a_wait_does_not_cut_a_call_short_and_a_timeout_around_it_does() {
+    let server = RedisServer::start();
+    let timeout = ms(400);
+    let locks = connect(&format!("{}?timeout=400ms", server.url())).await;
+    cycle(&locks, "k").await;
+    server.stop();
+    let (wait, slack) = (ms(100), ms(300));
+    let since = Bound::new(PATIENCE);
+    let error = locks.lock("k").wait(wait).acquire().await.expect_err("the server stands still");
+    assert!(error.is_unavailable(), "{error}");
+    assert!(since.elapsed() >= timeout, "after {:?}", since.elapsed());
+    assert!(since.elapsed() < wait + timeout + slack, "after {:?}", since.elapsed());
+    let since = Bound::new(PATIENCE);
+    let bounded = tokio::time::timeout(wait, locks.lock("k").ttl(LONG).wait(wait).acquire()).await;
+    assert!(bounded.is_err(), "the server stands still");
+    assert!(since.elapsed() < timeout, "after {:?}", since.elapsed());
+    server.cont();
+    // Whatever the server made of it later is given back.
+    works_again(&locks, "k").await;
+    empty(&server, Duration::from_secs(5)).await;
+}
+
 #[tokio::test]
 async fn a_holder_that_is_cut_off_knows_before_another_gets_the_key() {
     let server = RedisServer::start();

@@ -66,10 +66,39 @@ async fn the_wrong_port_is_an_error_and_no_hang() {
     let certificates = Certificates::new(&["localhost"]);
     let server = RedisServer::builder().tls(&certificates, false).start();
     let plain_to_tls = format!("redis://localhost:{}/", server.tls_port());
-    assert_eq!(refused(&plain_to_tls).await.kind(), LockErrorKind::Unavailable);
+    let error = refused(&plain_to_tls).await;
+    assert_eq!(error.kind(), LockErrorKind::Unavailable);
+    assert!(error.to_string().contains("`rediss://`"), "{error}");
     let ca = certificates.file("ca.pem");
     let tls_to_plain = format!("rediss://localhost:{}/?ca={}", server.port(), ca.display());
-    assert_eq!(refused(&tls_to_plain).await.kind(), LockErrorKind::Unavailable);
+    // What the server makes of the first bytes depends on them: silence, or an answer that is none.
+    for _ in 0..3 {
+        let error = refused(&tls_to_plain).await;
+        assert_eq!(error.kind(), LockErrorKind::Unavailable);
+        let text = error.to_string();
+        assert!(
+            text.contains("TLS failed") && text.contains("does the server speak TLS on this port"),
+            "{text}"
+        );
+    }
+}
+
+/// A server that takes connections and says nothing: nobody can know why, so the words say how far it came.
+#[tokio::test]
+async fn silence_is_told_from_a_port_that_nobody_answers() {
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let port = silent.local_addr().expect("it is bound").port();
+    let error = refused(&format!("redis://127.0.0.1:{port}/?connect_timeout=100ms")).await;
+    assert!(error.to_string().contains("connected, but no greeting within 100ms"), "{error}");
+    let certificates = Certificates::new(&["localhost"]);
+    let ca = certificates.file("ca.pem").display().to_string();
+    let error = refused(&format!("rediss://127.0.0.1:{port}/?connect_timeout=100ms&ca={ca}")).await;
+    assert!(error.to_string().contains("TLS failed (no answer within 100ms)"), "{error}");
+    let error = refused(&format!("rediss+cluster://127.0.0.1:{port}/?ca={ca}")).await;
+    assert!(error.to_string().contains("does the server speak TLS on this port?"), "{error}");
+    let error = refused(&format!("rediss+sentinel://127.0.0.1:{port}/m?ca={ca}")).await;
+    assert!(error.to_string().contains("do they speak TLS on this port?"), "{error}");
+    drop(silent);
 }
 
 #[tokio::test]

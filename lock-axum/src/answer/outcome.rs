@@ -7,9 +7,9 @@ use lock_core::LockErrorKind;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// Another request has the lock. 409.
+    /// Another request has locked the key: it is at work, or its `min_hold` is not over. 409.
     Contended,
-    /// Another request had the lock until the wait was over. 409.
+    /// As [`Contended`](Self::Contended), until the wait was over. 409.
     TimedOut,
     /// Too many wait, or too many keys are locked at once. 503.
     Overloaded,
@@ -63,9 +63,9 @@ impl Outcome {
     pub(super) fn words(self) -> &'static Words {
         words! { self;
             Contended = "urn:problem-type:lock-contended", CONFLICT, 10, "Locked",
-                "Another request is working on this.";
+                "Another request has locked this.";
             TimedOut = "urn:problem-type:lock-timed-out", CONFLICT, 10, "Locked",
-                "Another request worked on this for longer than this one could wait.";
+                "Another request had locked this for longer than this one could wait.";
             Overloaded = "urn:problem-type:lock-overloaded", SERVICE_UNAVAILABLE, 8, "Overloaded",
                 "Too many requests wait for this.";
             StoreUnavailable = "urn:problem-type:lock-store-unavailable", SERVICE_UNAVAILABLE, 14, "Lock not available",

@@ -65,6 +65,10 @@ impl<K> LockLayer<K> {
     /// How long a request waits for its lock. Default: it does not wait.
     ///
     /// A request that waits keeps its place in the services below the layer, such as a permit of a concurrency limit.
+    ///
+    /// Other holders are what it waits for. A store that does not answer is a 503 up to one call later, on Redis the
+    /// `timeout` of the URL, 500 ms; see [`LockRequest::wait`](lock_core::LockRequest::wait). A timeout in a layer outside
+    /// bounds everything.
     pub fn wait(mut self, limit: Duration) -> Self {
         self.options.wait = Some(limit);
         self

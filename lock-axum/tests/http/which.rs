@@ -189,12 +189,18 @@ async fn a_profile_says_what_the_layer_does_not() {
 #[tokio::test(start_paused = true)]
 async fn a_key_is_kept_for_a_while_after_a_quick_answer() {
     let locks = LockManager::in_memory();
-    let app = app(LockLayer::new(locks.clone()).key("mail:<id>").min_hold(Duration::from_secs(1)));
+    let app = app(LockLayer::new(locks.clone()).key("mail:<id>").min_hold(Duration::from_secs(7)));
     let begun = tokio::time::Instant::now();
     assert_eq!(send(&app, get("/orders/7")).await.status(), StatusCode::OK);
     assert_eq!(begun.elapsed(), Duration::ZERO, "the answer does not wait");
-    assert_eq!(send(&app, get("/orders/7")).await.status(), StatusCode::CONFLICT);
     tokio::time::sleep(Duration::from_secs(2)).await;
+    let refused = send(&app, get("/orders/7")).await;
+    assert_eq!(refused.status(), StatusCode::CONFLICT);
+    // Not the lease, which nobody has any more.
+    assert_eq!(refused.headers()["retry-after"], "5");
+    let text = text(refused).await;
+    assert!(text.contains("Another request has locked this."), "nobody is at work: {text}");
+    tokio::time::sleep(Duration::from_secs(6)).await;
     assert!(is_free(&locks, "mail:7").await);
 }
 

@@ -28,8 +28,10 @@ const STORE_PAUSE: Duration = Duration::from_millis(25);
 /// The longest pause of one with a place, which is to keep it.
 const LONGEST_STORE_PAUSE: Duration = Duration::from_secs(1);
 
-/// What an error adds when the holder is this process: perhaps the very task that asks.
-const OWN_GUARD: &str = "this process has it; a task enters its own lock again only inside `run`";
+/// What an error adds when the holder is this process: another task as a rule, at times the very task that asks, or one
+/// that is done and whose `min_hold` is not over.
+const OWN_GUARD: &str = "it was taken in this process, by another task as a rule; should it be this very task: only inside \
+                         `run` can it enter its own lock again";
 
 /// What the strategy says.
 enum Next {

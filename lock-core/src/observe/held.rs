@@ -192,7 +192,8 @@ impl Hold {
         self.seen.begun.get()?.template.as_deref()
     }
 
-    fn shown(&self) -> Shown<'_> {
+    /// Its key as the log may show it.
+    pub(crate) fn shown(&self) -> Shown<'_> {
         self.engine.observer.shown(&self.claim.key, self.template())
     }
 

@@ -38,6 +38,31 @@ async fn a_shutdown_waits_for_releases_within_its_grace_and_for_the_last_ones_af
     }
 }
 
+/// What was not answered in all of the grace is not waited for much longer; what was held to its end gets a second.
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_ends_soon_after_its_grace_though_the_store_hangs() {
+    for (grace, held, longest) in [
+        (millis(800), false, millis(1_000)),
+        (millis(5_000), false, millis(5_100)),
+        (Duration::ZERO, false, millis(1_000)),
+        (millis(800), true, millis(1_800)),
+    ] {
+        let (locks, store) = Scripted::manager(|_| {});
+        store.script().release_takes = Duration::from_secs(60);
+        drop(locks.lock("dropped").acquire().await.unwrap());
+        let guard = if held { Some(locks.lock("held").acquire().await.unwrap()) } else { None };
+        let start = Instant::now();
+        let report = locks.shutdown(grace).await;
+        assert!(
+            (grace..=longest + millis(10)).contains(&start.elapsed()),
+            "{grace:?}: {:?}",
+            start.elapsed()
+        );
+        assert_eq!((report.revoked.len(), report.unanswered > 0), (usize::from(held), true));
+        drop(guard);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_tells_the_body_and_counts_the_releases_that_are_not_answered() {
     let (locks, store) = Scripted::manager(|_| {});

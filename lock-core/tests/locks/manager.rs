@@ -104,3 +104,31 @@ async fn the_limit_of_a_profile_belongs_to_the_strategy_of_the_profile() {
     assert_eq!(at_once.unwrap_err().kind(), LockErrorKind::Contended);
     drop(guard);
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_debugger_shows_is_one_short_line() {
+    for redact in [false, true] {
+        let memory = lock_core::backend::memory::Memory::new();
+        let locks = LockManager::builder(memory).namespace("shop").redact_keys(redact).build().unwrap();
+        let request = locks.lock("order:7").template("order:<id>").ttl(millis(5_002));
+        let key = if redact { "order:<id>" } else { "shop:order:7" };
+        let asked = format!("{request:?}");
+        assert_eq!(asked, format!("LockRequest {{ key: \"{key}\", kind: Reentrant, ttl: 5.002s }}"));
+        let guard = request.acquire().await.unwrap();
+        let held = format!("{{ key: \"{key}\", kind: Reentrant, is_held: true, remaining: 5s }}");
+        assert_eq!(format!("{guard:?}"), format!("LockGuard {held}"));
+        let handle = guard.handle();
+        assert_eq!(format!("{handle:?}"), format!("LockHandle {held}"));
+        assert_eq!(format!("{locks:?}"), r#"LockManager { store: "memory", namespace: "shop", held: 1 }"#);
+        guard.release().await.unwrap();
+        assert!(format!("{handle:?}").ends_with("is_held: false, remaining: 0ns }"), "{handle:?}");
+    }
+    let locks = LockManager::in_memory();
+    let several = locks.all(["b", "a"]).strategy(strategy::skip());
+    assert_eq!(
+        format!("{several:?}"),
+        r#"LockRequest { key: "a", more_keys: 1, kind: Reentrant, strategy: "skip" }"#
+    );
+    let bad = locks.lock("");
+    assert_eq!(format!("{bad:?}"), "LockRequest { key: InvalidKey, kind: Reentrant }");
+}

@@ -42,6 +42,23 @@ async fn three_levels_and_another_key_between() {
     assert!(is_free(&c, "k").await && is_free(&c, "other").await);
 }
 
+/// What it says must be true whoever has the key: as a rule it is another task of this process.
+#[tokio::test(start_paused = true)]
+async fn an_error_within_a_process_does_not_take_the_holder_for_the_caller() {
+    let locks = LockManager::in_memory();
+    let at_work = tokio::spawn(at_once(&locks, "k").run(std::future::pending::<()>()));
+    tokio::time::sleep(millis(1)).await;
+    let own = at_once(&locks, "own").acquire().await.unwrap();
+    locks.lock("kept").min_hold(millis(1_000)).run(async {}).await.unwrap();
+    for key in ["k", "own", "kept"] {
+        let text = at_once(&locks, key).acquire().await.unwrap_err().to_string();
+        assert!(text.contains("taken in this process, by another task as a rule"), "{text}");
+        assert!(text.contains("only inside `run`"), "{text}");
+    }
+    at_work.abort();
+    drop(own);
+}
+
 #[tokio::test(start_paused = true)]
 async fn another_task_does_not_enter_unless_it_is_told_to() {
     let locks = LockManager::in_memory();

@@ -93,12 +93,38 @@ async fn a_guard_belongs_to_no_task() {
 
 #[tokio::test]
 #[cfg_attr(not(debug_assertions), ignore = "the check is for debug builds")]
-#[should_panic(expected = "which holds none")]
+#[should_panic(expected = "the lock `order:7` was held by this task, and is not any more: ")]
 async fn a_lock_that_is_lost_is_not_held() {
     let locks = TestLocks::new();
     let body = async {
         locks.lose("order:7");
         assert_locked!("order:7");
+    };
+    let _ = locks.lock("order:7").run(body).await;
+}
+
+#[tokio::test]
+#[cfg_attr(not(debug_assertions), ignore = "the check is for debug builds")]
+#[should_panic(
+    expected = "the lock `shop:order:7` of this manager was held by this task, and is not any more: "
+)]
+async fn a_loss_is_told_of_a_manager_as_well() {
+    let locks = TestLocks::builder().namespace("shop").build();
+    let body = async {
+        locks.lose("order:7");
+        assert_locked!(locks, "order:7");
+    };
+    let _ = locks.lock("order:7").run(body).await;
+}
+
+#[tokio::test]
+#[cfg_attr(not(debug_assertions), ignore = "the check is for debug builds")]
+#[should_panic(expected = "the lock `order:8` is not held by this task, which holds none")]
+async fn the_loss_of_another_lock_is_not_told() {
+    let locks = TestLocks::new();
+    let body = async {
+        locks.lose("order:7");
+        assert_locked!("order:8");
     };
     let _ = locks.lock("order:7").run(body).await;
 }

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{AsyncConnectionConfig, Cmd, Pipeline, PushInfo, RedisError, Value};
@@ -44,34 +46,60 @@ impl Drop for Driver {
 
 /// Connects once, within the deadline of the configuration.
 pub(super) async fn dial(server: &Server) -> Result<Session, Failure> {
-    let deadline = server.config.connect_timeout;
-    match timeout(deadline, connect(server)).await {
+    let (deadline, progress) = (server.config.connect_timeout, Progress::default());
+    match timeout(deadline, connect(server, &progress)).await {
         Ok(Ok(session)) => Ok(session),
         Ok(Err(failure)) => Err(failure.before_any_request()),
-        Err(_) => Err(Failure::new(
-            LockErrorKind::Unavailable,
-            format!(
-                "no connection within {deadline:?}; is the server up, and does a firewall drop packets to it?"
-            ),
-        )),
+        Err(_) => Err(progress.out_of_time(deadline)),
     }
 }
 
-async fn connect(server: &Server) -> Result<Session, Failure> {
+/// How far a dial has come: whoever runs out of time is told what did not answer.
+#[derive(Debug, Default)]
+pub(super) struct Progress(AtomicU8);
+
+impl Progress {
+    /// The server, or whoever knows where it is, is being reached. Also what every other step counts as.
+    const CONNECTING: u8 = 0;
+    const TLS: u8 = 1;
+    const GREETING: u8 = 2;
+
+    fn at(&self, step: u8) {
+        self.0.store(step, Ordering::Relaxed);
+    }
+
+    /// What to tell of a dial that was not over within `deadline`.
+    pub(super) fn out_of_time(&self, deadline: Duration) -> Failure {
+        let text = match self.0.load(Ordering::Relaxed) {
+            Self::TLS => {
+                format!("TLS failed (no answer within {deadline:?}); does the server speak TLS on this port?")
+            }
+            Self::GREETING => format!(
+                "connected, but no greeting within {deadline:?}; does the server hang, and is it Redis that listens there?"
+            ),
+            _ => format!(
+                "no connection within {deadline:?}; is the server up, and does a firewall drop packets to it?"
+            ),
+        };
+        Failure::new(LockErrorKind::Unavailable, text)
+    }
+}
+
+async fn connect(server: &Server, progress: &Progress) -> Result<Session, Failure> {
     let place = match server.address() {
         Address::Tcp { host, port } => Some((host.clone(), *port)),
         Address::Sentinel(sentinels) => Some(sentinel::primary(server, sentinels).await?),
         Address::Unix(_) | Address::Cluster(_) => None,
     };
     let (Address::Sentinel(sentinels), Some(asked)) = (server.address(), &place) else {
-        let session = reach(server, place.as_ref()).await?;
+        let session = reach(server, place.as_ref(), progress).await?;
         // As below. Nobody else has this node's connections where the router is gone.
         if let (Some(router), Some(place)) = (server.peers.upgrade(), &place) {
             router.prove(place).await?;
         }
         return Ok(session);
     };
-    let mut session = match reach(server, place.as_ref()).await {
+    let mut session = match reach(server, place.as_ref(), progress).await {
         Ok(session) => session,
         // The sentinels are about to name another, or it is about to become the primary.
         Err(failure) if failure.reaction == Reaction::Reconnect => return Err(failure.temporary()),
@@ -87,15 +115,18 @@ async fn connect(server: &Server) -> Result<Session, Failure> {
 }
 
 /// Connects to the server at `place`, or at the socket of the configuration, and proves it.
-async fn reach(server: &Server, place: Option<&Place>) -> Result<Session, Failure> {
-    let (connection, driver) = open(server, place).await?;
-    greet(server, connection, driver).await
+async fn reach(server: &Server, place: Option<&Place>, progress: &Progress) -> Result<Session, Failure> {
+    let (connection, driver) = open(server, place, progress).await?;
+    let session = greet(server, connection, driver).await;
+    progress.at(Progress::CONNECTING);
+    session
 }
 
 /// Connects, and says no more than who asks.
 pub(super) async fn open(
     server: &Server,
     place: Option<&Place>,
+    progress: &Progress,
 ) -> Result<(MultiplexedConnection, Driver), Failure> {
     match (place, server.address()) {
         (Some((host, port)), _) => {
@@ -109,21 +140,24 @@ pub(super) async fn open(
             // Without this a small packet waits for the answer to the one before it.
             stream.set_nodelay(true).map_err(|error| unreachable(&error))?;
             if let Some(tls) = server.tls() {
-                let connected = handshake(server, tls.wrap(stream, host).await?).await;
-                return connected.map_err(|error| Failure::of(&error));
+                progress.at(Progress::TLS);
+                let stream = tls.wrap(stream, host).await?;
+                progress.at(Progress::GREETING);
+                return handshake(server, stream).await.map_err(|error| Failure::of(&error));
             }
-            handshake(server, stream).await
+            progress.at(Progress::GREETING);
+            handshake(server, stream).await.map_err(|error| Failure::of_greeting(&error))
         }
         (None, Address::Unix(path)) => {
             let stream = UnixStream::connect(path).await.map_err(|error| unreachable(&error))?;
-            handshake(server, stream).await
+            progress.at(Progress::GREETING);
+            handshake(server, stream).await.map_err(|error| Failure::of(&error))
         }
         (None, Address::Tcp { .. } | Address::Sentinel(_) | Address::Cluster(_)) => {
             let text = "there is no place to connect to";
-            return Err(Failure::new(LockErrorKind::Unavailable, text));
+            Err(Failure::new(LockErrorKind::Unavailable, text))
         }
     }
-    .map_err(|error| Failure::of(&error))
 }
 
 fn unreachable(error: &std::io::Error) -> Failure {

@@ -320,6 +320,20 @@ impl Failure {
         }
     }
 
+    /// What an error of the driver means before the first answer, where there is no TLS.
+    pub(super) fn of_greeting(error: &RedisError) -> Self {
+        match error.kind() {
+            ErrorKind::Io => {
+                let text = format!(
+                    "connected, but not greeted ({error}); if the server speaks TLS on this port, write `rediss://` in place \
+                     of `redis://`, and `redlocks://` of `redlock://`"
+                );
+                Self::new(LockErrorKind::Unavailable, text)
+            }
+            _ => Self::of(error),
+        }
+    }
+
     /// What an error of the driver means.
     pub(super) fn of(error: &RedisError) -> Self {
         if let Some(code) = error.code() {
@@ -336,7 +350,7 @@ impl Failure {
                 "the server does not know HELLO; Redis 6.2 is the oldest that works",
             ),
             ErrorKind::Parse => {
-                let text = "what listens there does not speak the Redis protocol; is it a TLS port, or another service?";
+                let text = "what listens there does not speak the Redis protocol; is it a TLS port (`rediss://`), or another service?";
                 let mut failure = Self::new(LockErrorKind::Unavailable, text);
                 failure.refused = false;
                 failure

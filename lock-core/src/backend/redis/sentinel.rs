@@ -56,7 +56,7 @@ pub(super) async fn primary(server: &Server, sentinels: &Sentinels) -> Result<Pl
     }
     let (count, mut answers) = (asked.len(), Vec::new());
     loop {
-        let patience = if is_enough(&answers, count) { GRACE } else { PATIENCE };
+        let patience = if is_enough(&answers, count) { GRACE } else { PATIENCE + GRACE };
         match timeout(patience, asked.join_next()).await {
             Ok(Some(Ok(answer))) => answers.push(answer),
             Ok(Some(Err(_))) => {}
@@ -130,7 +130,10 @@ async fn ask(place: &Place, tls: Option<&Tls>, info: RedisConnectionInfo, master
             Answer::Refused(error.code().unwrap_or_default().to_owned())
         }
         Ok(Err(error)) => Answer::Silent(error.to_string()),
-        Err(_) => Answer::Silent(format!("no answer within {PATIENCE:?}")),
+        Err(_) => {
+            let tls = if tls.is_some() { ", do they speak TLS on this port?" } else { "" };
+            Answer::Silent(format!("no answer within {PATIENCE:?}{tls}"))
+        }
     }
 }
 

@@ -5,7 +5,7 @@ async fn ship_1(id: u64) -> Result<u64, LockError> {
     Ok(id)
 }
 
-#[distributed_lock(key = "order:<id>", strategy = "polling")]
+#[distributed_lock(key = "order:<id>", strategy = "banana")]
 async fn ship_2(id: u64) -> Result<u64, LockError> {
     Ok(id)
 }

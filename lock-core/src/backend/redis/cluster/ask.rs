@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use super::super::config::Address;
 use super::super::connection::Server;
-use super::super::dial;
+use super::super::dial::{self, Progress};
 use super::super::error::Failure;
 use super::map::View;
 use crate::error::LockErrorKind;
@@ -23,9 +23,9 @@ pub(super) async fn around(nodes: impl Iterator<Item = Server>) -> Result<(View,
     let mut asked = JoinSet::new();
     for node in nodes {
         asked.spawn(async move {
-            let elapsed =
-                || Failure::new(LockErrorKind::Unavailable, format!("no answer within {PATIENCE:?}"));
-            timeout(PATIENCE, ask(&node)).await.unwrap_or_else(|_| Err(elapsed()))
+            let progress = Progress::default();
+            let answer = timeout(PATIENCE, ask(&node, &progress)).await;
+            answer.unwrap_or_else(|_| Err(progress.out_of_time(PATIENCE)))
         });
     }
     let (count, mut views, mut failed) = (asked.len(), Vec::new(), None);
@@ -49,11 +49,11 @@ pub(super) async fn around(nodes: impl Iterator<Item = Server>) -> Result<(View,
 }
 
 /// Asks one node, over a connection that ends with the answer.
-async fn ask(node: &Server) -> Result<View, Failure> {
+async fn ask(node: &Server, progress: &Progress) -> Result<View, Failure> {
     let Address::Tcp { host, port } = node.address() else {
         return Err(Failure::new(LockErrorKind::Unavailable, "no place to ask at"));
     };
-    let (connection, _driver) = dial::open(node, Some(&(host.clone(), *port))).await?;
+    let (connection, _driver) = dial::open(node, Some(&(host.clone(), *port)), progress).await?;
     let mut questions = Pipeline::with_capacity(2);
     questions.cmd("CLUSTER").arg("INFO");
     questions.cmd("CLUSTER").arg("SLOTS");

@@ -60,6 +60,13 @@ impl Config {
     fn tcp(rest: &str) -> Result<Self> {
         let (authority, db) = rest.split_once('/').unwrap_or((rest, ""));
         let (user, password, host) = credentials(authority)?;
+        if host.contains(',') {
+            return Err(invalid(
+                "a `redis://` URL names one server; several are `redis+cluster://h1,h2,h3` (nodes of one Cluster), \
+                 `redis+sentinel://h1,h2,h3/primary` (the sentinels of one primary) or `redlock://h1,h2,h3` (servers that \
+                 share nothing, of which a majority decides)",
+            ));
+        }
         let (host, port) = host_and_port(host, DEFAULT_PORT)?;
         let db = match db {
             "" => 0,
