@@ -37,6 +37,7 @@ async fn a_lease_above_the_longest_is_refused_by_client_and_server() {
     );
     // A client that would not check is refused by the script.
     server.command(&["HSET", "lock:voter", "max", "100"]);
+    server.command(&["HDEL", "lock:voter", "seal"]);
     let error = client.refusal("k", ms(101)).await;
     assert!(error.kind() == LockErrorKind::InvalidRequest, "{error}");
     assert!(error.to_string().contains("101ms") && error.to_string().contains("max_ttl=100ms"), "{error}");

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::answers::{Said, grants, largest_token, merge, no_quorum};
 use super::crew::Crew;
 use super::ledger::{Slot, Tracked};
+use super::patience::{Alone, Patience};
 use super::round::{Fate, Open, Round};
 use super::store::Inner;
 use super::timing;
@@ -75,6 +76,9 @@ impl<B: Backend> Inner<B> {
             attempt.claim.mark_sent();
             let (quorum, claim, round) = (Arc::clone(self), Arc::clone(&claim), attempt.open.share());
             let tracked = attempt.tracked.clone();
+            let is_suspect = node.is_suspect();
+            let alone = if is_suspect { Alone::from_the_beginning() } else { crew.alone() };
+            let patience = self.patience(alone, attempt.sent, timing::attempt(claim.ttl, self.at_most));
             let call = async move {
                 let slot = match tracked.free_slot(number) {
                     Some(slot) => Some(slot),
@@ -84,14 +88,14 @@ impl<B: Backend> Inner<B> {
                     }
                 };
                 if let Some(slot) = slot {
-                    quorum.ask(slot, &claim, how, &round).await;
+                    quorum.ask(slot, &claim, how, &round, &patience).await;
                 } else {
                     let said = Said::nothing("an earlier request of this owner is not settled there");
                     let _ = round.put(number, said);
                 }
             };
             // Others wait for what comes of it, and a caller may leave off without going.
-            match node.is_suspect() {
+            match is_suspect {
                 true => crew.send_off(call),
                 false => crew.add(call),
             }
@@ -101,7 +105,14 @@ impl<B: Backend> Inner<B> {
 
     /// Asks one node, and sees to what it says, however late. What is rare is boxed: every attempt has a future like this
     /// for each node, and would have room for it.
-    pub(super) async fn ask(&self, slot: Slot, claim: &Claim, how: How, round: &Round<Said>) {
+    pub(super) async fn ask(
+        &self,
+        slot: Slot,
+        claim: &Claim,
+        how: How,
+        round: &Round<Said>,
+        patience: &Patience,
+    ) {
         let number = slot.node;
         if !slot.tracked.is_sure(number) {
             let said =
@@ -114,17 +125,16 @@ impl<B: Backend> Inner<B> {
         }
         let node = &self.nodes[number];
         let waiting = node.is_suspect().then(|| node.waits());
-        let call = async {
+        // Made in its place: every copy of it would be a part of this future.
+        let mut call = std::pin::pin!(async {
             match how {
                 How::Grab => node.backend.grab(claim).await,
                 How::Try => node.backend.try_acquire(claim).await,
             }
-        };
-        let mut call = std::pin::pin!(call);
-        let limit = timing::attempt(claim.ttl, self.at_most);
-        let answer = match tokio::time::timeout(limit, &mut call).await {
-            Ok(answer) => answer,
-            Err(_) => {
+        });
+        let answer = match patience.with(call.as_mut()).await {
+            Some(answer) => answer,
+            None => {
                 node.failed();
                 Box::pin(self.late(call, &slot, claim, round)).await
             }

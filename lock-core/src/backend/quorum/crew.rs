@@ -8,17 +8,25 @@ use std::task::Context;
 
 use tokio::runtime::Handle;
 
+use super::patience::Alone;
+
 /// Calls under way.
 #[derive(Debug)]
 pub(super) struct Crew<F: Future<Output = ()> + Send + 'static> {
     /// A caller may be dropped where no runtime is entered.
     runtime: Handle,
     calls: Vec<Pin<Box<F>>>,
+    alone: Alone,
 }
 
 impl<F: Future<Output = ()> + Send + 'static> Crew<F> {
     pub(super) fn of(size: usize) -> Self {
-        Self { runtime: Handle::current(), calls: Vec::with_capacity(size) }
+        Self { runtime: Handle::current(), calls: Vec::with_capacity(size), alone: Alone::default() }
+    }
+
+    /// Whether its calls go on without their caller.
+    pub(super) fn alone(&self) -> Alone {
+        self.alone.clone()
     }
 
     /// Adds a call, which begins when it is first driven.
@@ -39,6 +47,7 @@ impl<F: Future<Output = ()> + Send + 'static> Crew<F> {
 
 impl<F: Future<Output = ()> + Send + 'static> Drop for Crew<F> {
     fn drop(&mut self) {
+        self.alone.set();
         for call in self.calls.drain(..) {
             self.runtime.spawn(call);
         }

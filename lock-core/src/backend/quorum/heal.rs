@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::acquire::How;
 use super::answers::Said;
+use super::patience::Alone;
 use super::renew::{Answers, Batch, Part};
 use super::round::{Fate, Open};
 use super::store::Inner;
@@ -60,7 +61,9 @@ impl<B: Backend> Inner<B> {
         }
         let open = Open::<Said>::with_fate(self.nodes.len(), Fate::Keep);
         let claim = Claim { ttl: part.ttl, fencing: false, ..part.claim.clone() };
-        self.ask(slot, &claim, How::Try, &open.share()).await;
+        let limit = timing::attempt(claim.ttl, self.at_most);
+        let patience = self.patience(Alone::from_the_beginning(), self.now(), limit);
+        self.ask(slot, &claim, How::Try, &open.share(), &patience).await;
         // There is a verdict on the lock already: what the node says changes nothing but whether it has the grant.
         let Some(said) = open.close(Fate::Keep).swap_remove(number) else { return false };
         let taken = matches!(said.answer, Ok(Attempt::Held(_)));

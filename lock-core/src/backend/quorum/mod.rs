@@ -8,6 +8,7 @@ mod fence;
 mod heal;
 mod ledger;
 mod node;
+mod patience;
 mod release;
 mod renew;
 mod round;

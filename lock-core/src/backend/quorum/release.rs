@@ -1,5 +1,6 @@
 //! Giving back, on every node.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +22,8 @@ impl<B: Backend> Inner<B> {
         claim: &Claim,
         keep_for: Option<Duration>,
     ) -> Result<Released> {
-        let tracked = self.ledger.track(claim.owner, self.now(), claim.ttl);
+        let sent = self.now();
+        let tracked = self.ledger.track(claim.owner, sent, claim.ttl);
         tracked.returns();
         let open = Open::<Result<Released>>::new(self.nodes.len());
         let shared = Arc::new(claim.clone());
@@ -30,11 +32,12 @@ impl<B: Backend> Inner<B> {
         for number in 0..self.nodes.len() {
             let (quorum, claim, round) = (Arc::clone(self), Arc::clone(&shared), open.share());
             let tracked = tracked.clone();
+            let patience = self.patience(crew.alone(), sent, limit);
             crew.add(async move {
                 let node = &quorum.nodes[number];
                 tracked.releasing(number);
-                let answer = tokio::time::timeout(limit, node.backend.release(&claim, keep_for)).await;
-                let answer = answer.unwrap_or_else(|_| Err(silent("no answer in time")));
+                let answer = patience.with(pin!(node.backend.release(&claim, keep_for))).await;
+                let answer = answer.unwrap_or_else(|| Err(silent("no answer in time")));
                 if answer.is_ok() {
                     tracked.released(number);
                 }

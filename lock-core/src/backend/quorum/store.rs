@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::builder::QuorumBuilder;
 use super::ledger::Ledger;
 use super::node::Node;
+use super::patience::{Alone, Patience};
 use super::timing;
 use super::votes::majority;
 use crate::backend::{
@@ -129,6 +130,11 @@ impl<B> Inner<B> {
 
     pub(super) fn now(&self) -> Moment {
         self.clock().now()
+    }
+
+    /// The time for a call that was asked for at `from`.
+    pub(super) fn patience(&self, alone: Alone, from: Moment, limit: Duration) -> Patience {
+        Patience { alone, clock: self.clock(), from, limit }
     }
 
     pub(super) fn drift(&self, lease: Duration) -> Duration {

@@ -1,9 +1,11 @@
 //! The backend: which deadline a call has, and what it answers.
 
 use std::fmt;
-use std::future::Future;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+
+use tokio::time::error::Elapsed;
+use tokio::time::timeout;
 
 use super::acquire::Aim;
 use super::config::{Address, Config};
@@ -85,14 +87,16 @@ impl Redis {
         self.links.server().config.timeout
     }
 
-    /// Runs a call within its deadline. There is no other timer on the way.
-    async fn within<T>(
+    /// What a call under `timeout(deadline, ..)` came to. There is no other timer on the way.
+    ///
+    /// A function that took the call and waited for it would have room for two of them.
+    fn settled<T>(
         &self,
+        answer: Result<Result<T, Failure>, Elapsed>,
         deadline: Duration,
         key: &Key,
-        call: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T> {
-        match tokio::time::timeout(deadline, call).await {
+        match answer {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(failure)) => Err(self.error(&failure).with_key(key)),
             Err(_) => Err(self.error(&self.elapsed(deadline)).with_key(key)),
@@ -127,7 +131,7 @@ impl Redis {
         }
         let deadline = self.timeout().min(claim.ttl / 2);
         // A call that never got a connection leaves nothing to clean up: an outage must not pile up releases.
-        match tokio::time::timeout(deadline, self.acquire(claim, aim, deadline)).await {
+        match timeout(deadline, self.acquire(claim, aim, deadline)).await {
             Ok(Ok(attempt)) => Ok(attempt),
             Ok(Err(failure)) => Err(self.error(&failure).with_key(&claim.key)),
             Err(_) if claim.is_sent() => Err(self.error(&self.elapsed(deadline)).with_key(&claim.key)),
@@ -163,7 +167,7 @@ impl Backend for Redis {
             return Err(voter.unsupported(&claim.key));
         }
         let deadline = self.timeout().min(claim.place_lease() / 2);
-        self.within(deadline, &claim.key, self.sign(claim)).await
+        self.settled(timeout(deadline, self.sign(claim)).await, deadline, &claim.key)
     }
 
     async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
@@ -174,15 +178,16 @@ impl Backend for Redis {
         // Behind the lease there is nothing left to release; a very short one gets time for a round trip all the same.
         const SHORTEST: Duration = Duration::from_millis(50);
         let deadline = self.timeout().min(claim.ttl.max(SHORTEST));
-        match keep_for.filter(|keep| !keep.is_zero()) {
-            None => self.within(deadline, &claim.key, self.free(claim)).await,
-            Some(keep) => self.within(deadline, &claim.key, self.keep(claim, keep)).await,
-        }
+        let answer = match keep_for.filter(|keep| !keep.is_zero()) {
+            None => timeout(deadline, self.free(claim)).await,
+            Some(keep) => timeout(deadline, self.keep(claim, keep)).await,
+        };
+        self.settled(answer, deadline, &claim.key)
     }
 
     async fn fence(&self, claim: &Claim) -> Result<FencingToken> {
         let deadline = self.timeout().min(claim.ttl / 2);
-        match self.within(deadline, &claim.key, self.make_fence(claim)).await? {
+        match self.settled(timeout(deadline, self.make_fence(claim)).await, deadline, &claim.key)? {
             Ok(token) => Ok(token),
             Err(reason) => Err(LockError::lost(&claim.key, reason)),
         }
@@ -194,7 +199,8 @@ impl Backend for Redis {
             return Renewal::Unknown(LockError::new(LockErrorKind::Unsupported, detail).with_key(&claim.key));
         }
         let deadline = self.timeout().min(claim.ttl / 2);
-        self.within(deadline, &claim.key, self.share(claim)).await.unwrap_or_else(Renewal::Unknown)
+        let answer = timeout(deadline, self.share(claim)).await;
+        self.settled(answer, deadline, &claim.key).unwrap_or_else(Renewal::Unknown)
     }
 
     async fn latch(&self, key: &Key, step: &LatchStep) -> Result<LatchState> {
@@ -203,7 +209,7 @@ impl Backend for Redis {
             return Err(voter.unsupported(key));
         }
         let deadline = latch::lease(step).map_or(self.timeout(), |lease| self.timeout().min(lease / 2));
-        self.within(deadline, key, self.step(key, step)).await
+        self.settled(timeout(deadline, self.step(key, step)).await, deadline, key)
     }
 
     async fn list(&self, prefix: &str, foreign: bool, limit: usize) -> Result<Listed> {
@@ -212,7 +218,8 @@ impl Backend for Redis {
 
     async fn evict(&self, key: &Key, id: &GrantId) -> Result<bool> {
         supported(std::iter::once(key))?;
-        self.within(self.timeout(), key, self.take_away(key, id)).await
+        let deadline = self.timeout();
+        self.settled(timeout(deadline, self.take_away(key, id)).await, deadline, key)
     }
 
     fn listen(&self, process: u128, ear: Weak<dyn Ear>) {

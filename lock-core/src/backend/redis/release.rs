@@ -18,12 +18,13 @@ impl Redis {
     /// Frees the key if it is this owner's, and gives up its place if it has one.
     pub(super) async fn free(&self, claim: &Claim) -> Result<Released, Failure> {
         let live = self.links.live().await?;
-        let mut command = call(&live, Script::Release, claim);
+        let script = if self.voter().is_some() { Script::ReleaseVote } else { Script::Release };
+        let mut command = call(&live, script, claim);
         // The hot path of the script is the one without these.
         if claim.mode != Mode::Exclusive || !claim.more.is_empty() || claim.own_fence().is_some() {
             details(&mut command, claim);
         }
-        read(live.run(Script::Release, &command).await)
+        read(live.run(script, &command).await)
     }
 
     /// Gives the lock up and keeps the key taken.

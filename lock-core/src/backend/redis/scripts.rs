@@ -14,6 +14,7 @@ pub(super) enum Script {
     Fence,
     Renew,
     Release,
+    ReleaseVote,
     Keep,
     Downgrade,
     Latch,
@@ -37,13 +38,14 @@ macro_rules! script {
 }
 
 impl Script {
-    pub(super) const ALL: [Self; 11] = [
+    pub(super) const ALL: [Self; 12] = [
         Self::Acquire,
         Self::AcquireAll,
         Self::Beat,
         Self::Fence,
         Self::Renew,
         Self::Release,
+        Self::ReleaseVote,
         Self::Keep,
         Self::Downgrade,
         Self::Latch,
@@ -59,6 +61,7 @@ impl Script {
             Self::Fence => script!("fence.lua"),
             Self::Renew => script!("renew.lua", "renew_shared.lua"),
             Self::Release => script!("release.lua", "release_queued.lua"),
+            Self::ReleaseVote => script!("voter_release.lua", "release_queued.lua"),
             Self::Keep => script!("keep.lua"),
             Self::Downgrade => script!("downgrade.lua"),
             Self::Latch => script!("latch.lua"),
@@ -183,13 +186,13 @@ mod tests {
 
     #[test]
     fn the_names_are_in_order() {
-        let answers: Vec<Value> = (0..11).map(|n| Value::BulkString(vec![b'a' + n; 40])).collect();
-        let scripts = Scripts::of_answers(&answers, false).expect("eleven names");
+        let answers: Vec<Value> = (0..12).map(|n| Value::BulkString(vec![b'a' + n; 40])).collect();
+        let scripts = Scripts::of_answers(&answers, false).expect("twelve names");
         let command = scripts.call(Script::Release, ["a"].into_iter(), 2, 10).get_packed_command();
         let text = String::from_utf8(command).expect("ASCII");
         let expected = format!("*4\r\n$7\r\nEVALSHA\r\n$40\r\n{}\r\n$1\r\n1\r\n$1\r\na\r\n", "f".repeat(40));
         assert_eq!(text, expected);
-        assert!(Scripts::of_answers(&answers[..10], false).is_err());
+        assert!(Scripts::of_answers(&answers[..11], false).is_err());
     }
 
     /// Else a Cluster refuses the call, or the script fails half-way.

@@ -1,14 +1,21 @@
--- The free lock of a voter, behind the gate and in front of the script that serves every other case: what most attempts
--- come for, so it does as little as it can. A voter has no queue, so nobody is before whoever asks.
+-- The free lock of a voter whose marker is as its last bootstrap left it: what most attempts come for, so it does as
+-- little as it can. In front of the gate, which sees to every other case, and asks the same in more words. A voter has no
+-- queue, so nobody is before whoever asks.
 --
 -- KEYS     1  the lock
--- ARGV     as in the script behind it
--- Returns  {1, now, 0}   granted
---          or what the script behind it returns
+-- ARGV     as in the script behind the gate, and the two of the gate
+-- Returns  now   granted; server time in us
+--          or what the gate returns
 --
--- Atomic because the gate and the write must see one state of the server.
-if ARGV[6] == 'x' and ARGV[5] == '0' and now <= tonumber(ARGV[4])
+-- Atomic because the marker must be of the same life and data as the key, and the write of the same moment.
+
+-- Before Redis 7, a script that asks for the time must say that its effects are replicated, not its text.
+if redis.replicate_commands then redis.replicate_commands() end
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+if ARGV[6] == 'x' and ARGV[5] == '0' and now <= tonumber(ARGV[4]) and now >= tonumber(ARGV[#ARGV - 1])
+  and redis.call('HGET', 'lock:voter', 'seal') == ARGV[#ARGV]
   and redis.call('SET', KEYS[1], ARGV[2], 'NX', 'PX', ARGV[3]) then
-  return {1, now, 0}
+  return now
 end
 

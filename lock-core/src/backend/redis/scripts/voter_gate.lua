@@ -3,19 +3,22 @@
 -- 4f0c1b7e9a6d42c58e13d7b2605fa9c4.
 --
 -- KEYS     those of the script behind it
--- ARGV     3      lease in ms, as in the script behind it
---          last   the run id of the server, as the bootstrap answered it over this connection
+-- ARGV     3             lease in ms, as in the script behind it
+--          last but one  until when the quarantine lasts, in us, as the bootstrap answered it over this connection
+--          last          the seal of the marker, answered likewise: it begins with the run id of the server
 -- Returns  {-3, now}            amnesia: no marker, or that of another run; there was no bootstrap
 --          {-4, now, max ttl}   the lease is longer than the marker allows, in ms
 --          {-5, now, left}      quarantine, for so many us more
 --          or what the script behind it returns; with now = server time in us.
 --
 -- Atomic because the marker must be of the same life and data as the key that is granted behind it.
+-- Before Redis 7, a script that asks for the time must say that its effects are replicated, not its text.
+if redis.replicate_commands then redis.replicate_commands() end
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 do
   local marker = redis.call('HMGET', 'lock:voter', 'run', 'since', 'max')
-  if marker[1] ~= ARGV[#ARGV] then
+  if marker[1] ~= string.sub(ARGV[#ARGV], 1, 40) then
     return {-3, now}
   end
   local max = tonumber(marker[3])

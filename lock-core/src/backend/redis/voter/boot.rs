@@ -19,8 +19,8 @@ pub(super) const MARKER: &str = "lock:voter";
 
 const BOOT: &str = include_str!("../scripts/voter_boot.lua");
 const ONE: &str = concat!(
-    include_str!("../scripts/voter_gate.lua"),
     include_str!("../scripts/voter_free.lua"),
+    include_str!("../scripts/voter_gate.lua"),
     include_str!("../scripts/acquire.lua"),
     include_str!("../scripts/lib.lua"),
     include_str!("../scripts/acquire_taken.lua"),
@@ -32,11 +32,16 @@ const ALL: &str = concat!(
 );
 
 /// What a gated request needs to know of the server, from the last bootstrap over its connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ballot {
-    /// The run id. A request carries it, so that a marker of another life is found out even where the script is known:
-    /// in another database of the server, behind a proxy that reconnects, or where a live server was made a replica.
+    /// The run id.
     pub(super) run: [u8; 40],
+    /// What the marker says, in one text. A request carries it, so that a marker of another life is found out even where
+    /// the script is known: in another database of the server, behind a proxy that reconnects, or where a live server was
+    /// made a replica.
+    pub(super) seal: Arc<[u8]>,
+    /// Until when the quarantine lasts, by the clock of the server, in us.
+    pub(super) till: i64,
     /// The names of the scripts.
     pub(super) one: [u8; 40],
     pub(super) all: [u8; 40],
@@ -77,8 +82,9 @@ pub(super) fn read(answers: &[Value]) -> Result<(Boot, Ballot), Failure> {
     match last {
         Value::Array(answers) => match answers.as_slice() {
             [boot, one, all] => {
-                let (run, boot) = booted(boot)?;
-                Ok((boot, Ballot { run, one: name(one)?, all: name(all)? }))
+                let (boot, life) = booted(boot)?;
+                let Life { run, seal, till } = life;
+                Ok((boot, Ballot { run, seal, till, one: name(one)?, all: name(all)? }))
             }
             _ => Err(Failure::unexpected(last)),
         },
@@ -86,15 +92,30 @@ pub(super) fn read(answers: &[Value]) -> Result<(Boot, Ballot), Failure> {
     }
 }
 
-fn booted(answer: &Value) -> Result<([u8; 40], Boot), Failure> {
+/// Whom a marker is of.
+struct Life {
+    run: [u8; 40],
+    seal: Arc<[u8]>,
+    till: i64,
+}
+
+fn booted(answer: &Value) -> Result<(Boot, Life), Failure> {
     match answer {
         Value::ServerError(error) => Err(Failure::of_reply(error)),
         Value::Array(parts) => match parts.as_slice() {
-            [run, Value::Int(max), Value::Int(why), Value::Int(left)] => {
+            [
+                run,
+                Value::Int(max),
+                Value::Int(why),
+                Value::Int(left),
+                Value::Int(till),
+                Value::BulkString(seal),
+            ] => {
                 let number = |number: &i64| u64::try_from(*number).unwrap_or(0);
                 let (max_ttl, left) =
                     (Duration::from_millis(number(max)), Duration::from_micros(number(left)));
-                Ok((name(run)?, Boot { max_ttl, why: *why, left }))
+                let life = Life { run: name(run)?, seal: seal.as_slice().into(), till: *till };
+                Ok((Boot { max_ttl, why: *why, left }, life))
             }
             _ => Err(Failure::unexpected(answer)),
         },
@@ -137,7 +158,7 @@ impl Seat {
     }
 
     pub(super) fn ballot(&self) -> Ballot {
-        *self.ballot.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ballot.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Registers the server again: it forgot the scripts, or its marker.
@@ -234,14 +255,18 @@ mod tests {
         vec![Value::Okay, queued(), queued(), queued(), exec]
     }
 
+    fn booted(run: u8, numbers: [i64; 4], seal: &str) -> Vec<Value> {
+        let numbers = numbers.into_iter().map(Value::Int);
+        std::iter::once(bulk(run)).chain(numbers).chain([Value::BulkString(seal.into())]).collect()
+    }
+
     #[test]
     fn the_answers_are_read() {
-        let (boot, ballot) =
-            read(&queued(vec![bulk(b'a'), Value::Int(30_000), Value::Int(2), Value::Int(5)]))
-                .expect("all is there");
+        let (boot, ballot) = read(&queued(booted(b'a', [30_000, 2, 5, 99], "seal"))).expect("all is there");
         let (max_ttl, left) = (Duration::from_secs(30), Duration::from_micros(5));
         assert_eq!(boot, Boot { max_ttl, why: 2, left });
-        assert_eq!(ballot, Ballot { run: [b'a'; 40], one: [b'1'; 40], all: [b'2'; 40] });
+        let seal = Arc::from(&b"seal"[..]);
+        assert_eq!(ballot, Ballot { run: [b'a'; 40], seal, till: 99, one: [b'1'; 40], all: [b'2'; 40] });
         assert!(read(&queued(vec![bulk(b'a'), Value::Int(30_000)])).is_err());
         assert!(read(&[Value::Okay, Value::Nil]).is_err());
         assert!(read(&[]).is_err());

@@ -20,6 +20,9 @@ use crate::key::Key;
 /// How often one attempt may ask: for a server that forgot its scripts, then its marker, and whose clock was set.
 const TRIES: usize = 4;
 
+/// What else is said of a lock that was free: nobody waits for it.
+const FREE: &[Value] = &[Value::Int(0)];
+
 impl Voter {
     /// No queue and no latches: the votes of several servers make no order, and their hand-offs no majority.
     pub(in super::super) fn capability(&self) -> Capability {
@@ -64,8 +67,8 @@ impl Redis {
         voter.check(claim)?;
         let deadline = self.timeout().min(claim.ttl / 2);
         let start = Clock::Suspend.now();
-        let ask = self.ask(voter, claim, (start, start.plus(deadline)));
-        let error = match tokio::time::timeout(deadline, ask).await {
+        let span = (start, start.plus(deadline));
+        let error = match tokio::time::timeout(deadline, self.ask(voter, claim, span)).await {
             Ok(Ok(attempt)) => return Ok(attempt),
             Ok(Err(refusal)) => refusal.to_error(voter),
             Err(_) if claim.is_sent() => self.error(&self.elapsed(deadline)),
@@ -88,7 +91,7 @@ impl Redis {
         claim.mark_sent();
         for _ in 0..TRIES {
             let sent = Clock::Suspend.now();
-            let answer = match live.send(&command(&live, seat.ballot(), claim, end)).await {
+            let answer = match live.send(&command(&live, &seat.ballot(), claim, end)).await {
                 Err(failure) if failure.reaction == Reaction::LoadScripts => {
                     seat.take_again(&live).await?;
                     continue;
@@ -96,7 +99,11 @@ impl Redis {
                 answer => answer?,
             };
             let received = Clock::Suspend.now();
-            let (verdict, now, rest) = verdict(&answer)?;
+            let (verdict, now, rest) = match &answer {
+                // A lock that was free.
+                Value::Int(now) => (1, *now, FREE),
+                answer => verdict(answer)?,
+            };
             live.learn(now, sent, received);
             match (verdict, rest) {
                 (1, rest) => {
@@ -145,12 +152,12 @@ fn unsettled(voter: &Voter) -> Failure {
 }
 
 /// The request of the gated script that the claim needs.
-fn command(live: &Live, ballot: Ballot, claim: &Claim, end: Moment) -> Cmd {
+fn command(live: &Live, ballot: &Ballot, claim: &Claim, end: Moment) -> Cmd {
     let token = claim.owner.token();
     let value = claim.record.to_value(&token);
     let keys = claim.keys().count();
     let bytes: usize = claim.keys().map(|key| key.as_str().len() + 8).sum();
-    let mut command = Cmd::with_capacity(12 + keys, bytes + value.len() + 280);
+    let mut command = Cmd::with_capacity(13 + keys, bytes + value.len() + 280);
     let single = claim.more.is_empty();
     command.arg("EVALSHA").arg(if single { &ballot.one[..] } else { &ballot.all[..] }).arg(keys);
     for key in claim.keys() {
@@ -160,7 +167,7 @@ fn command(live: &Live, ballot: Ballot, claim: &Claim, end: Moment) -> Cmd {
     if single {
         command.arg(&*code(claim.mode)).arg("").arg(1);
     }
-    command.arg(&ballot.run[..]);
+    command.arg(ballot.till).arg(&ballot.seal[..]);
     command
 }
 

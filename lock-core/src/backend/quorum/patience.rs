@@ -1,0 +1,94 @@
+//! How long a call to one node may take.
+//!
+//! As long as a caller drives its calls it has a timer of its own, which is over no later than theirs: with it the calls
+//! are left to themselves. Only then does each need one, and hardly any call lives to see that.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::time::{Sleep, sleep};
+
+use crate::clock::{Clock, Moment};
+
+/// Whether calls are left to themselves; clones tell the same.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Alone(Arc<AtomicBool>);
+
+impl Alone {
+    /// For a call that nobody drives.
+    pub(super) fn from_the_beginning() -> Self {
+        Self(Arc::new(AtomicBool::new(true)))
+    }
+
+    pub(super) fn set(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    fn get(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// The time for one call, which counts from when its caller asked.
+#[derive(Debug)]
+pub(super) struct Patience {
+    pub(super) alone: Alone,
+    pub(super) clock: Clock,
+    pub(super) from: Moment,
+    pub(super) limit: Duration,
+}
+
+impl Patience {
+    /// The outcome of `call`; `None` when it is left alone and its time is over.
+    ///
+    /// # Cancel safety
+    /// As safe as `call`, which is only borrowed: it may go on afterwards.
+    pub(super) async fn with<F: Future>(&self, mut call: Pin<&mut F>) -> Option<F::Output> {
+        let mut timer: Option<Pin<Box<Sleep>>> = None;
+        poll_fn(|cx| {
+            if let Poll::Ready(outcome) = call.as_mut().poll(cx) {
+                return Poll::Ready(Some(outcome));
+            }
+            if timer.is_none() && self.alone.get() {
+                let gone = self.clock.now().since(self.from);
+                timer = Some(Box::pin(sleep(self.limit.saturating_sub(gone))));
+            }
+            match &mut timer {
+                Some(timer) => timer.as_mut().poll(cx).map(|()| None),
+                None => Poll::Pending,
+            }
+        })
+        .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+    use std::pin::pin;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn time_counts_from_the_question_and_ends_only_for_one_who_is_alone() {
+        let (alone, clock, limit) = (Alone::default(), Clock::Tokio, Duration::from_secs(1));
+        let patience = Patience { alone: alone.clone(), clock, from: clock.now(), limit };
+        let mut never = pin!(pending::<()>());
+        let mut waiting = pin!(patience.with(never.as_mut()));
+        assert!(tokio::time::timeout(limit * 9 / 10, waiting.as_mut()).await.is_err());
+        alone.set();
+        assert!(tokio::time::timeout(limit * 2, waiting).await.is_ok_and(|outcome| outcome.is_none()));
+        assert_eq!(clock.now().since(patience.from), limit);
+
+        let with_caller = Patience { alone: Alone::default(), clock, from: clock.now(), limit };
+        let other = pin!(pending::<()>());
+        let waiting = with_caller.with(other);
+        assert!(tokio::time::timeout(limit * 2, waiting).await.is_err(), "its caller has the timer");
+        let ready = pin!(async { 7 });
+        assert_eq!(patience.with(ready).await, Some(7), "what is there counts, however late");
+    }
+}
