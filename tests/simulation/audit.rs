@@ -1,18 +1,35 @@
 //! What is noticed on the servers themselves, request by request: who touches what.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use std::time::Duration;
 
-use crate::journal::Journal;
+use crate::journal::{Journal, now as true_now};
 use crate::keyspace::Seen;
 use crate::resp::Reply;
 
 /// Keys as they were at one moment.
 pub(crate) type Look = BTreeMap<Vec<u8>, Seen>;
 
-/// A request, and the name of the script if it is one.
-type Asked<'a> = (&'a [u8], &'a [Vec<u8>]);
+/// A request: whose it is, the name of the script if it is one, and its words.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    pub(crate) client: &'a str,
+    pub(crate) script: &'a [u8],
+    pub(crate) words: &'a [Vec<u8>],
+}
+
+/// What was thrown away on a server since one of its clients registered it.
+#[derive(Debug)]
+struct Evicted {
+    since: Duration,
+    keys: BTreeMap<Vec<u8>, BTreeSet<Vec<u8>>>,
+}
+
+/// After so long a client has asked the server whether it throws keys away, and has registered it anew: half a second,
+/// and three answers.
+const NOTICED: Duration = Duration::from_millis(700);
 
 /// The id that only the gated scripts have in their text.
 const GATED: &str = "4f0c1b7e9a6d42c58e13d7b2605fa9c4";
@@ -26,6 +43,11 @@ pub(crate) struct Audit {
     scripts: Rc<RefCell<BTreeMap<String, Script>>>,
     /// Whether a key is made by gated scripts alone.
     gated: bool,
+    /// The longest lease, in ms.
+    max_ttl: i64,
+    evicted: Rc<RefCell<BTreeMap<String, Evicted>>>,
+    /// Until when a server may not vote, by its clock in us, because it has thrown keys away.
+    quarantine: Rc<RefCell<BTreeMap<String, i64>>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +61,7 @@ struct Script {
 const TITLES: [(&str, &str); 8] = [
     ("-- Registers the life", "boot"),
     ("-- Grants a lock", "acquire"),
-    ("-- Grants several locks", "acquire all"),
+    ("-- Grants an exclusive lock on several", "acquire all"),
     ("-- Makes the fencing token", "fence"),
     ("-- Extends locks", "renew"),
     ("-- Frees a lock", "release"),
@@ -48,8 +70,10 @@ const TITLES: [(&str, &str); 8] = [
 ];
 
 impl Audit {
-    pub(crate) fn new(journal: Journal, gated: bool) -> Self {
-        Self { journal, scripts: Rc::default(), gated }
+    pub(crate) fn new(journal: Journal, gated: bool, max_ttl: Duration) -> Self {
+        let max_ttl = i64::try_from(max_ttl.as_millis()).expect("short");
+        let (scripts, evicted, quarantine) = (Rc::default(), Rc::default(), Rc::default());
+        Self { journal, scripts, gated, max_ttl, evicted, quarantine }
     }
 
     /// A server was given this script. The name is that of what it runs, the text that of what the client sent.
@@ -65,74 +89,185 @@ impl Audit {
         scripts.insert(name.to_owned(), script);
     }
 
-    fn script(&self, name: &[u8]) -> Option<Script> {
-        self.scripts.borrow().get(std::str::from_utf8(name).ok()?).copied()
+    /// The script that is run; a plain SET stands for one.
+    fn script(&self, asked: Asked<'_>) -> Option<Script> {
+        if asked.words[0].eq_ignore_ascii_case(b"SET") {
+            return Some(Script { title: "set", acquires: true, gated: false });
+        }
+        self.scripts.borrow().get(std::str::from_utf8(asked.script).ok()?).copied()
+    }
+
+    /// A server has thrown this key away.
+    pub(crate) fn evicted(&self, server: &str, key: &[u8], seen: &Seen) {
+        let since = true_now();
+        let mut all = self.evicted.borrow_mut();
+        let evicted =
+            all.entry(server.to_owned()).or_insert_with(|| Evicted { since, keys: BTreeMap::new() });
+        if is_lock(key) {
+            self.journal.count("locks thrown away");
+            let victims = owners(seen).into_iter().map(<[u8]>::to_vec);
+            evicted.keys.entry(key.to_vec()).or_default().extend(victims);
+        }
+    }
+
+    /// A client has registered the server anew: if it threw keys away, it does not vote for the longest lease.
+    fn registered(&self, server: &str, now: i64) {
+        if let Some(Evicted { since, .. }) = self.evicted.borrow_mut().remove(server) {
+            let till = now + self.max_ttl * 1_020 + 10_000;
+            self.quarantine.borrow_mut().insert(server.to_owned(), till);
+            self.noticed(server, since);
+        }
+    }
+
+    fn noticed(&self, server: &str, since: Duration) {
+        let took = true_now() - since;
+        if took > NOTICED {
+            self.journal.broken(format!("{server}: for {took:?} nobody noticed that it throws keys away"));
+        }
+    }
+
+    /// The world is at its end.
+    pub(crate) fn end(&self) {
+        self.evicted.borrow().iter().for_each(|(server, evicted)| self.noticed(server, evicted.since));
     }
 
     /// A request was run.
-    pub(crate) fn ran(
-        &self,
-        server: &str,
-        now: i64,
-        (script, words): Asked<'_>,
-        before: &Look,
-        reply: &Reply,
-    ) {
-        let title = match self.script(script) {
-            Some(script) => script.title,
-            None if words[0].eq_ignore_ascii_case(b"SET") => "set",
-            // Signs of life and greetings: they are many, and change nothing.
-            None => return,
-        };
+    pub(crate) fn ran(&self, server: &str, now: i64, asked: Asked<'_>, before: &Look, reply: &Reply) {
+        let Asked { client, words, .. } = asked;
+        // Signs of life and greetings are many, and change nothing.
+        let Some(script) = self.script(asked) else { return };
+        let title = script.title;
         let owner = words.iter().find_map(|word| owner_of(word));
-        if let (Some(owner), "release" | "keep") = (owner, title) {
-            self.journal.released(owner);
+        let numbers = self.journal.owners(|all| {
+            for owner in words.iter().filter_map(|word| owner_of(word)) {
+                all.hear(owner, client, true_now());
+            }
+            if let Some(owner) = owner {
+                match title {
+                    "release" | "keep" => all.released(owner),
+                    _ if script.acquires => all.asks(owner, keys_of(words)),
+                    _ => {}
+                }
+            }
+            // Readers whose leases end together stand in the order of their tokens, which are random.
+            let holders = before.values().flat_map(owners).map(|holder| all.number(holder));
+            (owner.map_or(0, |owner| all.number(owner)), holders.min().unwrap_or(0))
+        });
+        self.journal.server(server, now, title, (client, numbers.0, numbers.1), reply);
+        if title == "boot" {
+            self.registered(server, now);
         }
-        let owner = owner.map(|owner| self.journal.owner(owner));
-        let holder =
-            before.values().find_map(|seen| owner_of(&seen.text)).map(|owner| self.journal.owner(owner));
-        self.journal.server(server, now, title, (owner, holder), reply);
     }
 
     /// What a request did to the keys that it named.
-    pub(crate) fn changed(
-        &self,
-        server: &str,
-        (script, words): Asked<'_>,
-        now: i64,
-        before: &Look,
-        after: &Look,
-    ) {
-        let script = self.script(script);
-        let broken = |what: String| self.journal.broken(format!("{server}: {what}"));
+    pub(crate) fn changed(&self, server: &str, asked: Asked<'_>, now: i64, before: &Look, after: &Look) {
+        let script = self.script(asked);
         let title = script.map_or("a command", |script| script.title);
+        let broken = |what: &str| self.journal.broken(format!("{server}: {title} {what}"));
         for (key, seen) in before.iter().filter(|(key, _)| is_lock(key)) {
-            let Some(owner) = owner_of(&seen.text) else { continue };
-            let named = words.iter().any(|word| word.starts_with(owner));
-            if !named && after.get(key) != Some(seen) {
-                let owner = self.journal.owner(owner);
-                broken(format!("{title} changed what is owner {owner}'s without naming it"));
+            for owner in owners(seen) {
+                let named = asked.words.iter().any(|word| word.starts_with(owner));
+                if !named && is_changed(owner, seen, after.get(key), now) {
+                    let number = self.journal.owners(|all| all.number(owner));
+                    broken(&format!("changed what is owner {number}'s without naming it"));
+                }
             }
         }
         for (key, seen) in after.iter().filter(|(key, _)| is_lock(key)) {
             if seen.expires.is_none() {
-                broken(format!("{title} left a lock without an expiry"));
+                broken("left a lock without an expiry");
             }
-            if before.contains_key(key) {
-                continue;
-            }
-            if let Some(owner) = owner_of(&seen.text) {
-                self.journal.made(server, owner);
-            }
-            if self.gated && script.is_none_or(|script| !(script.acquires && script.gated)) {
-                broken(format!("{title} made a lock, past the gate"));
-            }
-            let not_after = script.filter(|script| script.acquires).and_then(|_| not_after(words));
-            if not_after.is_some_and(|end| now > end) {
-                broken(format!("{title} took effect after its client had given it up"));
+            let had = before.get(key).map(owners).unwrap_or_default();
+            for owner in owners(seen).into_iter().filter(|owner| !had.contains(owner)) {
+                self.made(server, asked, (now, key, owner), &broken);
             }
         }
+        self.has(server, asked, (before, after), &broken);
     }
+
+    /// A key was made for an owner.
+    fn made(
+        &self,
+        server: &str,
+        asked: Asked<'_>,
+        (now, key, owner): (i64, &[u8], &[u8]),
+        broken: &impl Fn(&str),
+    ) {
+        let tainted = self.evicted.borrow().get(server).and_then(|evicted| {
+            let victims = evicted.keys.get(key)?;
+            Some(!victims.contains(owner))
+        });
+        self.journal.owners(|all| all.made(owner, server, tainted == Some(true)));
+        let script = self.script(asked);
+        if self.gated && script.is_none_or(|script| !(script.acquires && script.gated)) {
+            broken("made a lock, past the gate");
+        }
+        if self.gated && self.quarantine.borrow().get(server).is_some_and(|till| now < *till) {
+            broken("made a lock, although keys were thrown away a short while before");
+        }
+        let not_after = script.filter(|script| script.acquires).and_then(|_| not_after(asked.words));
+        if not_after.is_some_and(|end| now > end) {
+            broken("took effect after its client had given it up");
+        }
+    }
+
+    /// Notes what those who asked have now: all of it, or none.
+    fn has(&self, server: &str, asked: Asked<'_>, (before, after): (&Look, &Look), broken: &impl Fn(&str)) {
+        let Some(script) = self.script(asked).filter(|script| script.confirms()) else { return };
+        let mut has: BTreeMap<&[u8], BTreeSet<&[u8]>> = BTreeMap::new();
+        for (key, seen) in after {
+            for owner in owners(seen) {
+                if asked.words.iter().any(|word| word.starts_with(owner)) {
+                    has.entry(owner).or_default().insert(key);
+                }
+            }
+        }
+        for (owner, keys) in has {
+            let had = |key: &&[u8]| before.get(*key).is_some_and(|seen| owners(seen).contains(&owner));
+            // One of them may have been thrown away, and the others still be there.
+            let is_part = keys.len() < keys_of(asked.words).len() && !keys.iter().all(had);
+            if script.title == "acquire all" && is_part {
+                broken("left a part of several locks");
+            }
+            self.journal.owners(|all| all.has(owner, server, &keys, true_now()));
+        }
+    }
+}
+
+impl Script {
+    /// Whether it gives or prolongs a lease.
+    fn confirms(self) -> bool {
+        self.acquires || matches!(self.title, "renew" | "downgrade")
+    }
+}
+
+/// All who have it.
+fn owners(seen: &Seen) -> Vec<&[u8]> {
+    let members = seen.members.iter().map(|(member, _)| member);
+    members.chain([&seen.text]).filter_map(|word| owner_of(word)).collect()
+}
+
+/// Whether something else than the end of its lease happened to what an owner has; `now` in us.
+fn is_changed(owner: &[u8], seen: &Seen, after: Option<&Seen>, now: i64) -> bool {
+    let till = |seen: &Seen| {
+        let mut members = seen.members.iter();
+        members.find(|(member, _)| member.starts_with(owner)).map(|(_, till)| *till)
+    };
+    match till(seen) {
+        None => after != Some(seen),
+        Some(before) => match after.and_then(till) {
+            Some(after) => after != before,
+            None => before > now / 1_000,
+        },
+    }
+}
+
+fn keys_of(words: &[Vec<u8>]) -> &[Vec<u8>] {
+    if words[0].eq_ignore_ascii_case(b"SET") {
+        return &words[1..2];
+    }
+    let count = words.get(2).and_then(|count| std::str::from_utf8(count).ok()?.parse().ok());
+    words.get(3..3 + count.unwrap_or(0)).unwrap_or_default()
 }
 
 /// Whether it is the key of a lock, and none of a helper or of the voter's marker.
@@ -149,6 +284,5 @@ pub(crate) fn owner_of(word: &[u8]) -> Option<&[u8]> {
 
 /// Until when an acquire may take effect, by the server's clock in us: its fourth argument.
 fn not_after(words: &[Vec<u8>]) -> Option<i64> {
-    let keys: usize = std::str::from_utf8(words.get(2)?).ok()?.parse().ok()?;
-    std::str::from_utf8(words.get(3 + keys + 3)?).ok()?.parse().ok()
+    std::str::from_utf8(words.get(3 + keys_of(words).len() + 3)?).ok()?.parse().ok()
 }

@@ -3,7 +3,8 @@
 
 use std::rc::Rc;
 
-use crate::plan::Plan;
+use crate::client::Lapse;
+use crate::plan::{Asks, Harm, Plan};
 use crate::planted::Mistake;
 use crate::store;
 use crate::world::{self, Flaw};
@@ -29,10 +30,19 @@ fn client(mistake: Mistake) -> Flaw {
     Flaw { store: store::Kind::Mistaken(mistake), ..Flaw::default() }
 }
 
-#[allow(clippy::print_stdout, reason = "what was found, and in which seed")]
+fn lapse(lapse: Lapse) -> Flaw {
+    Flaw { lapse, ..Flaw::default() }
+}
+
+/// Where one key is locked alone, and the usual things fail.
 fn is_found(name: &str, flaw: &Flaw) {
+    is_found_in((Asks::Exclusive, Harm::Usual), name, flaw);
+}
+
+#[allow(clippy::print_stdout, reason = "what was found, and in which seed")]
+fn is_found_in((asks, harm): (Asks, Harm), name: &str, flaw: &Flaw) {
     for seed in 1..=SEEDS {
-        let outcome = world::run(Plan::of(seed), flaw, false);
+        let outcome = world::run(Plan::with(seed, asks, harm), flaw, false);
         if let Some(wrong) = outcome.verdict.wrong.first() {
             println!("{name}: seed {seed}: {} findings, the first: {wrong}", outcome.verdict.wrong.len());
             return;
@@ -124,4 +134,100 @@ const LATE: &str = "-- The free lock of a voter";
 #[test]
 fn no_gate() {
     is_found("gate off", &Flaw { store: store::Kind::Ungated, ..Flaw::default() });
+}
+
+const SHARED: (Asks, Harm) = (Asks::Shared, Harm::Usual);
+const DOWNGRADE: &str = "-- Turns an exclusive lock";
+
+#[test]
+fn a_writer_beside_readers() {
+    const FITS: &str = "if mode == 'x' or mode ~= lock.mode then\n      return false";
+    const BESIDE: &str =
+        "if mode == 'x' or mode ~= lock.mode then\n      return mode == 'x' and lock.mode == 's'";
+    let flaw = script(ACQUIRE, &[(FITS, BESIDE)]);
+    is_found_in(SHARED, "writer beside readers", &flaw);
+}
+
+#[test]
+fn a_reader_whose_own_lease_is_not_renewed() {
+    // The key lives on, and the next writer finds that nobody has it.
+    let flaw = script(RENEW, &[("redis.call('ZADD', key, 'XX', till, member)", "local _ = till")]);
+    is_found_in(SHARED, "reader's lease not renewed", &flaw);
+}
+
+#[test]
+fn a_downgrade_that_lets_go() {
+    let flaw = script(DOWNGRADE, &[("lock.put(value, 's', lease)\n  lock.serve()", "lock.serve()")]);
+    is_found_in(SHARED, "downgrade lets go", &flaw);
+}
+
+const SEVERAL: (Asks, Harm) = (Asks::Several, Harm::Usual);
+const ACQUIRE_ALL: &str = "-- Grants an exclusive lock on several keys";
+
+#[test]
+fn several_keys_of_which_one_is_looked_at() {
+    let flaw = script(
+        ACQUIRE_ALL,
+        &[(
+            "if not lock.granted(token, value, 'x') then",
+            "if i == 1 and not lock.granted(token, value, 'x') then",
+        )],
+    );
+    is_found_in(SEVERAL, "only the first of several keys", &flaw);
+}
+
+#[test]
+fn a_part_of_several_keys() {
+    const HELD: &str = "return lock.held(token, 'x', more)";
+    const PART: &str = "if i > 1 then locks[1].put(value, 'x', lease) end return lock.held(token, 'x', more)";
+    is_found_in(SEVERAL, "a part of several keys", &script(ACQUIRE_ALL, &[(HELD, PART)]));
+}
+
+#[test]
+fn several_keys_of_which_one_is_renewed() {
+    const FIRST: &str = "elseif not held then\n    answers[i] = i > 1 and 1 or 0";
+    let flaw = script(RENEW, &[(MISSING, FIRST)]);
+    is_found_in((Asks::Several, Harm::Evictions), "loss of one is none of all", &flaw);
+}
+
+const PAUSES: (Asks, Harm) = (Asks::Exclusive, Harm::Pauses);
+
+#[test]
+fn a_clock_that_does_not_count_a_pause() {
+    is_found_in(PAUSES, "clock without pauses", &Flaw { clock_stands_still: true, ..Flaw::default() });
+}
+
+#[test]
+fn a_resource_that_does_not_look_at_tokens() {
+    is_found_in(PAUSES, "late writes taken", &Flaw { resource_takes_all: true, ..Flaw::default() });
+}
+
+const EVICTIONS: (Asks, Harm) = (Asks::Exclusive, Harm::Evictions);
+
+#[test]
+fn a_server_that_throws_locks_away_and_goes_on_voting() {
+    const LOOK: &str = "evicted > counted or (evicted < counted and evicted > 0)";
+    is_found_in(EVICTIONS, "no quarantine after evictions", &script(BOOT, &[(LOOK, "false")]));
+}
+
+const BOOT: &str = "-- Registers the life";
+
+#[test]
+fn evictions_that_are_not_told() {
+    is_found_in(EVICTIONS, "evictions unnoticed", &Flaw { silent_evictions: true, ..Flaw::default() });
+}
+
+#[test]
+fn a_body_that_goes_on_without_its_lock() {
+    is_found("body goes on when lost", &lapse(Lapse::GoesOnWhenLost));
+}
+
+#[test]
+fn a_nested_call_that_asks_the_store() {
+    is_found("nested call from outside", &lapse(Lapse::NestsOutside));
+}
+
+#[test]
+fn a_wait_for_ever_that_ends() {
+    is_found("wait gives up", &lapse(Lapse::GivesUpWaiting));
 }

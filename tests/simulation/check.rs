@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use lock_core::backend::Mode;
 use lock_core::testkit::history::{self, Hold};
 
 use crate::audit::{Look, is_lock};
@@ -24,11 +25,12 @@ impl Verdict {
 pub(crate) fn judge(journal: &Journal, left: &BTreeMap<String, Look>, plan: &Plan) -> Verdict {
     let mut wrong = journal.all_broken();
     let holds = journal.holds();
-    if let Err(violation) = history::check(&holds) {
+    let unfenced: Vec<Hold> = holds.iter().map(|hold| Hold { fence: None, ..hold.clone() }).collect();
+    if let Err(violation) = history::check(&unfenced) {
         wrong.push(violation.to_string());
     }
     wrong.extend(tokens_in_order(&holds));
-    wrong.extend(journal.forgotten(left.len() / 2 + 1));
+    wrong.extend(journal.owners(|owners| owners.forgotten(left.len() / 2 + 1)));
     for (server, look) in left {
         for (key, seen) in look {
             let name = String::from_utf8_lossy(key);
@@ -42,11 +44,27 @@ pub(crate) fn judge(journal: &Journal, left: &BTreeMap<String, Look>, plan: &Pla
     Verdict { wrong }
 }
 
-/// The tokens of one key grow from grant to grant.
+/// The tokens of one key grow from grant to grant. Readers beside each other may have the same, or the later a smaller one;
+/// a reader that a writer became has that one's.
 fn tokens_in_order(holds: &[Hold]) -> Option<String> {
     let mut holds: Vec<&Hold> = holds.iter().filter(|hold| hold.fence.is_some()).collect();
-    holds.sort_by(|one, other| (&one.key, one.acquired).cmp(&(&other.key, other.acquired)));
-    let mut pairs = holds.windows(2).filter(|pair| pair[0].key == pair[1].key);
-    let bad = pairs.find(|pair| pair[0].fence >= pair[1].fence)?;
-    Some(format!("a later grant has no larger token: {:?}, then {:?}", bad[0], bad[1]))
+    holds.sort_by_key(|hold| hold.acquired);
+    // For each key: who had the largest token, and who of those that had the key alone.
+    let mut largest: BTreeMap<&str, (Option<&Hold>, Option<&Hold>)> = BTreeMap::new();
+    for hold in holds {
+        let (of_all, of_writers) = largest.entry(&hold.key).or_default();
+        let alone = hold.mode == Mode::Exclusive;
+        let before = if alone { *of_all } else { *of_writers };
+        let itself = |before: &Hold| before.asked == hold.asked && before.worker == hold.worker;
+        if let Some(before) = before.filter(|before| before.fence >= hold.fence && !itself(before)) {
+            return Some(format!("a later grant has no larger token: {before:?}, then {hold:?}"));
+        }
+        if of_all.is_none_or(|before| before.fence < hold.fence) {
+            *of_all = Some(hold);
+        }
+        if alone {
+            *of_writers = Some(hold);
+        }
+    }
+    None
 }

@@ -1,21 +1,23 @@
 //! One process that locks: it asks, holds for a while, writes to what is protected, gives back, again and again.
 
 use std::cell::Cell;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
 use fastrand::Rng;
-use lock_core::backend::Mode;
-use lock_core::testkit::history::Hold;
-use lock_core::{FencingToken, LockGuard, LockManager, strategy};
+use lock_core::{LockError, LockErrorKind, LockGuard, LockHandle, LockManager, Released, strategy};
 use tokio::time::{sleep, timeout};
 
+use crate::held::{Held, Late};
 use crate::journal::{Journal, now};
-use crate::plan::{CALM, Plan};
-use crate::resource::Resource;
+use crate::plan::{Asks, CALM, Plan};
+use crate::resource::{Resource, Use};
 use crate::store;
+use crate::turn::{Ask, End, How, Turn, Waits};
 
-const fn ms(millis: u64) -> Duration {
+pub(crate) const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
@@ -26,54 +28,26 @@ pub(crate) struct Client {
     pub(crate) name: String,
     pub(crate) plan: Rc<Plan>,
     pub(crate) store: store::Kind,
+    pub(crate) lapse: Lapse,
     pub(crate) journal: Journal,
     pub(crate) resource: Resource,
     /// How often it was started.
     pub(crate) lives: Rc<Cell<u64>>,
+    /// How often it was made to stand still.
+    pub(crate) stops: Rc<Cell<usize>>,
 }
 
-/// What one turn is to be.
-struct Turn {
-    key: &'static str,
-    ttl: Duration,
-    renewed: bool,
-    fencing: bool,
-    waits: Option<Duration>,
-    gives_up: Option<Duration>,
-    time: Duration,
-    end: End,
-}
-
-/// How a hold ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
-    Released,
-    Dropped,
-    /// It goes on until it is lost, if it is not renewed.
-    Lost,
-}
-
-impl Turn {
-    fn new(rng: &mut Rng, max_ttl: Duration) -> Self {
-        let ttl = max_ttl.mul_f64([0.3, 0.5, 1.0, 1.0][rng.usize(..4)]);
-        let renewed = rng.u8(..5) < 2;
-        let end = match rng.u8(..10) {
-            0..=4 => End::Released,
-            5..=6 => End::Dropped,
-            _ => End::Lost,
-        };
-        let most = ttl.mul_f64(if renewed { 2.5 } else { 0.9 });
-        Self {
-            key: if rng.u8(..5) == 0 { "b" } else { "a" },
-            ttl,
-            renewed,
-            fencing: rng.bool(),
-            waits: rng.bool().then(|| ms(rng.u64(50..1_500))),
-            gives_up: (rng.u8(..10) == 0).then(|| ms(rng.u64(1..40))),
-            time: most.mul_f64(rng.f64() * rng.f64()),
-            end: if renewed && end == End::Lost { End::Released } else { end },
-        }
-    }
+/// What a client does that is not as it should be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Lapse {
+    #[default]
+    None,
+    /// What runs under a lock goes on without it.
+    GoesOnWhenLost,
+    /// A nested call does not know of the outer one.
+    NestsOutside,
+    /// Who waits for ever does not.
+    GivesUpWaiting,
 }
 
 impl Client {
@@ -83,8 +57,9 @@ impl Client {
         let seed = self.plan.seed.wrapping_mul(1_000_003) + self.number as u64 * 1_000 + self.lives.get();
         let mut rng = Rng::with_seed(seed);
         let Some(locks) = self.connect().await else { return self.rest().await };
+        self.is_refused_permits(&locks).await;
         while now() < CALM {
-            let turn = Turn::new(&mut rng, self.plan.max_ttl);
+            let turn = Turn::new(&mut rng, &self.plan);
             let granted = self.turn(&locks, &mut rng, turn).await;
             sleep(ms(rng.u64(if granted { 1..100 } else { 20..400 }))).await;
         }
@@ -113,139 +88,210 @@ impl Client {
         None
     }
 
+    /// A majority cannot count permits, and says so at once.
+    async fn is_refused_permits(&self, locks: &LockManager) {
+        if self.plan.asks == Asks::Shared {
+            let asked = now();
+            let refused = locks.semaphore("p", 2).acquire().await.err().map(|error| error.kind());
+            assert_eq!((refused, now()), (Some(LockErrorKind::Unsupported), asked));
+        }
+    }
+
     /// One turn; whether it was granted.
     async fn turn(&self, locks: &LockManager, rng: &mut Rng, turn: Turn) -> bool {
         let asked = now();
-        let request = locks.lock(turn.key).ttl(turn.ttl).renew(turn.renewed).fencing(turn.fencing);
-        let request = match turn.waits {
-            Some(limit) => request.strategy(strategy::retry().within(limit)),
-            None => request.strategy(strategy::fail_fast()),
+        let request = turn.request(locks, self.lapse);
+        let limit = turn.gives_up.unwrap_or(Duration::MAX).min((CALM + ms(600)).saturating_sub(asked));
+        let failed = if turn.how == How::Guard {
+            match timeout(limit, request.acquire()).await {
+                Ok(Ok(guard)) => {
+                    self.hold(guard, asked, rng, &turn).await;
+                    return true;
+                }
+                Ok(Err(error)) => Some(error),
+                Err(_) => None,
+            }
+        } else {
+            let (granted, within) = (Cell::new(false), rng.fork());
+            let body = |handle| {
+                granted.set(true);
+                self.body(locks, handle, asked, within, &turn)
+            };
+            let outcome = timeout(limit, request.run_with(body)).await;
+            match outcome {
+                _ if granted.get() => {
+                    let how = match outcome {
+                        Ok(Ok(())) => "is over",
+                        Ok(Err(_)) => "was ended",
+                        Err(_) => "was dropped",
+                    };
+                    self.journal.note(&self.name, format_args!("what it ran {how}"));
+                    return true;
+                }
+                Ok(outcome) => outcome.err(),
+                Err(_) => None,
+            }
         };
-        let outcome = timeout(turn.gives_up.unwrap_or(Duration::MAX), request.acquire()).await;
-        match outcome {
-            Ok(Ok(guard)) => {
-                self.hold(guard, asked, rng, &turn).await;
-                return true;
-            }
-            Ok(Err(error)) => {
-                self.journal
-                    .note(&self.name, format_args!("is not granted {}: {:?}", turn.key, error.kind()));
-                // Lost: while the fencing token was made.
-                let expected = error.is_temporary() || error.is_contended() || error.is_lost();
-                assert!(expected, "{error}");
-            }
-            Err(_) => self.journal.note(&self.name, format_args!("gives {} up", turn.key)),
-        }
+        self.fails(&turn, failed);
         false
     }
 
-    async fn hold(&self, guard: LockGuard, asked: Duration, rng: &mut Rng, turn: &Turn) {
-        let mut held = Held::begin(self, &guard, asked, turn);
-        if turn.fencing || rng.u8(..3) == 0 {
-            held.token(&guard).await;
+    fn fails(&self, turn: &Turn, failed: Option<LockError>) {
+        let (name, keys) = (&self.name, turn.ask.keys());
+        let Some(error) = failed else {
+            return self.journal.note(name, format_args!("gives {keys:?} up"));
+        };
+        self.journal.note(name, format_args!("is not granted {keys:?}: {:?}", error.kind()));
+        // Lost: while the fencing token was made.
+        if turn.waits == Waits::Forever && !error.is_lost() {
+            self.journal.broken(format!("{name} waits for ever, and is told {:?}", error.kind()));
         }
-        let time = if turn.end == End::Lost { turn.ttl * 2 } else { turn.time };
-        let time = time.min((CALM + ms(500)).saturating_sub(now()));
-        let parts = rng.u32(1..4);
+        assert!(error.is_temporary() || error.is_contended() || error.is_lost(), "{error}");
+    }
+
+    async fn hold(&self, guard: LockGuard, asked: Duration, rng: &mut Rng, turn: &Turn) {
+        let mut held = Held::begin(self, turn, asked, guard.remaining());
+        if turn.fencing || rng.u8(..3) == 0 {
+            held.has_token(&guard.fencing_token().await);
+        }
+        let (time, parts) = (self.time_of(turn), rng.u32(1..4));
+        let mut guard = guard;
         let mut lost = false;
-        for _ in 0..parts {
+        for part in 0..parts {
             lost = timeout(time / parts, guard.lost()).await.is_ok();
+            if !lost && guard.is_held() {
+                held.is_used();
+            }
+            if !lost || turn.careless {
+                held.write(!lost && guard.is_held());
+            }
             if lost {
                 break;
             }
-            held.write(&guard);
-        }
-        let (token, hold) = (held.hold.fence, held.hold.clone());
-        held.end(if lost { "has lost" } else { "ends" });
-        if lost || turn.end != End::Released {
-            self.journal.untold(&hold);
-        }
-        if let (Some(token), 0) = (token, rng.u8(..4)) {
-            self.write_later(turn.key, token, ms(rng.u64(1..2_000)));
-        }
-        match turn.end {
-            End::Dropped | End::Lost => drop(guard),
-            End::Released => {
-                let released = guard.release().await;
-                if released.is_err() {
-                    self.journal.untold(&hold);
+            if part == 0 && turn.ask == (Ask::Write { downgrades: true }) {
+                held.downgrades();
+                match guard.downgrade().await {
+                    Ok(reader) => guard = reader,
+                    Err(error) => {
+                        // What it was is dropped, without a word.
+                        return self
+                            .journal
+                            .note(&self.name, format_args!("is no reader: {:?}", error.kind()));
+                    }
                 }
-                let released = released
-                    .map_or_else(|error| format!("{:?}", error.kind()), |released| format!("{released:?}"));
-                self.journal.note(&self.name, format_args!("has released {}: {released}", turn.key));
+                held.is_downgraded(guard.remaining());
             }
         }
+        if !lost && guard.is_held() {
+            held.is_used();
+        }
+        if rng.u8(..4) == 0 {
+            self.write_later(&held, ms(rng.u64(1..2_000)));
+        }
+        let of = held.turn.clone();
+        held.end(if lost { "has lost" } else { "ends" });
+        if lost || turn.end != End::Released {
+            self.journal.untold(&of);
+        }
+        if turn.end != End::Released {
+            return drop(guard);
+        }
+        let released = guard.release().await;
+        if released.is_err() {
+            self.journal.untold(&of);
+        }
+        let released =
+            released.map_or_else(|error| format!("{:?}", error.kind()), |released| format!("{released:?}"));
+        self.journal.note(&self.name, format_args!("has released {:?}: {released}", turn.ask.keys()));
+    }
+
+    /// What runs under a lock.
+    async fn body(
+        &self,
+        locks: &LockManager,
+        handle: LockHandle,
+        asked: Duration,
+        mut rng: Rng,
+        turn: &Turn,
+    ) {
+        let held = Held::begin(self, turn, asked, handle.remaining());
+        let parts = rng.u32(1..4);
+        let fences = turn.fencing || rng.u8(..3) == 0;
+        self.work(locks, &handle, turn, (&held, parts, fences)).await;
+        self.journal.untold(&held.turn);
+        held.end("ends");
+    }
+
+    /// It is in use whenever it is polled.
+    async fn work(
+        &self,
+        locks: &LockManager,
+        handle: &LockHandle,
+        turn: &Turn,
+        (held, parts, fences): (&Held<'_>, u32, bool),
+    ) {
+        let mut work = pin!(async {
+            if fences {
+                held.has_token(&handle.fencing_token().await);
+            }
+            if turn.how == How::Nested {
+                self.nested(locks, turn, held).await;
+            }
+            let time = self.time_of(turn);
+            for _ in 0..parts {
+                sleep(time / parts).await;
+                held.write(handle.is_held());
+            }
+        });
+        poll_fn(|cx| {
+            held.is_used();
+            work.as_mut().poll(cx)
+        })
+        .await;
+    }
+
+    /// The same lock again, inside: at once, with the same token, and given back without an end of the outer one. A
+    /// reader does not become a writer so.
+    async fn nested(&self, locks: &LockManager, turn: &Turn, held: &Held<'_>) {
+        let began = now();
+        let again = locks.lock(turn.ask.keys()[0]).ttl(turn.ttl).strategy(strategy::fail_fast());
+        let answer = if self.lapse == Lapse::NestsOutside {
+            tokio::task::spawn_local(again.acquire()).await.expect("no panic")
+        } else {
+            again.acquire().await
+        };
+        let problem = match answer {
+            Err(error) if turn.ask == Ask::Read && error.kind() == LockErrorKind::Upgrade => None,
+            Err(error) => Some(format!("is refused what it has: {:?}", error.kind())),
+            Ok(_) if turn.ask == Ask::Read => Some("becomes a writer beside readers".to_owned()),
+            Ok(guard) => {
+                let token = if held.fence.get().is_some() { guard.fencing_token().await.ok() } else { None };
+                let (same, released) = (token == held.fence.get(), guard.release().await.ok());
+                let right = same && released == Some(Released::StillHeld);
+                (!right).then(|| format!("has another lock inside its own: {same}, {released:?}"))
+            }
+        };
+        let problem = problem.or_else(|| (now() != began).then(|| "waits for what it has".to_owned()));
+        self.journal.count("nested calls");
+        if let Some(problem) = problem {
+            self.journal.broken(format!("{} {problem}", self.name));
+        }
+    }
+
+    fn time_of(&self, turn: &Turn) -> Duration {
+        turn.time().min((CALM + ms(500)).saturating_sub(now()))
     }
 
     /// A write of one who was paused, and does not know that its lock is over.
-    fn write_later(&self, key: &'static str, token: FencingToken, after: Duration) {
-        let (resource, name) = (self.resource.clone(), self.name.clone());
+    fn write_later(&self, held: &Held<'_>, after: Duration) {
+        let Some(late) = held.late() else { return };
+        let client = self.clone();
         tokio::task::spawn_local(async move {
             sleep(after).await;
-            resource.write(&name, key, token, false);
+            for key in late.keys {
+                let Late { token, reads, since, .. } = late;
+                client.resource.serve(Use { who: &client.name, key, token, reads, since, held: false });
+            }
         });
-    }
-}
-
-/// A hold that is there; dropped, it ends in the journal, also in a crash.
-struct Held<'a> {
-    client: &'a Client,
-    hold: Hold,
-    /// Where nobody renews it: when it is over by itself.
-    until: Option<Duration>,
-    ended: bool,
-}
-
-impl<'a> Held<'a> {
-    fn begin(client: &'a Client, guard: &LockGuard, asked: Duration, turn: &Turn) -> Self {
-        let acquired = now();
-        let until = (!turn.renewed).then(|| acquired + guard.remaining());
-        let (name, key, left) = (&client.name, turn.key, guard.remaining());
-        client.journal.note(name, format_args!("HOLDS {key} for {left:?}, renewed: {}", turn.renewed));
-        client.journal.granted();
-        let hold = Hold {
-            worker: client.number,
-            key: turn.key.to_owned(),
-            mode: Mode::Exclusive,
-            asked,
-            acquired,
-            ended: acquired,
-            fence: None,
-        };
-        Self { client, hold, until, ended: false }
-    }
-
-    async fn token(&mut self, guard: &LockGuard) {
-        if let Ok(token) = guard.fencing_token().await {
-            self.client.journal.note(&self.client.name, format_args!("has a token for {}", self.hold.key));
-            self.hold.fence = Some(token);
-        }
-    }
-
-    fn write(&self, guard: &LockGuard) {
-        if let Some(token) = self.hold.fence {
-            self.client.resource.write(&self.client.name, &self.hold.key, token, guard.is_held());
-        }
-    }
-
-    /// When a loss is told it counts as held until then: nobody else may have it before.
-    fn end(mut self, how: &str) {
-        self.finish(how, now());
-    }
-
-    fn finish(&mut self, how: &str, ended: Duration) {
-        self.ended = true;
-        self.hold.ended = ended;
-        self.client.journal.note(&self.client.name, format_args!("{how} {}", self.hold.key));
-        self.client.journal.record(self.hold.clone());
-    }
-}
-
-impl Drop for Held<'_> {
-    fn drop(&mut self) {
-        if !self.ended {
-            let now = now();
-            self.finish("dies with", self.until.map_or(now, |until| until.min(now)));
-        }
     }
 }

@@ -10,6 +10,7 @@ use redis::Value;
 use crate::audit::Audit;
 use crate::journal::Journal;
 use crate::server::{Server, ServerClock, Talk};
+use crate::world::Flaw;
 
 /// A server whose clock stands still.
 fn simulated() -> Server {
@@ -17,8 +18,8 @@ fn simulated() -> Server {
     let server = Server::new(
         "s0".to_owned(),
         ServerClock::new(0, || Duration::ZERO),
-        None,
-        Audit::new(journal, false),
+        &Flaw::default(),
+        Audit::new(journal, false, Duration::from_secs(1)),
     );
     server.start();
     server
@@ -153,6 +154,144 @@ fn the_simulated_server_answers_as_a_real_one() {
     for script in SCRIPTS {
         compare(&["EVAL", script, "1", "key", "argument"]);
     }
+}
+
+macro_rules! shipped {
+    ($($part:literal),+) => {
+        concat!($(include_str!(concat!("../../lock-core/src/backend/redis/scripts/", $part, ".lua"))),+)
+    };
+}
+
+const BOOT: &str = shipped!("voter_boot");
+const ACQUIRE: &str = shipped!("acquire", "lib", "acquire_taken");
+const ACQUIRE_ALL: &str = shipped!("lib", "acquire_all");
+const RENEW: &str = shipped!("renew", "lib", "renew_shared");
+const RELEASE: &str = shipped!("release", "lib", "release_queued");
+const FENCE: &str = shipped!("lib", "fence");
+const DOWNGRADE: &str = shipped!("lib", "downgrade");
+
+/// Calls of the scripts as they are shipped: the keys, and the arguments. `A`, `B` and `C` are owners, `A+` what is
+/// stored of one; `never` is an instant that does not come, `lease` a minute.
+const CALLS: &[(&str, &str, &str)] = &[
+    (ACQUIRE, "k", "A A+ lease never 0 s - 1"),
+    (ACQUIRE, "k", "B B+ lease never lease s - 1"),
+    (ACQUIRE, "k", "B B+ lease never lease s - 1"),
+    (ACQUIRE, "k", "C C+ lease never 0 x - 1"),
+    (ACQUIRE, "k", "C C+ lease 1 0 s - 1"),
+    (ACQUIRE_ALL, "j k", "C C+ lease never 0"),
+    (RENEW, "k k j", "A+ lease B+ lease C lease"),
+    (FENCE, "k", "A lease A 0 A+"),
+    (FENCE, "k", "C lease C 0"),
+    (RELEASE, "k", "C"),
+    (RELEASE, "k", "A s A+ 0 lease"),
+    (RELEASE, "k", "A s A+ 0 lease"),
+    (RENEW, "k k", "A+ lease B+ lease"),
+    (RELEASE, "k", "B s B+ 0 lease"),
+    (ACQUIRE, "k", "C C+ lease never lease x - 1"),
+    (ACQUIRE, "k", "A A+ lease never 0 s - 1"),
+    (DOWNGRADE, "k", "A A+ lease"),
+    (DOWNGRADE, "k", "C C+ lease"),
+    (DOWNGRADE, "k", "C C+ lease"),
+    (ACQUIRE, "k", "A A+ lease never 0 s - 1"),
+    (RENEW, "k", "C lease"),
+    (RELEASE, "k", "C s C+ 0 lease"),
+    (RELEASE, "k", "A s A+ 0 lease"),
+    (ACQUIRE_ALL, "j k", "A A+ lease never lease"),
+    (ACQUIRE_ALL, "j k", "A A+ lease never lease"),
+    (ACQUIRE_ALL, "k z", "B B+ lease never 0"),
+    (ACQUIRE, "j", "B B+ lease never 0 x - 1"),
+    (RENEW, "j k", "A lease A lease"),
+    (FENCE, "j k", "A lease A 0"),
+    ("return redis.call('DEL', KEYS[1])", "k", ""),
+    (RENEW, "j k", "A lease A lease"),
+    (FENCE, "j k", "A lease A 0"),
+    (ACQUIRE, "k", "B B+ lease never 0 x - 1"),
+    (RENEW, "j k", "A lease A lease"),
+    (ACQUIRE_ALL, "j k", "A A+ lease never 0"),
+    (RELEASE, "j k", "A x - 0 lease"),
+    (RELEASE, "k", "B"),
+    ("return redis.call('ZADD', KEYS[1], 1, 'member')", "set", ""),
+    (ACQUIRE, "set", "A A+ lease never 0 s - 1"),
+    (DOWNGRADE, "set", "A A+ lease"),
+    (RELEASE, "set", "A"),
+];
+
+fn owner(letter: &str) -> String {
+    letter.to_lowercase().repeat(48)
+}
+
+fn argument(word: &str) -> String {
+    match word {
+        "A" | "B" | "C" => owner(word),
+        "A+" | "B+" | "C+" => format!("{} pid=1", owner(&word[..1])),
+        "-" => String::new(),
+        "never" => "9000000000000000".to_owned(),
+        "lease" => "60000".to_owned(),
+        word => word.to_owned(),
+    }
+}
+
+/// Times and run ids are each server's own.
+fn alike(value: Value) -> Value {
+    match told(value) {
+        Value::Int(number) if number >= 1_000 => Value::Int(1_000),
+        Value::BulkString(text) if text.len() == 40 => Value::BulkString(b"a run id".to_vec()),
+        Value::Array(all) => Value::Array(all.into_iter().map(alike).collect()),
+        other => other,
+    }
+}
+
+/// A real server, and a simulated one whose clock shows the same.
+fn both() -> (RedisServer, Server) {
+    let (real, simulated) = (RedisServer::start(), simulated());
+    let Ok(Value::Array(time)) = real.try_command(&["TIME"]) else { panic!("no time") };
+    let part = |at: usize| match &time[at] {
+        Value::BulkString(text) => String::from_utf8_lossy(text).parse::<i64>().expect("a number"),
+        other => panic!("{other:?}"),
+    };
+    simulated.clock.step(part(0) * 1_000_000 + part(1) - simulated.clock.now());
+    (real, simulated)
+}
+
+#[test]
+fn the_scripts_as_they_are_shipped_answer_as_on_a_real_server() {
+    let ((real, simulated), mut talk) = (both(), Talk::default());
+    for (number, (script, keys, arguments)) in CALLS.iter().enumerate() {
+        let keys: Vec<_> = keys.split(' ').collect();
+        let count = keys.len().to_string();
+        let arguments: Vec<_> = arguments.split(' ').filter(|word| !word.is_empty()).map(argument).collect();
+        let arguments = arguments.iter().map(String::as_str);
+        let words: Vec<_> = ["EVAL", script, &count].into_iter().chain(keys).chain(arguments).collect();
+        let (expected, found) =
+            (alike(real_answer(&real, &words)), alike(answer(&simulated, &mut talk, &words)));
+        assert_eq!(found, expected, "call {number}, {:?}", &words[2..]);
+    }
+}
+
+/// A server that throws keys away counts them, and the marker of a voter, which has no expiry, stays.
+#[test]
+fn an_eviction_is_what_a_real_server_does() {
+    let ((real, simulated), mut talk) = (both(), Talk::default());
+    let mut compare = |words: &[&str]| {
+        let (expected, found) =
+            (alike(real_answer(&real, words)), alike(answer(&simulated, &mut talk, words)));
+        assert_eq!(found, expected, "{words:?}");
+        found
+    };
+    const EVICTED: &str = "return string.match(redis.call('INFO', 'stats'), 'evicted_keys:(%d+)')";
+    let boot = ["EVAL", BOOT, "1", "lock:voter", "1000", "0"];
+    compare(&boot);
+    compare(&["SET", "k", "v", "NX", "PX", "60000"]);
+    for setting in [["maxmemory-policy", "volatile-ttl"], ["maxmemory", "1"], ["maxmemory", "0"]] {
+        assert_eq!(real.try_command(&["CONFIG", "SET", setting[0], setting[1]]).expect("set"), Value::Okay);
+    }
+    simulated.evict("k");
+    compare(&["GET", "k"]);
+    compare(&["EVAL", EVICTED, "0"]);
+    let Value::Array(registered) = compare(&boot) else { panic!("no array") };
+    assert_eq!(registered[2], Value::Int(3), "keys were evicted since");
+    let Value::Array(registered) = compare(&boot) else { panic!("no array") };
+    assert_eq!(registered[2], Value::Int(0), "it is told once");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! apart.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use lock_core::testkit::history::Hold;
 
+use crate::owners::{Owners, Turn};
+use crate::process;
 use crate::resp::Reply;
 
 /// The record of one run. Clones write into the same one.
@@ -22,39 +24,20 @@ struct Inner {
     hash: DefaultHasher,
     /// Kept only where somebody wants to read it.
     text: Option<String>,
-    owners: BTreeMap<Vec<u8>, Owner>,
+    owners: Owners,
     holds: Vec<Hold>,
-    /// Between when and when those were asked for whose end no server need have been told.
-    untold: Vec<(Duration, Duration)>,
-    /// When a client was killed.
-    deaths: Vec<Duration>,
     broken: Vec<String>,
-    grants: usize,
+    /// How often what happened that a run must have seen to show anything.
+    seen: BTreeMap<&'static str, usize>,
 }
-
-/// How long after the death of its client a request may arrive.
-const UNDER_WAY: Duration = Duration::from_secs(1);
-/// The random part of owner tokens that all owners of one process have in common.
-const PROCESS: usize = 32;
 
 thread_local! {
     static STOPPED: Cell<Option<Duration>> = const { Cell::new(None) };
 }
 
-/// One owner as the servers see it.
-#[derive(Debug)]
-struct Owner {
-    number: usize,
-    first: Duration,
-    /// Where a key was made for it.
-    made: BTreeSet<String>,
-    /// A server was asked to take it back.
-    released: bool,
-}
-
 /// The true time, which only the world knows; zero where no host runs.
 pub(crate) fn now() -> Duration {
-    STOPPED.get().or_else(turmoil::sim_elapsed).unwrap_or_default()
+    STOPPED.get().or_else(process::now).or_else(turmoil::sim_elapsed).unwrap_or_default()
 }
 
 /// Whether the world stands still.
@@ -72,12 +55,10 @@ impl Journal {
         let inner = Inner {
             hash: DefaultHasher::new(),
             text: keeps_text.then(String::new),
-            owners: BTreeMap::new(),
+            owners: Owners::default(),
             holds: Vec::new(),
-            untold: Vec::new(),
-            deaths: Vec::new(),
             broken: Vec::new(),
-            grants: 0,
+            seen: BTreeMap::new(),
         };
         Self { inner: Arc::new(Mutex::new(inner)) }
     }
@@ -86,70 +67,20 @@ impl Journal {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of an owner, in the order in which they appear: their tokens are random, and secret.
-    pub(crate) fn owner(&self, token: &[u8]) -> usize {
-        self.with_owner(token, |owner| owner.number)
+    /// Looks at the owners, or writes down something of them.
+    pub(crate) fn owners<T>(&self, look: impl FnOnce(&mut Owners) -> T) -> T {
+        look(&mut self.lock().owners)
     }
 
-    fn with_owner<T>(&self, token: &[u8], look: impl FnOnce(&mut Owner) -> T) -> T {
-        let first = now();
-        let owners = &mut self.lock().owners;
-        let number = owners.len() + 1;
-        let new = || Owner { number, first, made: BTreeSet::new(), released: false };
-        look(owners.entry(token.to_vec()).or_insert_with(new))
-    }
-
-    /// A server made a key for this owner.
-    pub(crate) fn made(&self, server: &str, token: &[u8]) {
-        self.with_owner(token, |owner| owner.made.insert(server.to_owned()));
-    }
-
-    /// A server was asked to take back what this owner has.
-    pub(crate) fn released(&self, token: &[u8]) {
-        self.with_owner(token, |owner| owner.released = true);
-    }
-
-    /// A client was killed, and whom it asked for is nobody's business any more.
+    /// A client was killed.
     pub(crate) fn client_died(&self) {
         let at = now();
-        self.lock().deaths.push(at);
-        for owner in self.lock().owners.values_mut() {
-            owner.released = true;
-        }
+        self.owners(|owners| owners.client_died(at));
     }
 
-    /// Nobody may have been told of the end of this hold: it was lost, or its release was not answered before the lease
-    /// was over.
-    pub(crate) fn untold(&self, hold: &Hold) {
-        self.lock().untold.push((hold.asked, hold.acquired));
-    }
-
-    /// The owners who had a key on a majority, and for whom nobody ever gave it back. On fewer servers one may stay until
-    /// its lease is over, in nobody's way: the library says so.
-    pub(crate) fn forgotten(&self, majority: usize) -> Vec<String> {
-        let inner = self.lock();
-        let untold = |owner: &Owner| {
-            inner.untold.iter().any(|(asked, granted)| (asked..=granted).contains(&&owner.first))
-        };
-        // Its first request was on its way when its client died: nobody of the same process was heard of after it.
-        let orphaned = |token: &[u8], owner: &Owner| {
-            let died = |death: &Duration| (*death..*death + UNDER_WAY).contains(&owner.first);
-            let later = |(of, other): (&Vec<u8>, &Owner)| {
-                of[..PROCESS] == token[..PROCESS] && other.first > owner.first
-            };
-            inner.deaths.iter().any(died) && !inner.owners.iter().any(later)
-        };
-        let forgotten = |(token, owner): &(&Vec<u8>, &Owner)| {
-            owner.made.len() >= majority && !owner.released && !untold(owner) && !orphaned(token, owner)
-        };
-        let forgotten = inner.owners.iter().filter(forgotten).map(|(_, owner)| owner);
-        let text = |owner: &Owner| {
-            format!(
-                "owner {}, seen at {:?}, had a majority and was never given back",
-                owner.number, owner.first
-            )
-        };
-        forgotten.map(text).collect()
+    /// No server need be told of the end of this turn.
+    pub(crate) fn untold(&self, turn: &Turn) {
+        self.owners(|owners| owners.untold(turn.clone()));
     }
 
     /// Notes what happened to `who` at `at`.
@@ -173,14 +104,16 @@ impl Journal {
         server: &str,
         clock: i64,
         title: &str,
-        (owner, holder): (Option<usize>, Option<usize>),
+        (client, owner, holder): (&str, usize, usize),
         reply: &Reply,
     ) {
         let clock = clock / 1_000 % 1_000_000;
-        let (owner, holder) = (owner.unwrap_or(0), holder.unwrap_or(0));
         self.note(
             server,
-            format_args!("{title} for {owner}, the key is {holder}'s: {} (its clock: {clock})", Brief(reply)),
+            format_args!(
+                "{title} for {client}'s {owner}, the key is {holder}'s: {} (its clock: {clock})",
+                Brief(reply)
+            ),
         );
     }
 
@@ -194,12 +127,13 @@ impl Journal {
         self.lock().holds.push(hold);
     }
 
-    pub(crate) fn granted(&self) {
-        self.lock().grants += 1;
+    /// Counts something that is to be seen.
+    pub(crate) fn count(&self, what: &'static str) {
+        *self.lock().seen.entry(what).or_default() += 1;
     }
 
-    pub(crate) fn grants(&self) -> usize {
-        self.lock().grants
+    pub(crate) fn counts(&self) -> BTreeMap<&'static str, usize> {
+        self.lock().seen.clone()
     }
 
     pub(crate) fn holds(&self) -> Vec<Hold> {

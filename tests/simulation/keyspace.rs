@@ -35,6 +35,8 @@ pub(crate) struct Keyspace {
 pub(crate) struct Seen {
     /// The bytes of a string; for the other types nothing.
     pub(crate) text: Vec<u8>,
+    /// The members of a sorted set, with their scores.
+    pub(crate) members: Vec<(Vec<u8>, i64)>,
     pub(crate) expires: Option<i64>,
 }
 
@@ -59,11 +61,14 @@ impl Keyspace {
 
     pub(crate) fn see(&mut self, key: &[u8]) -> Option<Seen> {
         let entry = self.live(key)?;
-        let text = match &entry.value {
-            Value::Text(text) => text.clone(),
-            Value::Hash(_) | Value::Sorted(_) => Vec::new(),
+        let (text, members) = match &entry.value {
+            Value::Text(text) => (text.clone(), Vec::new()),
+            Value::Hash(_) => (Vec::new(), Vec::new()),
+            Value::Sorted(all) => {
+                (Vec::new(), all.iter().map(|(score, member)| (member.clone(), *score as i64)).collect())
+            }
         };
-        Some(Seen { text, expires: entry.expires })
+        Some(Seen { text, members, expires: entry.expires })
     }
 
     /// Runs one command on the data; `None` where it is none.
@@ -124,7 +129,8 @@ impl Keyspace {
         self.entries.get_mut(key)
     }
 
-    fn remove(&mut self, key: &[u8]) -> bool {
+    /// Takes a key away; whether it was there.
+    pub(crate) fn remove(&mut self, key: &[u8]) -> bool {
         self.live(key).is_some() && self.entries.remove(key).is_some()
     }
 

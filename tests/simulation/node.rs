@@ -16,17 +16,19 @@ pub(crate) async fn live(server: Rc<Server>) -> turmoil::Result {
     server.start();
     let listener = TcpListener::bind(("0.0.0.0", PORT)).await?;
     loop {
-        let (stream, _) = listener.accept().await?;
+        let (stream, from) = listener.accept().await?;
         let server = Rc::clone(&server);
+        let client = turmoil::reverse_lookup(from.ip()).unwrap_or_default();
         tokio::task::spawn_local(async move {
             // The client is gone, or the network between.
-            let _ = talk(stream, &server).await;
+            let _ = talk(stream, client, &server).await;
         });
     }
 }
 
-async fn talk(mut stream: TcpStream, server: &Server) -> std::io::Result<()> {
-    let (mut received, mut talk, mut answers) = (BytesMut::new(), Talk::default(), Vec::new());
+async fn talk(mut stream: TcpStream, client: String, server: &Server) -> std::io::Result<()> {
+    let (mut received, mut answers) = (BytesMut::new(), Vec::new());
+    let mut talk = Talk::with(client);
     loop {
         while let Some(words) = resp::request(&mut received) {
             server.answer(&mut talk, words).write(&mut answers);

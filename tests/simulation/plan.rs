@@ -9,6 +9,8 @@ use fastrand::Rng;
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) seed: u64,
+    pub(crate) asks: Asks,
+    pub(crate) harm: Harm,
     pub(crate) servers: usize,
     pub(crate) clients: usize,
     /// What the clients agreed on, and so the quarantine.
@@ -20,6 +22,42 @@ pub(crate) struct Plan {
     /// In the order of time.
     pub(crate) faults: Vec<(Duration, Fault)>,
 }
+
+/// What the clients of a world ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Asks {
+    /// One key, alone.
+    Exclusive,
+    /// One key, as readers and writers.
+    Shared,
+    /// Two keys, together and each by itself.
+    Several,
+}
+
+/// What happens to a world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Harm {
+    /// Servers, clients, networks and clocks fail.
+    Usual,
+    /// And clients stand still for a while.
+    Pauses,
+    /// Servers throw locks away, and little else.
+    Evictions,
+}
+
+/// What a world is like, by the last digit of its seed.
+const SETTINGS: [(Asks, Harm); 10] = [
+    (Asks::Exclusive, Harm::Usual),
+    (Asks::Shared, Harm::Usual),
+    (Asks::Several, Harm::Usual),
+    (Asks::Exclusive, Harm::Pauses),
+    (Asks::Exclusive, Harm::Evictions),
+    (Asks::Shared, Harm::Usual),
+    (Asks::Several, Harm::Usual),
+    (Asks::Shared, Harm::Pauses),
+    (Asks::Exclusive, Harm::Usual),
+    (Asks::Several, Harm::Pauses),
+];
 
 /// Something that happens to the world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +107,18 @@ pub(crate) enum Fault {
     FlushScripts {
         server: usize,
     },
+    /// It throws a key away.
+    Evict {
+        server: usize,
+        key: &'static str,
+    },
+    /// It stands still from here on.
+    Pause {
+        client: usize,
+    },
+    GoOn {
+        client: usize,
+    },
     CrashClient {
         client: usize,
     },
@@ -111,6 +161,17 @@ impl Plan {
     }
 
     pub(crate) fn of(seed: u64) -> Self {
+        let (asks, harm) = SETTINGS[(seed % 10) as usize];
+        // All that clients can ask for is thrown away in turn.
+        let asks = match harm {
+            Harm::Evictions => [Asks::Exclusive, Asks::Shared, Asks::Several][(seed / 10 % 3) as usize],
+            Harm::Usual | Harm::Pauses => asks,
+        };
+        Self::with(seed, asks, harm)
+    }
+
+    /// The world of a seed as it would be in another setting.
+    pub(crate) fn with(seed: u64, asks: Asks, harm: Harm) -> Self {
         let mut rng = Rng::with_seed(seed);
         let servers = if rng.u8(..5) == 0 { 3 } else { 5 };
         let max_ttl = ms([1_000, 1_000, 2_000, 5_000][rng.usize(..4)]);
@@ -118,7 +179,8 @@ impl Plan {
         let gain = [-9_000, 0, 9_000, 9_000][rng.usize(..4)];
         let gains = (0..servers).map(|_| gain + rng.i64(-300..=300)).collect();
         let latency = ms(rng.u64(4..=12));
-        let mut plan = Self { seed, servers, clients: 3, max_ttl, latency, gains, faults: Vec::new() };
+        let mut plan =
+            Self { seed, asks, harm, servers, clients: 3, max_ttl, latency, gains, faults: Vec::new() };
         plan.faults(&mut rng);
         plan
     }
@@ -136,6 +198,11 @@ impl Plan {
 
     fn fault(&mut self, rng: &mut Rng, at: Duration, busy: &mut Busy) {
         let (server, client) = (rng.usize(..self.servers), rng.usize(..self.clients));
+        match self.harm {
+            Harm::Evictions => return self.evict(rng, at, server, busy),
+            Harm::Pauses if rng.u8(..3) == 0 => return self.pause(rng, at, client, busy),
+            Harm::Usual | Harm::Pauses => {}
+        }
         match rng.u8(..100) {
             0..=29 => self.crash(rng, at, server, busy),
             30..=54 => {
@@ -162,11 +229,42 @@ impl Plan {
             89..=92 => self.slow(rng, at, client, busy),
             93..=94 => self.faults.push((at, Fault::Flush { server })),
             95..=96 => self.faults.push((at, Fault::FlushScripts { server })),
-            _ => {
-                let until = at + ms(rng.u64(20..=1_000));
-                if busy.client(client, at, until) {
-                    self.faults.push((at, Fault::CrashClient { client }));
-                    self.faults.push((until.min(CALM), Fault::RestartClient { client }));
+            _ => self.crash_client(rng, at, client, busy),
+        }
+    }
+
+    fn crash_client(&mut self, rng: &mut Rng, at: Duration, client: usize, busy: &mut Busy) {
+        let until = at + ms(rng.u64(20..=1_000));
+        if busy.client(client, at, until) {
+            self.faults.push((at, Fault::CrashClient { client }));
+            self.faults.push((until.min(CALM), Fault::RestartClient { client }));
+        }
+    }
+
+    /// Mostly for about a lease.
+    fn pause(&mut self, rng: &mut Rng, at: Duration, client: usize, busy: &mut Busy) {
+        let until = at + self.max_ttl.mul_f64(0.1 + 1.5 * rng.f64());
+        if busy.client(client, at, until) {
+            self.faults.push((at, Fault::Pause { client }));
+            self.faults.push((until.min(CALM), Fault::GoOn { client }));
+        }
+    }
+
+    /// One server throws a lock away, or what it knows of itself, or so many do that nobody has a majority any more. There
+    /// is always a client that is connected to all of them.
+    fn evict(&mut self, rng: &mut Rng, at: Duration, server: usize, busy: &mut Busy) {
+        match rng.u8(..20) {
+            0..=1 => self.faults.push((at, Fault::FlushScripts { server })),
+            2..=4 => self.crash_client(rng, at, rng.clone().usize(1..self.clients), busy),
+            _ if at < self.max_ttl => {}
+            5 => self.faults.push((at, Fault::Evict { server, key: "lock:voter" })),
+            with => {
+                let (key, many) = (if with % 2 == 0 { "a" } else { "b" }, self.servers / 2 + 1);
+                let many = if with < 8 { many } else { 1 };
+                let key = if self.asks == Asks::Several { key } else { "a" };
+                for number in 0..many {
+                    let server = (server + number) % self.servers;
+                    self.faults.push((at, Fault::Evict { server, key }));
                 }
             }
         }

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 use lock_core::FencingToken;
 
@@ -11,25 +12,66 @@ use crate::journal::Journal;
 /// One resource for each key. No fault is done to it.
 #[derive(Clone)]
 pub(crate) struct Resource {
-    largest: Rc<RefCell<BTreeMap<String, FencingToken>>>,
+    seen: Rc<RefCell<BTreeMap<String, Seen>>>,
+    /// As it should not be built: it takes what comes.
+    takes_all: bool,
     journal: Journal,
 }
 
+/// What it was used with so far.
+#[derive(Default)]
+struct Seen {
+    /// The largest token of a writer, and the largest of all.
+    written: Option<FencingToken>,
+    largest: Option<FencingToken>,
+    /// Since when the youngest of the holds was there whose write was taken.
+    youngest: Duration,
+}
+
+/// One use of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Use<'a> {
+    pub(crate) who: &'a str,
+    pub(crate) key: &'a str,
+    pub(crate) token: FencingToken,
+    /// It only reads, as others do beside it.
+    pub(crate) reads: bool,
+    /// Since when the lock under which it comes was there.
+    pub(crate) since: Duration,
+    /// Whether that lock is certainly its user's: then a refusal is wrong, for it says that somebody after it has had
+    /// the lock already.
+    pub(crate) held: bool,
+}
+
 impl Resource {
-    pub(crate) fn new(journal: Journal) -> Self {
-        Self { largest: Rc::default(), journal }
+    pub(crate) fn new(journal: Journal, takes_all: bool) -> Self {
+        Self { seen: Rc::default(), takes_all, journal }
     }
 
-    /// A write under the lock `key`. `held` says whether the lock is certainly the writer's: then a refusal is wrong, for
-    /// it says that somebody after it has had the lock already.
-    pub(crate) fn write(&self, who: &str, key: &str, token: FencingToken, held: bool) {
-        let mut all = self.largest.borrow_mut();
-        let largest = all.entry(key.to_owned()).or_insert(token);
-        let accepted = token >= *largest;
-        *largest = token.max(*largest);
-        self.journal.note(who, format_args!("writes to {key}, held: {held}, accepted: {accepted}"));
-        if held && !accepted {
+    /// Uses what the lock protects.
+    pub(crate) fn serve(&self, Use { who, key, token, reads, since, held }: Use<'_>) {
+        let mut all = self.seen.borrow_mut();
+        let seen = all.entry(key.to_owned()).or_default();
+        // Readers come in any order, between two writers.
+        let least = if reads { seen.written } else { seen.largest };
+        let taken = self.takes_all || Some(token) >= least;
+        let what = if reads { "reads" } else { "writes to" };
+        self.journal.note(who, format_args!("{what} {key}, held: {held}, taken: {taken}"));
+        if held && !taken {
             self.journal.broken(format!("{who} holds {key}, and its fencing token is refused"));
+        }
+        if taken && since < seen.youngest {
+            self.journal.broken(format!("{who} uses {key}, and one who had the lock after it has written"));
+        }
+        if !taken && since < seen.youngest {
+            self.journal.count("late writes refused");
+        }
+        if taken {
+            seen.largest = seen.largest.max(Some(token));
+            if !reads {
+                seen.written = seen.written.max(Some(token));
+                seen.youngest = seen.youngest.max(since);
+            }
         }
     }
 }

@@ -4,10 +4,11 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::audit::{Audit, Look};
+use crate::audit::{Asked, Audit, Look};
 use crate::keyspace::Keyspace;
 use crate::lua::{Call, Scripts};
 use crate::resp::Reply;
+use crate::world::Flaw;
 
 /// What the clocks of all servers show when the world begins, in us.
 const BEGINNING: i64 = 1_763_000_000_000_000;
@@ -50,6 +51,10 @@ pub(crate) struct Server {
     pub(crate) clock: Rc<ServerClock>,
     scripts: Scripts,
     life: Rc<Cell<u64>>,
+    /// How many keys it has thrown away in this life.
+    evicted: Rc<Cell<u64>>,
+    /// It does not tell its clients of them.
+    is_silent: bool,
     forgets: Cell<bool>,
     patch: Option<Patch>,
     audit: Audit,
@@ -58,20 +63,30 @@ pub(crate) struct Server {
 /// What one connection is in the middle of.
 #[derive(Debug, Default)]
 pub(crate) struct Talk {
+    /// With whom.
+    client: String,
     /// The commands since `MULTI`.
     queued: Option<Vec<Vec<Vec<u8>>>>,
 }
 
+impl Talk {
+    pub(crate) fn with(client: String) -> Self {
+        Self { client, queued: None }
+    }
+}
+
 impl Server {
-    pub(crate) fn new(name: String, clock: ServerClock, patch: Option<Patch>, audit: Audit) -> Self {
+    pub(crate) fn new(name: String, clock: ServerClock, flaw: &Flaw, audit: Audit) -> Self {
         let (data, clock, life) = (Rc::<RefCell<Keyspace>>::default(), Rc::new(clock), Rc::new(Cell::new(0)));
+        let evicted = Rc::new(Cell::new(0));
         let call: Call = {
-            let (data, clock, life, name) =
-                (Rc::clone(&data), Rc::clone(&clock), Rc::clone(&life), name.clone());
-            Rc::new(move |words| run(&data, &clock, (&name, life.get()), words))
+            let (data, clock, name) = (Rc::clone(&data), Rc::clone(&clock), name.clone());
+            let (life, evicted) = (Rc::clone(&life), Rc::clone(&evicted));
+            Rc::new(move |words| run(&data, &clock, (&name, life.get(), evicted.get()), words))
         };
         let scripts = Scripts::new(call);
-        Self { name, data, clock, scripts, life, forgets: Cell::new(false), patch, audit }
+        let (patch, is_silent) = (flaw.patch.clone(), flaw.silent_evictions);
+        Self { name, data, clock, scripts, life, evicted, is_silent, forgets: Cell::new(false), patch, audit }
     }
 
     /// The next crash takes the data along, or not.
@@ -82,6 +97,7 @@ impl Server {
     /// Begins a life: another run id and no scripts; the data are there unless they are lost.
     pub(crate) fn start(&self) {
         self.life.set(self.life.get() + 1);
+        self.evicted.set(0);
         self.scripts.forget();
         if self.forgets.take() {
             self.data.borrow_mut().clear();
@@ -91,6 +107,16 @@ impl Server {
     /// Empties it while it runs.
     pub(crate) fn flush(&self) {
         self.data.borrow_mut().clear();
+    }
+
+    /// Throws a key away, if it is there, as a server does that is short of memory.
+    pub(crate) fn evict(&self, key: &str) {
+        let look = self.look_at(&[key.as_bytes().to_vec()]);
+        for (key, seen) in &look {
+            self.data.borrow_mut().remove(key);
+            self.evicted.set(self.evicted.get() + 1);
+            self.audit.evicted(&self.name, key, seen);
+        }
     }
 
     /// Takes its scripts from it while it runs.
@@ -115,7 +141,9 @@ impl Server {
                 Reply::ok()
             }
             b"EXEC" => match talk.queued.take() {
-                Some(queued) => Reply::Array(queued.into_iter().map(|words| self.execute(&words)).collect()),
+                Some(queued) => {
+                    Reply::Array(queued.into_iter().map(|words| self.execute(&talk.client, &words)).collect())
+                }
                 None => Reply::error("ERR EXEC without MULTI"),
             },
             _ => match &mut talk.queued {
@@ -123,12 +151,12 @@ impl Server {
                     queued.push(words);
                     Reply::Status("QUEUED".to_owned())
                 }
-                None => self.execute(&words),
+                None => self.execute(&talk.client, &words),
             },
         }
     }
 
-    fn execute(&self, words: &[Vec<u8>]) -> Reply {
+    fn execute(&self, client: &str, words: &[Vec<u8>]) -> Reply {
         let name = words[0].to_ascii_uppercase();
         match (name.as_slice(), words.get(1).map(|word| word.to_ascii_uppercase())) {
             (b"HELLO", _) => hello(),
@@ -143,16 +171,18 @@ impl Server {
                 Reply::ok()
             }
             (b"EVAL", _) => match self.load(&words[1]) {
-                Reply::Bulk(name) => self.evaluate(&name, words),
+                Reply::Bulk(name) => self.evaluate(client, &name, words),
                 refused => refused,
             },
-            (b"EVALSHA", _) => self.evaluate(&words[1], words),
+            (b"EVALSHA", _) => self.evaluate(client, &words[1], words),
             _ => {
-                let before = self.look_at(words.get(1..2).unwrap_or_default());
-                let reply = run(&self.data, &self.clock, (&self.name, self.life.get()), words);
-                self.audit.ran(&self.name, self.clock.now(), (b"", words), &before, &reply);
-                let after = self.look_at(words.get(1..2).unwrap_or_default());
-                self.audit.changed(&self.name, (b"", words), self.clock.now(), &before, &after);
+                let (asked, keys) =
+                    (Asked { client, script: b"", words }, words.get(1..2).unwrap_or_default());
+                let (now, before) = (self.clock.now(), self.look_at(keys));
+                let evicted = if self.is_silent { 0 } else { self.evicted.get() };
+                let reply = run(&self.data, &self.clock, (&self.name, self.life.get(), evicted), words);
+                self.audit.ran(&self.name, now, asked, &before, &reply);
+                self.audit.changed(&self.name, asked, now, &before, &self.look_at(keys));
                 reply
             }
         }
@@ -175,16 +205,16 @@ impl Server {
         }
     }
 
-    fn evaluate(&self, script: &[u8], words: &[Vec<u8>]) -> Reply {
+    fn evaluate(&self, client: &str, script: &[u8], words: &[Vec<u8>]) -> Reply {
         let count = std::str::from_utf8(&words[2]).ok().and_then(|count| count.parse::<usize>().ok());
         let count = count.expect("a number of keys");
         let (keys, arguments) = words[3..].split_at(count);
         let script = std::str::from_utf8(script).expect("the name of a script");
         let (now, before) = (self.clock.now(), self.look_at(keys));
         let reply = self.scripts.run(script, keys, arguments);
-        let call = (script.as_bytes(), words);
-        self.audit.ran(&self.name, now, call, &before, &reply);
-        self.audit.changed(&self.name, call, now, &before, &self.look_at(keys));
+        let asked = Asked { client, script: script.as_bytes(), words };
+        self.audit.ran(&self.name, now, asked, &before, &reply);
+        self.audit.changed(&self.name, asked, now, &before, &self.look_at(keys));
         reply
     }
 
@@ -196,14 +226,19 @@ impl Server {
 }
 
 /// The commands that a client and a script can both give.
-fn run(data: &RefCell<Keyspace>, clock: &ServerClock, (name, life): (&str, u64), words: &[Vec<u8>]) -> Reply {
+fn run(
+    data: &RefCell<Keyspace>,
+    clock: &ServerClock,
+    (name, life, evicted): (&str, u64, u64),
+    words: &[Vec<u8>],
+) -> Reply {
     let now = clock.now();
     match words[0].to_ascii_uppercase().as_slice() {
         b"TIME" => {
             let part = |number: i64| Reply::text(number.to_string());
             Reply::Array(vec![part(now / 1_000_000), part(now % 1_000_000)])
         }
-        b"INFO" => Reply::Verbatim(info(name, life)),
+        b"INFO" => Reply::Verbatim(info(name, life, evicted)),
         // Nobody listens.
         b"PUBLISH" => Reply::Int(0),
         _ => {
@@ -229,12 +264,12 @@ fn hello() -> Reply {
 }
 
 /// The fields that the library reads. The run id is one of this server and this life of it.
-fn info(name: &str, life: u64) -> String {
+fn info(name: &str, life: u64, evicted: u64) -> String {
     let run: String = name.bytes().map(|byte| format!("{byte:02x}")).collect();
     format!(
         "# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\nrun_id:{run:0>20}{life:020x}\r\n\r\n\
          # Memory\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n\r\n# Persistence\r\nloading:0\r\n\r\n\
-         # Stats\r\nevicted_keys:0\r\n\r\n# Replication\r\nrole:master\r\nconnected_slaves:0\r\n\r\n\
+         # Stats\r\nevicted_keys:{evicted}\r\n\r\n# Replication\r\nrole:master\r\nconnected_slaves:0\r\n\r\n\
          # Cluster\r\ncluster_enabled:0\r\n"
     )
 }

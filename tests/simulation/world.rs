@@ -1,6 +1,5 @@
 //! One world: servers, clients, the network between them, and what its plan does to them.
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
@@ -10,10 +9,11 @@ use turmoil::Sim;
 
 use crate::audit::Audit;
 use crate::check::{self, Verdict};
-use crate::client::Client;
+use crate::client::{Client, Lapse};
 use crate::journal::{self, Journal};
 use crate::node;
-use crate::plan::{Fault, LENGTH, Plan, Way};
+use crate::plan::{Fault, Harm, LENGTH, Plan, Way};
+use crate::process::{self, Port, Process};
 use crate::resource::Resource;
 use crate::server::{Patch, Server, ServerClock};
 use crate::store;
@@ -28,6 +28,13 @@ pub(crate) struct Flaw {
     /// In the scripts.
     pub(crate) patch: Option<Patch>,
     pub(crate) store: store::Kind,
+    pub(crate) lapse: Lapse,
+    /// The resource does not look at fencing tokens.
+    pub(crate) resource_takes_all: bool,
+    /// Servers do not tell their clients that they throw keys away.
+    pub(crate) silent_evictions: bool,
+    /// The clock of a client stands still when the client does.
+    pub(crate) clock_stands_still: bool,
 }
 
 /// What came of one world.
@@ -35,7 +42,8 @@ pub(crate) struct Flaw {
 pub(crate) struct Outcome {
     pub(crate) seed: u64,
     pub(crate) verdict: Verdict,
-    pub(crate) grants: usize,
+    /// How often what was seen.
+    pub(crate) counts: BTreeMap<&'static str, usize>,
     /// Of all that happened: the same for the same seed.
     pub(crate) hash: u64,
     /// All that happened, if it was to be kept.
@@ -46,7 +54,10 @@ struct World<'a> {
     sim: Sim<'a>,
     plan: Rc<Plan>,
     servers: Vec<Rc<Server>>,
+    /// The clients, where they can stand still.
+    processes: Vec<Process>,
     journal: Journal,
+    audit: Audit,
 }
 
 /// Runs the world of `plan` to its end.
@@ -55,10 +66,16 @@ pub(crate) fn run(plan: Plan, flaw: &Flaw, keeps_text: bool) -> Outcome {
     fastrand::seed(seed);
     let journal = Journal::new(keeps_text);
     let inside = simulation::enter(simulation::World {
-        now: Box::new(journal::now),
-        dial: Box::new(|host, port| {
-            let host = host.to_owned();
-            Box::pin(async move { Ok(Box::new(Wire::connect(host, port).await?) as Box<dyn Stream>) })
+        now: match flaw.clock_stands_still {
+            true => Box::new(|| journal::now() - process::stood()),
+            false => Box::new(journal::now),
+        },
+        dial: Box::new(|host, port| match process::dial(host, port) {
+            Some(dialling) => Box::pin(async { Ok(Box::new(dialling.await?) as Box<dyn Stream>) }),
+            None => {
+                let host = host.to_owned();
+                Box::pin(async move { Ok(Box::new(Wire::connect(host, port).await?) as Box<dyn Stream>) })
+            }
         }),
     });
     let plan = Rc::new(plan);
@@ -71,7 +88,7 @@ pub(crate) fn run(plan: Plan, flaw: &Flaw, keeps_text: bool) -> Outcome {
     wire::bury();
     journal::stop(None);
     let verdict = check::judge(&journal, &left, &plan);
-    Outcome { seed, verdict, grants: journal.grants(), hash: journal.hash(), text: journal.text() }
+    Outcome { seed, verdict, counts: journal.counts(), hash: journal.hash(), text: journal.text() }
 }
 
 impl World<'_> {
@@ -84,28 +101,38 @@ impl World<'_> {
             .max_message_latency(plan.latency)
             .enable_random_order()
             .build();
-        let audit = Audit::new(journal.clone(), flaw.store.is_gated());
+        let audit = Audit::new(journal.clone(), flaw.store.is_gated(), plan.max_ttl);
         let mut servers = Vec::new();
         for (number, gains) in plan.gains.iter().enumerate() {
             let (name, clock) = (format!("s{number}"), ServerClock::new(*gains, journal::now));
-            let server = Rc::new(Server::new(name.clone(), clock, flaw.patch.clone(), audit.clone()));
+            let server = Rc::new(Server::new(name.clone(), clock, flaw, audit.clone()));
             servers.push(Rc::clone(&server));
             sim.host(name, move || node::live(Rc::clone(&server)));
         }
-        let resource = Resource::new(journal.clone());
+        let resource = Resource::new(journal.clone(), flaw.resource_takes_all);
+        let mut processes = Vec::new();
         for number in 0..plan.clients {
             let client = Client {
                 number,
                 name: format!("c{number}"),
                 plan: Rc::clone(&plan),
                 store: flaw.store,
+                lapse: flaw.lapse,
                 journal: journal.clone(),
                 resource: resource.clone(),
-                lives: Rc::new(Cell::new(0)),
+                lives: Rc::default(),
+                stops: Rc::default(),
             };
-            sim.host(client.name.clone(), move || client.clone().live());
+            if plan.harm == Harm::Pauses {
+                let (port, stops, name) = (Port::default(), Rc::clone(&client.stops), client.name.clone());
+                processes.push(Process::new(port.clone(), stops, move || Box::pin(client.clone().live())));
+                sim.host(name, move || process::carry(port.clone()));
+            } else {
+                sim.host(client.name.clone(), move || client.clone().live());
+            }
         }
-        Self { sim, plan, servers, journal }
+        processes.iter_mut().for_each(|process| process.start(Duration::ZERO));
+        Self { sim, plan, servers, processes, journal, audit }
     }
 
     /// Goes on to the end; what is left on the servers then.
@@ -118,8 +145,10 @@ impl World<'_> {
                 self.strike(*fault);
             }
             self.sim.step().unwrap_or_else(|error| panic!("seed {}: {error}", self.plan.seed));
+            self.processes.iter_mut().for_each(|process| process.tick(TICK));
         }
         journal::stop(Some(LENGTH));
+        self.audit.end();
         let left = self.servers.iter().map(|server| (server.name.clone(), server.look())).collect();
         journal::stop(None);
         left
@@ -127,9 +156,9 @@ impl World<'_> {
 
     fn strike(&mut self, fault: Fault) {
         let (server, client) = (|number: usize| format!("s{number}"), |number: usize| format!("c{number}"));
-        let sim = &mut self.sim;
+        let (at, sim) = (self.sim.elapsed(), &mut self.sim);
         // What ends in a crash ends at this moment.
-        journal::stop(Some(sim.elapsed()));
+        journal::stop(Some(at));
         match fault {
             Fault::Crash { server: number, forgets } => {
                 self.servers[number].forgets(forgets);
@@ -156,16 +185,31 @@ impl World<'_> {
             Fault::Step { server: number, by } => self.servers[number].clock.step(by * 1_000),
             Fault::Flush { server: number } => self.servers[number].flush(),
             Fault::FlushScripts { server: number } => self.servers[number].flush_scripts(),
+            Fault::Evict { server: number, key } => self.servers[number].evict(key),
+            Fault::Pause { client } => self.processes[client].stop(at),
+            // Not between two steps: it acts.
+            Fault::GoOn { .. } => {}
             Fault::CrashClient { client: number } => {
                 self.journal.client_died();
+                if let Some(process) = self.processes.get_mut(number) {
+                    process.crash();
+                }
                 sim.crash(client(number));
             }
-            Fault::RestartClient { client: number } => sim.bounce(client(number)),
+            Fault::RestartClient { client: number } => {
+                sim.bounce(client(number));
+                if let Some(process) = self.processes.get_mut(number) {
+                    process.start(at);
+                }
+            }
         }
         wire::bury();
         // Tasks that died may have drawn, in any order.
-        let at = u64::try_from(self.sim.elapsed().as_millis()).unwrap_or(0);
-        fastrand::seed(self.plan.seed.wrapping_mul(1_000_003).wrapping_add(at));
+        let millis = u64::try_from(at.as_millis()).unwrap_or(0);
+        fastrand::seed(self.plan.seed.wrapping_mul(1_000_003).wrapping_add(millis));
         journal::stop(None);
+        if let Fault::GoOn { client } = fault {
+            self.processes[client].go_on(at);
+        }
     }
 }

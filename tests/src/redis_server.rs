@@ -50,8 +50,14 @@ pub struct RedisBuilder {
 
 impl RedisBuilder {
     /// Adds an option of the configuration file, such as `("maxmemory", "3mb")`.
-    pub fn config(mut self, name: &str, value: &str) -> Self {
-        self.arguments.extend([format!("--{name}"), value.to_owned()]);
+    pub fn config(self, name: &str, value: &str) -> Self {
+        self.configs(name, &[value])
+    }
+
+    /// As [`config`](Self::config), for a setting of several values: before version 7 they must be arguments of their own.
+    pub fn configs(mut self, name: &str, values: &[&str]) -> Self {
+        self.arguments.push(format!("--{name}"));
+        self.arguments.extend(values.iter().map(|value| (*value).to_owned()));
         self
     }
 

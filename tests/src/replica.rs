@@ -31,7 +31,7 @@ impl Replica {
     }
 
     fn follow(primary: &RedisServer, builder: RedisBuilder, port: u16) -> Self {
-        let mut builder = builder.config("replicaof", &format!("127.0.0.1 {port}"));
+        let mut builder = builder.configs("replicaof", &["127.0.0.1", &port.to_string()]);
         if let Some(password) = primary.password() {
             builder = builder.password(password).config("masterauth", password);
         }

@@ -83,6 +83,8 @@ impl Hold {
             let by_itself = self.engine.capability.placement == Placement::Embedded && !self.has_ended();
             let left = self.remaining();
             tokio::select! {
+                // Not in an order of chance: a simulation is to be the same again.
+                biased;
                 () = changed => {}
                 () = tokio::time::sleep(left), if by_itself => {}
             }

@@ -158,6 +158,8 @@ impl Keeper {
         let now = instant(self.clock.now());
         let pause = Duration::from_nanos(u64::try_from(next.saturating_sub(now)).unwrap_or(0));
         tokio::select! {
+            // Not in an order of chance: a simulation is to be the same again.
+            biased;
             () = self.wake.notified() => {}
             () = tokio::time::sleep(pause.min(MAX_SLEEP)), if next < i64::MAX => {}
         }

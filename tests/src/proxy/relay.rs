@@ -53,8 +53,13 @@ async fn accept(
                     _ => {}
                 }
             }
-            Some(client) = next(listener.as_ref()) => {
-                tokio::spawn(connect(client, server, orders.clone(), seen.clone()));
+            Some(mut client) = next(listener.as_ref()) => {
+                // As things are now: an order that was given meanwhile is for this connection as well.
+                let Settings { refuse, cuts, .. } = *orders.borrow();
+                match refuse {
+                    true => reset(&mut client),
+                    false => drop(tokio::spawn(connect(client, server, (orders.clone(), cuts), seen.clone()))),
+                }
             }
         }
     }
@@ -68,7 +73,10 @@ async fn next(listener: Option<&TcpListener>) -> Option<TcpStream> {
     }
 }
 
-async fn connect(mut client: TcpStream, server: SocketAddr, orders: Orders, seen: watch::Sender<Traffic>) {
+/// Orders, and how many cuts there were when the client came.
+type Since = (Orders, u32);
+
+async fn connect(mut client: TcpStream, server: SocketAddr, orders: Since, seen: watch::Sender<Traffic>) {
     seen.send_modify(|traffic| {
         traffic.opened += 1;
         traffic.open += 1;
@@ -81,7 +89,12 @@ async fn connect(mut client: TcpStream, server: SocketAddr, orders: Orders, seen
 }
 
 /// Passes bytes in both directions until both have ended or the connection is cut.
-async fn relay(mut client: TcpStream, mut server: TcpStream, orders: Orders, seen: &watch::Sender<Traffic>) {
+async fn relay(
+    mut client: TcpStream,
+    mut server: TcpStream,
+    (orders, cuts): Since,
+    seen: &watch::Sender<Traffic>,
+) {
     // Without it the kernel would wait for more before it sends a short piece, and hide what is measured.
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     let was_cut = {
@@ -90,7 +103,7 @@ async fn relay(mut client: TcpStream, mut server: TcpStream, orders: Orders, see
         let replies = Pump { orders: orders.clone(), seen, side: &REPLIES };
         tokio::select! {
             _ = async { tokio::join!(requests.run(from_client, to_server), replies.run(from_server, to_client)) } => false,
-            () = cut(orders.clone()) => true,
+            () = cut(orders.clone(), cuts) => true,
         }
     };
     if was_cut {
@@ -99,9 +112,8 @@ async fn relay(mut client: TcpStream, mut server: TcpStream, orders: Orders, see
     }
 }
 
-/// Completes when the connection is cut after this was called, or the proxy ends.
-async fn cut(mut orders: Orders) {
-    let before = orders.borrow().cuts;
+/// Completes when there are more cuts than `before`, or the proxy ends.
+async fn cut(mut orders: Orders, before: u32) {
     let _ = orders.wait_for(|settings| settings.cuts != before).await;
 }
 

@@ -48,7 +48,7 @@ impl Redis {
             None => (self.links.live().await?, Clock::Suspend.now()),
         };
         if matches!(aim, Aim::Queue { .. }) {
-            live.hear(self.links.server().ears(), &claim.key).await?;
+            Box::pin(live.hear(self.links.server().ears(), &claim.key)).await?;
         }
         claim.mark_sent();
         let token = claim.owner.token();

@@ -83,7 +83,22 @@ impl Live {
     ) -> Result<(Value, Confirmed), Failure> {
         let free =
             self.confirmer.as_ref().and_then(|confirmer| Some((confirmer, confirmer.last.try_lock().ok()?)));
-        let Some((confirmer, mut last)) = free else { return Ok((self.send(command).await?, None)) };
+        match free {
+            None => Ok((self.send(command).await?, None)),
+            // Boxed: most stores have no copies, and every call would have room for this.
+            Some((confirmer, last)) => {
+                Box::pin(self.send_and_confirm(command, deadline, confirmer, last)).await
+            }
+        }
+    }
+
+    async fn send_and_confirm(
+        &self,
+        command: &Cmd,
+        deadline: Duration,
+        confirmer: &Confirmer,
+        mut last: tokio::sync::MutexGuard<'_, Round>,
+    ) -> Result<(Value, Confirmed), Failure> {
         let (durability, patience) = (confirmer.durability, patience(deadline));
         let covers = confirmer.written.load(Ordering::Acquire);
         let mut both = Pipeline::with_capacity(2);
@@ -127,13 +142,15 @@ impl Redis {
         confirmed: Confirmed,
         deadline: Duration,
     ) -> Result<T, Failure> {
+        if live.confirmer.is_none() {
+            return Ok(grant);
+        }
         let confirmed = match confirmed {
-            _ if live.confirmer.is_none() => return Ok(grant),
             Some(confirmed) => confirmed,
-            None => live.confirm(deadline).await,
+            None => Box::pin(live.confirm(deadline)).await,
         };
         let Err(failure) = confirmed else { return Ok(grant) };
-        match self.free(claim).await {
+        match Box::pin(self.free(claim)).await {
             Ok(_) => Err(failure.before_any_request()),
             // The library is told that there may be a grant, and repeats the release.
             Err(_) => Err(failure.in_doubt()),

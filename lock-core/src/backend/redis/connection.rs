@@ -343,6 +343,8 @@ pub(super) fn supervise(server: Arc<Server>, first: Option<Session>) -> watch::R
     let (tell, told) = watch::channel(State { live, failure: None });
     tokio::spawn(async move {
         tokio::select! {
+            // Not in an order of chance: a simulation is to be the same again.
+            biased;
             () = keep_connected(&server, &tell, first) => {}
             () = tell.closed() => {}
         }
@@ -404,6 +406,8 @@ async fn watch_over(server: &Server, session: &mut Session, pause: &mut Duration
     let (mut missed, mut beats) = (0, 0_u32);
     loop {
         tokio::select! {
+            // Not in an order of chance: a simulation is to be the same again.
+            biased;
             _ = &mut driver.0 => return lost("the server closed the connection"),
             () = live.spoiled.told.notified() => return lost(match live.is_out_of_step() {
                 true => "the node has given a slot away",
