@@ -235,7 +235,13 @@ fn argument(word: &str) -> String {
 fn alike(value: Value) -> Value {
     match told(value) {
         Value::Int(number) if number >= 1_000 => Value::Int(1_000),
-        Value::BulkString(text) if text.len() == 40 => Value::BulkString(b"a run id".to_vec()),
+        Value::BulkString(text) if text.len() >= 40 && text[..40].iter().all(u8::is_ascii_hexdigit) => {
+            // Alone, or in a seal: with a time and a lease behind it.
+            let rest = String::from_utf8_lossy(&text[40..]).into_owned();
+            let rest: Vec<_> =
+                rest.split(' ').map(|word| if word.len() > 10 { "a time" } else { word }).collect();
+            Value::BulkString(format!("a run id{}", rest.join(" ")).into_bytes())
+        }
         Value::Array(all) => Value::Array(all.into_iter().map(alike).collect()),
         other => other,
     }
