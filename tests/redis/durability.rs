@@ -274,6 +274,13 @@ async fn a_server_that_cannot_keep_the_promise_is_refused() {
         assert!(error.to_string().contains("append-only file"), "{error}");
         primary.command(&["CONFIG", "SET", "appendonly", "yes"]);
         primary.command(&["CONFIG", "SET", "appendfsync", "always"]);
+        // Until its first part is written, nothing counts as being in it.
+        wait_until("the append-only file is there", PATIENCE, async || {
+            primary.info("aof_rewrite_in_progress") == "0"
+                && primary.info("aof_rewrite_scheduled") == "0"
+                && primary.info("aof_current_size") != ""
+        })
+        .await;
         cycle(&connect(&aof).await, "k").await;
     }
 }
