@@ -278,7 +278,7 @@ async fn a_server_that_cannot_keep_the_promise_is_refused() {
         wait_until("the append-only file is there", PATIENCE, async || {
             primary.info("aof_rewrite_in_progress") == "0"
                 && primary.info("aof_rewrite_scheduled") == "0"
-                && primary.info("aof_current_size") != ""
+                && !primary.info("aof_current_size").is_empty()
         })
         .await;
         cycle(&connect(&aof).await, "k").await;
