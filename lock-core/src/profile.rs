@@ -130,7 +130,7 @@ fn check(
     if let Some(ttl) = ttl.filter(|ttl| *ttl < store.min_ttl || *ttl > store.max_ttl) {
         let (min, max) = (store.min_ttl, store.max_ttl);
         return invalid(format!(
-            "{whose} ttl is {ttl:?}: the {} store holds {min:?} to {max:?}",
+            "{whose} ttl is {ttl:?}: the {} store holds {min:?} to {max:?}; set one in between with `.ttl(..)`",
             store.store
         ));
     }
