@@ -1,8 +1,8 @@
 //! A payment that is made once, however often the client sends it: `Idempotency-Key`.
 //!
 //! ```sh
-//! cargo run --example idempotency                                      # locks in memory
-//! LOCK_URL=redis://127.0.0.1:6379/ cargo run --example idempotency     # the same on Redis
+//! cargo run -p lock-examples --example idempotency                                                    # locks in memory
+//! LOCK_URL=redis://127.0.0.1:6379/ cargo run -p lock-examples --features redis --example idempotency  # the same on Redis
 //! ```
 //!
 //! Two things are needed, and each alone is wrong. *Stored answers* alone: two copies of a request that arrive together

@@ -1,8 +1,8 @@
 //! Who may be inside together: the kinds of locks, and several keys at once.
 //!
 //! ```sh
-//! cargo run --example kinds                                      # locks in memory
-//! LOCK_URL=redis://127.0.0.1:6379/ cargo run --example kinds     # the same on Redis
+//! cargo run -p lock-examples --example kinds                                                    # locks in memory
+//! LOCK_URL=redis://127.0.0.1:6379/ cargo run -p lock-examples --features redis --example kinds  # the same on Redis
 //! ```
 //!
 //! Each function is called nine times at the same moment, and the program says how many of the calls were inside

@@ -1,9 +1,9 @@
 //! A shop with 100 pieces of one item and 500 people who want it at the same moment.
 //!
 //! ```sh
-//! cargo run --release --example quickstart                                      # locks in memory
-//! LOCK_URL=redis://127.0.0.1:6379/ cargo run --release --example quickstart     # the same on Redis
-//! cargo run --release --example quickstart -- --serve                           # keep serving
+//! cargo run -p lock-examples --example quickstart                                                    # locks in memory
+//! LOCK_URL=redis://127.0.0.1:6379/ cargo run -p lock-examples --features redis --example quickstart  # the same on Redis
+//! cargo run -p lock-examples --example quickstart -- --serve                                         # keep serving
 //! ```
 //!
 //! The service is in `quickstart/shop.rs`: routes under a `LockLayer`, functions under `#[distributed_lock]`. This file

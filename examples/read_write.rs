@@ -1,0 +1,28 @@
+//! Many readers or one writer, and a writer that becomes a reader. `cargo run -p lock-examples --example read_write`
+#![allow(clippy::print_stdout, reason = "an example shows what it does")]
+
+use lock_core::{LockError, LockManager};
+
+#[tokio::main]
+async fn main() -> Result<(), LockError> {
+    let locks = LockManager::from_env().await?;
+
+    let first = locks.read("page:7").acquire().await?;
+    let second = locks.read("page:7").acquire().await?;
+    let writer = locks.write("page:7").try_acquire().await?;
+    println!("beside two readers a writer is {}", if writer.is_none() { "refused" } else { "admitted" });
+    first.release().await?;
+    second.release().await?;
+
+    let writer = locks.write("page:7").acquire().await?;
+    let reader = locks.read("page:7").try_acquire().await?;
+    println!("beside a writer a reader is {}", if reader.is_none() { "refused" } else { "admitted" });
+
+    // Nobody else can write between the change and the look at it.
+    let reading = writer.downgrade().await?;
+    let reader = locks.read("page:7").acquire().await?;
+    println!("after the downgrade both read: {}", reading.is_held() && reader.is_held());
+    reader.release().await?;
+    reading.release().await?;
+    Ok(())
+}
