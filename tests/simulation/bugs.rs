@@ -157,7 +157,7 @@ fn a_reader_whose_own_lease_is_not_renewed() {
 
 #[test]
 fn a_downgrade_that_lets_go() {
-    let flaw = script(DOWNGRADE, &[("lock.put(value, 's', lease)\n  lock.serve()", "lock.serve()")]);
+    let flaw = script(DOWNGRADE, &[("lock:put(value, 's', lease)\n  lock:serve()", "lock:serve()")]);
     is_found_in(SHARED, "downgrade lets go", &flaw);
 }
 

@@ -23,7 +23,7 @@ local token, value, lease, fenced = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[5]
 local locks, fence, same = {}, now, nil
 for i, key in ipairs(KEYS) do
   local lock = open(key, now)
-  local bad = lock.look()
+  local bad = lock:look()
   if bad then
     return bad
   end
@@ -43,30 +43,30 @@ for i, key in ipairs(KEYS) do
   locks[i] = lock
 end
 for i, lock in ipairs(locks) do
-  if not lock.granted(token, value, 'x') then
+  if not lock:granted(token, value, 'x') then
     local won, blocked, more = false, false, false
-    if lock.mode ~= 'x' and lock.queued() then
-      won, blocked, more = lock.serve(token, lease)
+    if lock.mode ~= 'x' and lock:queued() then
+      won, blocked, more = lock:serve(token, lease)
     end
-    if lock.clashes('x') then
+    if lock:clashes('x') then
       return {-2, now, lock.mode, i}
     end
     if not won and (blocked or lock.mode) then
-      return lock.held(token, 'x', more)
+      return lock:held(token, 'x', more)
     end
   end
 end
 
 local waiters = 0
 for _, lock in ipairs(locks) do
-  local again = lock.granted(token, value, 'x')
+  local again = lock:granted(token, value, 'x')
   if again then
-    lock.extend(again, lease)
+    lock:extend(again, lease)
   else
-    lock.leave(token)
-    lock.put(value, 'x', lease)
+    lock:leave(token)
+    lock:put(value, 'x', lease)
   end
-  waiters = waiters + lock.waiters()
+  waiters = waiters + lock:waiters()
 end
 if not fenced then
   return {1, now, waiters}

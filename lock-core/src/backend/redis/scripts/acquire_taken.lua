@@ -2,53 +2,53 @@
 -- The rest of acquire.lua: the lock is taken or waited for, or the mode is not exclusive.
 local token, value, lease, mode = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[6]
 local lock = open(KEYS[1], now)
-local bad = lock.look()
+local bad = lock:look()
 if bad then
   return bad
 end
 
-local again = lock.granted(token, value, mode)
+local again = lock:granted(token, value, mode)
 local won, blocked, more = again ~= nil, false, false
 if again then
-  lock.extend(again, lease)
+  lock:extend(again, lease)
 else
   -- Nobody is before an exclusive holder; else those who wait are served before a newcomer.
-  if lock.mode ~= 'x' and lock.queued() then
-    won, blocked, more = lock.serve(token, lease)
+  if lock.mode ~= 'x' and lock:queued() then
+    won, blocked, more = lock:serve(token, lease)
   end
-  if not won and lock.clashes(mode) then
-    lock.leave(token)
+  if not won and lock:clashes(mode) then
+    lock:leave(token)
     return {-2, now, lock.mode}
   end
-  if not won and not blocked and lock.fits(mode) then
-    lock.leave(token)
-    lock.put(value, mode, lease)
+  if not won and not blocked and lock:fits(mode) then
+    lock:leave(token)
+    lock:put(value, mode, lease)
     won = true
   end
 end
 
 if won then
   if not fenced then
-    return {1, now, lock.waiters()}
+    return {1, now, lock:waiters()}
   end
   local fence = again and of == token and last or math.max(now, last + 1)
   store_fence(KEYS[1], fence, token, ARGV[5])
-  return {1, now, lock.waiters(), fence}
+  return {1, now, lock:waiters(), fence}
 end
 
-local kept = lock.waits(token)
+local kept = lock:waits(token)
 if ARGV[7] ~= '' then
   if kept then
-    lock.stay(token, value, mode, lease)
+    lock:stay(token, value, mode, lease)
   else
     local own = lock.mode == 'x' and string.sub(lock.value, 1, 33) == string.sub(token, 1, 33)
-    local others = lock.waiters()
+    local others = lock:waiters()
     kept = not (own and ARGV[8] == '1') and others < tonumber(ARGV[7])
     if kept then
-      lock.join(token, value, mode, lease, others)
+      lock:join(token, value, mode, lease, others)
     end
   end
 end
-local answer = lock.held(token, mode, more)
+local answer = lock:held(token, mode, more)
 answer[8] = kept and ARGV[7] ~= '' and 1 or 0
 return answer

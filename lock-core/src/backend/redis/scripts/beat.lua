@@ -17,27 +17,27 @@
 local now = server_time()
 local token, value, lease = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local lock = open(KEYS[1], now)
-local bad = lock.look()
+local bad = lock:look()
 if bad then
   return bad
 end
-local mine = lock.granted(token, value, ARGV[4])
+local mine = lock:granted(token, value, ARGV[4])
 if mine then
-  lock.extend(mine, lease)
-  return {1, now, lock.waiters()}
+  lock:extend(mine, lease)
+  return {1, now, lock:waiters()}
 end
-if not lock.waits(token) then
+if not lock:waits(token) then
   -- Half a place is none, and must not be taken for one later.
-  lock.leave(token)
+  lock:leave(token)
   return {-1, now}
 end
-lock.stay(token, value, ARGV[4], lease)
+lock:stay(token, value, ARGV[4], lease)
 local won, more = false, false
 if lock.mode ~= 'x' then
   local _
-  won, _, more = lock.serve(token, lease)
+  won, _, more = lock:serve(token, lease)
 end
 if won then
-  return {1, now, lock.waiters()}
+  return {1, now, lock:waiters()}
 end
-return lock.held(token, ARGV[4], more)
+return lock:held(token, ARGV[4], more)

@@ -13,19 +13,19 @@
 local now = server_time()
 local value, lease = ARGV[2], tonumber(ARGV[3])
 local lock = open(KEYS[1], now)
-local bad = lock.look()
+local bad = lock:look()
 if bad then
   return bad
 end
-local mine = lock.mine(ARGV[1], value)
+local mine = lock:mine(ARGV[1], value)
 if not mine then
   return {0, now}
 end
 if lock.mode == 'x' then
-  lock.remove(mine)
-  lock.put(value, 's', lease)
-  lock.serve()
+  lock:remove(mine)
+  lock:put(value, 's', lease)
+  lock:serve()
 else
-  lock.extend(mine, lease)
+  lock:extend(mine, lease)
 end
-return {1, now, lock.waiters()}
+return {1, now, lock:waiters()}

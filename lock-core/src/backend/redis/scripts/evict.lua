@@ -7,7 +7,7 @@
 -- Atomic because a holder that came meanwhile must not be hit, and because the key must go to the next in the queue
 -- before anybody else can see it free.
 local lock = open(KEYS[1], server_time())
-if lock.look() or not lock.mode or lock.mode == 'latch' then
+if lock:look() or not lock.mode or lock.mode == 'latch' then
   return 0
 end
 local value = nil
@@ -23,8 +23,8 @@ end
 if not value then
   return 0
 end
-lock.remove(value)
-lock.serve()
+lock:remove(value)
+lock:serve()
 -- Without it the holder finds out by its next renewal.
 local token = string.match(value, '^(%x+)')
 if token and #token == 48 then

@@ -21,11 +21,11 @@ local own = tonumber(ARGV[4])
 local fence, same, raised = math.max(now, own + 1), nil, true
 for i, key in ipairs(KEYS) do
   local lock = open(key, now)
-  local bad = lock.look()
+  local bad = lock:look()
   if bad then
     return bad
   end
-  if not lock.mine(ARGV[1], ARGV[5]) then
+  if not lock:mine(ARGV[1], ARGV[5]) then
     return {lock.mode and -1 or 0, now}
   end
   local last, of, wrong = last_fence(key)

@@ -22,10 +22,10 @@ local mark = ' kept=' .. token
 
 local function keep_one(key)
   local lock = open(key, now)
-  if lock.look() then
+  if lock:look() then
     return -1
   end
-  local mine = lock.mine(token, value)
+  local mine = lock:mine(token, value)
   if mine then
     local kept = string.rep('0', 48) .. string.sub(mine, 49) .. mark
     if lock.mode == 'x' then
@@ -38,17 +38,17 @@ local function keep_one(key)
       -- In this order: behind a first write, a server that is out of memory refuses no other.
       redis.call('ZREM', key, mine)
       lock.count = lock.count - 1
-      lock.put(kept, lock.mode, keep)
-      lock.shrink()
+      lock:put(kept, lock.mode, keep)
+      lock:shrink()
     end
     if own > 0 then
       raise_fence(key, own, ARGV[6])
     end
     return 1
   end
-  if lock.leave(token) then
-    local taken = not lock.fits(ARGV[3])
-    lock.serve()
+  if lock:leave(token) then
+    local taken = not lock:fits(ARGV[3])
+    lock:serve()
     return taken and -1 or 0
   end
   if lock.mode == 'x' and string.sub(lock.value, -#mark) == mark then
@@ -57,7 +57,7 @@ local function keep_one(key)
   if value and lock.mode and redis.call('ZSCORE', key, string.rep('0', 48) .. string.sub(value, 49) .. mark) then
     return 1
   end
-  return lock.fits(ARGV[3]) and 0 or -1
+  return lock:fits(ARGV[3]) and 0 or -1
 end
 
 local answer = 1

@@ -17,12 +17,12 @@ local now = server_time()
 local key, step, lease, who = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local ears, ms = names_of(key) .. 'l', math.floor(now / 1000)
 local lock = open(key, now)
-local bad = lock.look()
+local bad = lock:look()
 if bad then
   return bad
 end
-if not lock.mode and lock.queued() then
-  lock.serve()
+if not lock.mode and lock:queued() then
+  lock:serve()
 end
 if lock.mode and lock.mode ~= 'latch' then
   return {-2, now, lock.mode}

@@ -59,264 +59,265 @@ local function raise_fence(key, number, ttl)
   end
 end
 
--- One lock at the time `now` (us).
-local function open(key, now)
-  -- What is in force: `mode` (nil: free; `latch`: no lock but a latch), `value` of an exclusive holder, `count` of
-  -- the others.
-  local lock = {}
-  local names = names_of(key)
-  local queue, waiting = names .. 'q', names .. 'w'
-  local ms = math.floor(now / 1000)
-  -- How long the queue outlives its last sign of life, in ms; far above the life of a place.
-  local KEEP = 60000
-  -- A grant by place, and what one script does at most.
-  local PLACE, LIMIT = 2000, 100
+-- How long the queue outlives its last sign of life, in ms; far above the life of a place.
+local KEEP = 60000
+-- A grant by place, in ms, and how much of a queue one script looks at.
+local PLACE, LIMIT = 2000, 100
 
-  -- Reads who holds, and drops the shared holders whose own lease is over: others may have kept the key alive. Returns
-  -- an error when the key holds other data.
-  function lock.look()
-    local held = redis.pcall('GET', key)
-    if type(held) ~= 'table' then
-      if held then
-        lock.mode, lock.value = 'x', held
-      end
+-- What can be done with one lock. Defined once for all locks of a script: to define it costs as much as a command.
+local Lock = {}
+Lock.__index = Lock
+
+-- One lock at the time `now` (us). Once it is looked at, what is in force is its `mode` (nil: free; `latch`: no lock but
+-- a latch), `value` of an exclusive holder, `count` of the others.
+local function open(key, now)
+  local names = names_of(key)
+  local lock = {key = key, queue = names .. 'q', waiting = names .. 'w', now = now, ms = math.floor(now / 1000)}
+  return setmetatable(lock, Lock)
+end
+
+-- Reads who holds, and drops the shared holders whose own lease is over: others may have kept the key alive. Returns
+-- an error when the key holds other data.
+function Lock.look(lock)
+  local held = redis.pcall('GET', lock.key)
+  if type(held) ~= 'table' then
+    if held then
+      lock.mode, lock.value = 'x', held
+    end
+    return nil
+  end
+  if not string.find(held.err, 'WRONGTYPE', 1, true) then
+    return held
+  end
+  local last = redis.pcall('ZRANGE', lock.key, -1, -1)
+  if last.err then
+    if redis.pcall('HEXISTS', lock.key, 'count') == 1 then
+      lock.mode = 'latch'
       return nil
     end
-    if not string.find(held.err, 'WRONGTYPE', 1, true) then
+    return last
+  end
+  if last[1] == 'mode shared' then
+    lock.mode = 's'
+  else
+    local of = string.match(last[1], '^mode permit (%d+)$')
+    if not of then
       return held
     end
-    local last = redis.pcall('ZRANGE', key, -1, -1)
-    if last.err then
-      if redis.pcall('HEXISTS', key, 'count') == 1 then
-        lock.mode = 'latch'
-        return nil
-      end
-      return last
-    end
-    if last[1] == 'mode shared' then
-      lock.mode = 's'
-    else
-      local of = string.match(last[1], '^mode permit (%d+)$')
-      if not of then
-        return held
-      end
-      lock.mode = 'p' .. of
-    end
-    -- Only where there is one: behind a first write, a server that is out of memory refuses no other.
-    if tonumber(redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]) <= ms then
-      redis.call('ZREMRANGEBYSCORE', key, '-inf', ms)
-    end
-    lock.count = redis.call('ZCARD', key) - 1
-    lock.ended()
+    lock.mode = 'p' .. of
+  end
+  -- Only where there is one: behind a first write, a server that is out of memory refuses no other.
+  if tonumber(redis.call('ZRANGE', lock.key, 0, 0, 'WITHSCORES')[2]) <= lock.ms then
+    redis.call('ZREMRANGEBYSCORE', lock.key, '-inf', lock.ms)
+  end
+  lock.count = redis.call('ZCARD', lock.key) - 1
+  lock:ended()
+  return nil
+end
+
+-- The last of the shared holders takes the key with it.
+function Lock.ended(lock)
+  if lock.count == 0 then
+    redis.call('DEL', lock.key)
+    lock.mode, lock.count = nil, nil
+  end
+end
+
+-- What of the holders is this owner's. `value` is its whole value; without it an owner that was exclusive is looked
+-- for among the readers, because an answer to its downgrade may have been lost.
+function Lock.mine(lock, token, value)
+  if not lock.mode or lock.mode == 'latch' then
     return nil
   end
-
-  -- The last of the shared holders takes the key with it.
-  function lock.ended()
-    if lock.count == 0 then
-      redis.call('DEL', key)
-      lock.mode, lock.count = nil, nil
-    end
+  if lock.mode == 'x' then
+    return string.find(lock.value, token, 1, true) == 1 and lock.value or nil
   end
-
-  -- What of the holders is this owner's. `value` is its whole value; without it an owner that was exclusive is looked
-  -- for among the readers, because an answer to its downgrade may have been lost.
-  function lock.mine(token, value)
-    if not lock.mode or lock.mode == 'latch' then
-      return nil
-    end
-    if lock.mode == 'x' then
-      return string.find(lock.value, token, 1, true) == 1 and lock.value or nil
-    end
-    if value then
-      return redis.call('ZSCORE', key, value) and value or nil
-    end
-    if lock.mode == 's' then
-      for _, member in ipairs(redis.call('ZRANGE', key, 0, -2)) do
-        if string.find(member, token, 1, true) == 1 then
-          return member
-        end
+  if value then
+    return redis.call('ZSCORE', lock.key, value) and value or nil
+  end
+  if lock.mode == 's' then
+    for _, member in ipairs(redis.call('ZRANGE', lock.key, 0, -2)) do
+      if string.find(member, token, 1, true) == 1 then
+        return member
       end
     end
+  end
+  return nil
+end
+
+-- What of the holders is all that a claim of this mode asks for: a reader does not become a writer by asking again.
+function Lock.granted(lock, token, value, mode)
+  if mode == 'x' and lock.mode ~= 'x' then
     return nil
   end
+  return lock:mine(token, value)
+end
 
-  -- What of the holders is all that a claim of this mode asks for: a reader does not become a writer by asking again.
-  function lock.granted(token, value, mode)
-    if mode == 'x' and lock.mode ~= 'x' then
-      return nil
+-- Extends what is this owner's, never shortens it. Always a write, also where it changes nothing: WAIT covers the last
+-- write of its connection, and the grant may be of another one.
+function Lock.extend(lock, member, lease)
+  local left = redis.call('PTTL', lock.key)
+  if lock.mode == 'x' then
+    redis.call('PEXPIRE', lock.key, math.max(left, lease))
+    return
+  end
+  local till = lock.ms + 1 + lease
+  -- In this order: PEXPIRE needs no memory, and behind it ZADD is not refused for lack of it.
+  redis.call('PEXPIRE', lock.key, math.max(left, lease + 2))
+  if tonumber(redis.call('ZSCORE', lock.key, member)) < till then
+    redis.call('ZADD', lock.key, 'XX', till, member)
+  end
+end
+
+-- Takes what is this owner's away.
+function Lock.remove(lock, member)
+  if lock.mode == 'x' then
+    redis.call('DEL', lock.key)
+    lock.mode, lock.value = nil, nil
+  else
+    redis.call('ZREM', lock.key, member)
+    lock.count = lock.count - 1
+    lock:ended()
+    lock:shrink()
+  end
+end
+
+-- The key lives as long as the longest of the shared holders and a little, because their scores were rounded up:
+-- clients of other languages are kept out by the key.
+function Lock.shrink(lock)
+  if lock.mode and lock.mode ~= 'x' then
+    local longest = tonumber(redis.call('ZRANGE', lock.key, -2, -2, 'WITHSCORES')[2])
+    redis.call('PEXPIRE', lock.key, longest - lock.ms + 2)
+  end
+end
+
+-- Whether a claim of this mode can be beside the holders.
+function Lock.fits(lock, mode)
+  if not lock.mode then
+    return true
+  end
+  if mode == 'x' or mode ~= lock.mode then
+    return false
+  end
+  return mode == 's' or lock.count < tonumber(string.sub(mode, 2))
+end
+
+-- Whether a claim of this mode has nothing in common with the holders.
+function Lock.clashes(lock, mode)
+  return lock.mode and lock.mode ~= mode and (#lock.mode > 1 or #mode > 1)
+end
+
+-- Makes `value` a holder; it fits.
+function Lock.put(lock, value, mode, lease)
+  if mode == 'x' then
+    redis.call('SET', lock.key, value, 'PX', lease)
+    lock.mode, lock.value = 'x', value
+    return
+  end
+  if not lock.mode then
+    local marker = mode == 's' and 'mode shared' or 'mode permit ' .. string.sub(mode, 2)
+    redis.call('ZADD', lock.key, '+inf', marker)
+    lock.mode, lock.count = mode, 0
+  end
+  redis.call('ZADD', lock.key, lock.ms + 1 + lease, value)
+  lock.count = lock.count + 1
+  if redis.call('PTTL', lock.key) < lease + 2 then
+    redis.call('PEXPIRE', lock.key, lease + 2)
+  end
+end
+
+function Lock.queued(lock)
+  return redis.call('EXISTS', lock.queue) == 1
+end
+
+-- How many wait.
+function Lock.waiters(lock)
+  return redis.call('HLEN', lock.waiting)
+end
+
+-- Whether the owner has a place: in both, or it has none.
+function Lock.waits(lock, token)
+  return redis.call('ZSCORE', lock.queue, token) and redis.call('HEXISTS', lock.waiting, token) == 1
+end
+
+-- Gives the place up; whether there was one. Nothing of it stays, so that the owner can never be served later.
+function Lock.leave(lock, token)
+  local queued = redis.call('ZREM', lock.queue, token)
+  return redis.call('HDEL', lock.waiting, token) + queued > 0
+end
+
+-- Notes a sign of life of one who has a place, or gets it now. Both keys live equally long: without the one, the
+-- other would tell of places that are none.
+function Lock.stay(lock, token, value, mode, ttl)
+  local till = string.format('%.0f', lock.ms + 1 + math.min(ttl, PLACE))
+  redis.call('HSET', lock.waiting, token, till .. ' ' .. ttl .. ' ' .. mode .. ' ' .. string.sub(value, 50))
+  redis.call('PEXPIRE', lock.queue, KEEP)
+  redis.call('PEXPIRE', lock.waiting, KEEP)
+end
+
+-- Takes a place behind everybody who has one, also when the clock was set back. `others` is how many wait.
+function Lock.join(lock, token, value, mode, ttl, others)
+  local last = redis.call('ZREVRANGE', lock.queue, 0, 0, 'WITHSCORES')[2]
+  local ticket = last and math.max(tonumber(last) + 1, lock.now) or lock.now
+  redis.call('ZADD', lock.queue, 'NX', string.format('%.0f', ticket), token)
+  lock:stay(token, value, mode, ttl)
+  -- The holder goes on taking turns in its process as long as it knows of nobody else.
+  if others == 0 and lock.mode == 'x' and string.find(string.sub(lock.value, 1, 48), '^[0-9a-f]+$')
+    and #lock.value >= 48 then
+    tell(lock.value, 'contended ' .. lock.key)
+  end
+end
+
+-- Serves those at the head of the queue who fit beside the holders, and drops the dead ones among them. Returns
+-- whether `me` was served (for `lease`, and not told: the answer does that), whether somebody is left before all
+-- others, and whether it stopped because a script must end.
+function Lock.serve(lock, me, lease)
+  local won, done = false, 0
+  while done < LIMIT do
+    local head = redis.call('ZRANGE', lock.queue, 0, 0)[1]
+    if not head then
+      return won, false, false
     end
-    return lock.mine(token, value)
-  end
-
-  -- Extends what is this owner's, never shortens it. Always a write, also where it changes nothing: WAIT covers the last
-  -- write of its connection, and the grant may be of another one.
-  function lock.extend(member, lease)
-    local left = redis.call('PTTL', key)
-    if lock.mode == 'x' then
-      redis.call('PEXPIRE', key, math.max(left, lease))
-      return
+    local entry = redis.call('HGET', lock.waiting, head)
+    local till, ttl, mode, record
+    if entry then
+      till, ttl, mode, record = string.match(entry, '^(%d+) (%d+) (%w+) (.*)$')
     end
-    local till = ms + 1 + lease
-    -- In this order: PEXPIRE needs no memory, and behind it ZADD is not refused for lack of it.
-    redis.call('PEXPIRE', key, math.max(left, lease + 2))
-    if tonumber(redis.call('ZSCORE', key, member)) < till then
-      redis.call('ZADD', key, 'XX', till, member)
+    local alive = till and tonumber(till) >= lock.ms
+    if alive and not lock:fits(mode) then
+      return won, true, false
     end
-  end
-
-  -- Takes what is this owner's away.
-  function lock.remove(member)
-    if lock.mode == 'x' then
-      redis.call('DEL', key)
-      lock.mode, lock.value = nil, nil
-    else
-      redis.call('ZREM', key, member)
-      lock.count = lock.count - 1
-      lock.ended()
-      lock.shrink()
+    lock:leave(head)
+    done = done + 1
+    if alive and head == me then
+      lock:put(head .. ' ' .. record, mode, lease)
+      won = true
+    elseif alive then
+      lock:put(head .. ' ' .. record, mode, math.min(tonumber(ttl), PLACE))
+      tell(head, 'granted ' .. head .. ' ' .. lock:waiters())
     end
   end
+  return won, true, true
+end
 
-  -- The key lives as long as the longest of the shared holders and a little, because their scores were rounded up:
-  -- clients of other languages are kept out by the key.
-  function lock.shrink()
-    if lock.mode and lock.mode ~= 'x' then
-      local longest = tonumber(redis.call('ZRANGE', key, -2, -2, 'WITHSCORES')[2])
-      redis.call('PEXPIRE', key, longest - ms + 2)
-    end
+-- The answer to one who has to wait: `{0, now, pttl, holder, others who wait, place or -1, own}`.
+function Lock.held(lock, token, mode, more)
+  local left, holder, own = 0, '', 0
+  if lock.mode == 'x' then
+    left, holder = redis.call('PTTL', lock.key), lock.value
+    own = string.sub(holder, 1, 33) == string.sub(token, 1, 33) and 1 or 0
+  elseif lock.mode == 'latch' then
+    left = redis.call('PTTL', lock.key)
+  elseif lock.mode then
+    -- One of the permits will do; an exclusive claim, or a reader behind one, needs the last reader gone.
+    local at = #lock.mode > 1 and 0 or -2
+    local member = redis.call('ZRANGE', lock.key, at, at, 'WITHSCORES')
+    left, holder = math.max(tonumber(member[2]) - lock.ms - 1, 0), member[1]
   end
-
-  -- Whether a claim of this mode can be beside the holders.
-  function lock.fits(mode)
-    if not lock.mode then
-      return true
-    end
-    if mode == 'x' or mode ~= lock.mode then
-      return false
-    end
-    return mode == 's' or lock.count < tonumber(string.sub(mode, 2))
+  local place = redis.call('ZRANK', lock.queue, token)
+  local others = lock:waiters()
+  if place then
+    others = math.max(others - 1, 0)
   end
-
-  -- Whether a claim of this mode has nothing in common with the holders.
-  function lock.clashes(mode)
-    return lock.mode and lock.mode ~= mode and (#lock.mode > 1 or #mode > 1)
-  end
-
-  -- Makes `value` a holder; it fits.
-  function lock.put(value, mode, lease)
-    if mode == 'x' then
-      redis.call('SET', key, value, 'PX', lease)
-      lock.mode, lock.value = 'x', value
-      return
-    end
-    if not lock.mode then
-      local marker = mode == 's' and 'mode shared' or 'mode permit ' .. string.sub(mode, 2)
-      redis.call('ZADD', key, '+inf', marker)
-      lock.mode, lock.count = mode, 0
-    end
-    redis.call('ZADD', key, ms + 1 + lease, value)
-    lock.count = lock.count + 1
-    if redis.call('PTTL', key) < lease + 2 then
-      redis.call('PEXPIRE', key, lease + 2)
-    end
-  end
-
-  function lock.queued()
-    return redis.call('EXISTS', queue) == 1
-  end
-
-  -- How many wait.
-  function lock.waiters()
-    return redis.call('HLEN', waiting)
-  end
-
-  -- Whether the owner has a place: in both, or it has none.
-  function lock.waits(token)
-    return redis.call('ZSCORE', queue, token) and redis.call('HEXISTS', waiting, token) == 1
-  end
-
-  -- Gives the place up; whether there was one. Nothing of it stays, so that the owner can never be served later.
-  function lock.leave(token)
-    local queued = redis.call('ZREM', queue, token)
-    return redis.call('HDEL', waiting, token) + queued > 0
-  end
-
-  -- Notes a sign of life of one who has a place, or gets it now. Both keys live equally long: without the one, the
-  -- other would tell of places that are none.
-  function lock.stay(token, value, mode, ttl)
-    local till = string.format('%.0f', ms + 1 + math.min(ttl, PLACE))
-    redis.call('HSET', waiting, token, till .. ' ' .. ttl .. ' ' .. mode .. ' ' .. string.sub(value, 50))
-    redis.call('PEXPIRE', queue, KEEP)
-    redis.call('PEXPIRE', waiting, KEEP)
-  end
-
-  -- Takes a place behind everybody who has one, also when the clock was set back. `others` is how many wait.
-  function lock.join(token, value, mode, ttl, others)
-    local last = redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')[2]
-    local ticket = last and math.max(tonumber(last) + 1, now) or now
-    redis.call('ZADD', queue, 'NX', string.format('%.0f', ticket), token)
-    lock.stay(token, value, mode, ttl)
-    -- The holder goes on taking turns in its process as long as it knows of nobody else.
-    if others == 0 and lock.mode == 'x' and string.find(string.sub(lock.value, 1, 48), '^[0-9a-f]+$')
-      and #lock.value >= 48 then
-      tell(lock.value, 'contended ' .. key)
-    end
-  end
-
-  -- Serves those at the head of the queue who fit beside the holders, and drops the dead ones among them. Returns
-  -- whether `me` was served (for `lease`, and not told: the answer does that), whether somebody is left before all
-  -- others, and whether it stopped because a script must end.
-  function lock.serve(me, lease)
-    local won, done = false, 0
-    while done < LIMIT do
-      local head = redis.call('ZRANGE', queue, 0, 0)[1]
-      if not head then
-        return won, false, false
-      end
-      local entry = redis.call('HGET', waiting, head)
-      local till, ttl, mode, record
-      if entry then
-        till, ttl, mode, record = string.match(entry, '^(%d+) (%d+) (%w+) (.*)$')
-      end
-      local alive = till and tonumber(till) >= ms
-      if alive and not lock.fits(mode) then
-        return won, true, false
-      end
-      lock.leave(head)
-      done = done + 1
-      if alive and head == me then
-        lock.put(head .. ' ' .. record, mode, lease)
-        won = true
-      elseif alive then
-        lock.put(head .. ' ' .. record, mode, math.min(tonumber(ttl), PLACE))
-        tell(head, 'granted ' .. head .. ' ' .. lock.waiters())
-      end
-    end
-    return won, true, true
-  end
-
-  -- The answer to one who has to wait: `{0, now, pttl, holder, others who wait, place or -1, own}`.
-  function lock.held(token, mode, more)
-    local left, holder, own = 0, '', 0
-    if lock.mode == 'x' then
-      left, holder = redis.call('PTTL', key), lock.value
-      own = string.sub(holder, 1, 33) == string.sub(token, 1, 33) and 1 or 0
-    elseif lock.mode == 'latch' then
-      left = redis.call('PTTL', key)
-    elseif lock.mode then
-      -- One of the permits will do; an exclusive claim, or a reader behind one, needs the last reader gone.
-      local at = #lock.mode > 1 and 0 or -2
-      local member = redis.call('ZRANGE', key, at, at, 'WITHSCORES')
-      left, holder = math.max(tonumber(member[2]) - ms - 1, 0), member[1]
-    end
-    local place = redis.call('ZRANK', queue, token)
-    local others = lock.waiters()
-    if place then
-      others = math.max(others - 1, 0)
-    end
-    return {0, now, more and 0 or left, holder, others, place or -1, own}
-  end
-
-  return lock
+  return {0, lock.now, more and 0 or left, holder, others, place or -1, own}
 end

@@ -10,22 +10,22 @@ local mark = ' kept=' .. token
 
 local function free(key)
   local lock = open(key, now)
-  if lock.look() then
+  if lock:look() then
     return -1
   end
-  local mine = lock.mine(token, value)
+  local mine = lock:mine(token, value)
   if mine then
-    lock.remove(mine)
-    lock.serve()
+    lock:remove(mine)
+    lock:serve()
     if own > 0 then
       raise_fence(key, own, ARGV[5])
     end
     return 1
   end
-  if lock.leave(token) then
+  if lock:leave(token) then
     -- Those behind may fit beside the holders, readers behind a writer for one.
-    local taken = not lock.fits(mode)
-    lock.serve()
+    local taken = not lock:fits(mode)
+    lock:serve()
     return taken and -1 or 0
   end
   if lock.mode == 'x' and string.sub(lock.value, -#mark) == mark then
@@ -34,7 +34,7 @@ local function free(key)
   if value and lock.mode and redis.call('ZSCORE', key, string.rep('0', 48) .. string.sub(value, 49) .. mark) then
     return 1
   end
-  return lock.fits(mode) and 0 or -1
+  return lock:fits(mode) and 0 or -1
 end
 
 local answer = 1

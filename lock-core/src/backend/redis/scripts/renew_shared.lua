@@ -4,12 +4,12 @@ local now = others and server_time()
 for _, i in ipairs(others or {}) do
   local lock, owner, lease = open(KEYS[i], now), ARGV[2 * i - 1], tonumber(ARGV[2 * i])
   -- Another type of data is not this owner's lock.
-  local bad = lock.look()
-  local mine = not bad and lock.mine(string.sub(owner, 1, 48), #owner > 48 and owner or nil)
+  local bad = lock:look()
+  local mine = not bad and lock:mine(string.sub(owner, 1, 48), #owner > 48 and owner or nil)
   answers[i] = 0
   if mine then
-    lock.extend(mine, lease)
-    local ok, waiting = pcall(lock.waiters)
+    lock:extend(mine, lease)
+    local ok, waiting = pcall(lock.waiters, lock)
     answers[i] = 1 + (ok and waiting or 0)
   end
 end
