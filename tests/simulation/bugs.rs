@@ -141,9 +141,9 @@ const DOWNGRADE: &str = "-- Turns an exclusive lock";
 
 #[test]
 fn a_writer_beside_readers() {
-    const FITS: &str = "if mode == 'x' or mode ~= lock.mode then\n      return false";
+    const FITS: &str = "if mode == 'x' or mode ~= lock.mode then\n    return false";
     const BESIDE: &str =
-        "if mode == 'x' or mode ~= lock.mode then\n      return mode == 'x' and lock.mode == 's'";
+        "if mode == 'x' or mode ~= lock.mode then\n    return mode == 'x' and lock.mode == 's'";
     let flaw = script(ACQUIRE, &[(FITS, BESIDE)]);
     is_found_in(SHARED, "writer beside readers", &flaw);
 }
@@ -151,7 +151,7 @@ fn a_writer_beside_readers() {
 #[test]
 fn a_reader_whose_own_lease_is_not_renewed() {
     // The key lives on, and the next writer finds that nobody has it.
-    let flaw = script(RENEW, &[("redis.call('ZADD', key, 'XX', till, member)", "local _ = till")]);
+    let flaw = script(RENEW, &[("redis.call('ZADD', lock.key, 'XX', till, member)", "local _ = till")]);
     is_found_in(SHARED, "reader's lease not renewed", &flaw);
 }
 
@@ -169,8 +169,8 @@ fn several_keys_of_which_one_is_looked_at() {
     let flaw = script(
         ACQUIRE_ALL,
         &[(
-            "if not lock.granted(token, value, 'x') then",
-            "if i == 1 and not lock.granted(token, value, 'x') then",
+            "if not lock:granted(token, value, 'x') then",
+            "if i == 1 and not lock:granted(token, value, 'x') then",
         )],
     );
     is_found_in(SEVERAL, "only the first of several keys", &flaw);
@@ -178,8 +178,8 @@ fn several_keys_of_which_one_is_looked_at() {
 
 #[test]
 fn a_part_of_several_keys() {
-    const HELD: &str = "return lock.held(token, 'x', more)";
-    const PART: &str = "if i > 1 then locks[1].put(value, 'x', lease) end return lock.held(token, 'x', more)";
+    const HELD: &str = "return lock:held(token, 'x', more)";
+    const PART: &str = "if i > 1 then locks[1]:put(value, 'x', lease) end return lock:held(token, 'x', more)";
     is_found_in(SEVERAL, "a part of several keys", &script(ACQUIRE_ALL, &[(HELD, PART)]));
 }
 
