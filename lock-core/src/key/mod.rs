@@ -9,7 +9,7 @@
 //! Whoever chooses a value must not reach another key with it: values often come from a URL.
 //!
 //! - Every byte of a value outside `[A-Za-z0-9._~-]` is written as `%` and two upper-case hexadecimal digits. The id
-//!   `a:b` in `order:<id>` gives `order:a%3Ab`, never the `order:a:b` of another template.
+//!   `a:b` in `order:<id>` gives `order:a%3Ab`, never the `order:a:b` of `order:<id>:<part>`.
 //! - Two placeholders need a character between them that values cannot contain: `<tenant>:<id>`. Where only letters,
 //!   digits and some of `-`, `.`, `_` and `~` stand between them, as in `<tenant>-<id>`, the last such mark is encoded in
 //!   the second value as well: `acme-42`, but `acme-4%2D2`. Where not even a mark stands there, the template is refused.
@@ -17,6 +17,22 @@
 //!   whole is [`InvalidKey`](crate::LockErrorKind::InvalidKey).
 //! - A text longer than [`Key::MAX_LEN`] bytes becomes a readable prefix, `#` and 128 bits of its SHA-256, the same
 //!   in every version of this crate.
+//!
+//! # Different templates, different keys
+//!
+//! No value contains a character such as `:`, `/` or `#`. So the keys of two templates differ whatever the values are, as
+//! long as the fixed texts of the templates differ in such a character: `order:<id>`, `order:<id>:items` and
+//! `stock/<id>`. Where they differ in letters, digits, `.`, `_`, `~` and `-` alone, a value may spell the difference:
+//!
+//! | template, value | other template | key of both |
+//! | --- | --- | --- |
+//! | `job:<name>`, `nightly` | `job:nightly` | `job:nightly` |
+//! | `order:<id>`, `7.items` | `order:<id>.items`, `7` | `order:7.items` |
+//!
+//! Then one of the two waits for the other without need, and whoever chooses the value can make it wait. Take care with
+//! a fixed name beside a placeholder: write `job:name:<name>` and `job:nightly`. [`KeyTemplate::clash`] tells whether
+//! two templates can meet. The attribute checks the templates of one `keys = [..]` when it is compiled; nobody sees the
+//! templates of a whole program, so a test of yours can hold them against each other.
 //!
 //! # Examples
 //!
@@ -32,6 +48,7 @@
 //! ```
 
 mod builder;
+mod clash;
 mod digest;
 mod encode;
 mod name;
@@ -41,6 +58,8 @@ mod template;
 mod tests;
 
 pub use builder::KeyBuilder;
+#[doc(hidden)]
+pub use clash::Values;
 pub use name::{IntoKey, Key};
 pub use namespace::validate_namespace;
 pub use template::KeyTemplate;

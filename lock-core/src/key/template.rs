@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::clash::{self, Part, Values};
 use super::encode::Boundary;
 use super::{Key, KeyBuilder};
 use crate::error::{LockError, LockErrorKind, Result};
@@ -83,6 +84,47 @@ impl KeyTemplate {
             };
         }
         key.finish()
+    }
+
+    /// Finds a key that both templates can give although their fixed texts differ; `None` where no values lead to one.
+    ///
+    /// `job:<name>` and `job:nightly` have one, and so have `order:<id>` and `order:<id>.items`: where templates differ
+    /// in letters, digits, `.`, `_`, `~` and `-` alone, a value can spell what the other one fixes. Put a character such
+    /// as `:`, `/` or `#` there. Templates whose fixed texts are the same, such as `account:<from>` and `account:<to>`,
+    /// name one thing in two ways and never clash. A test of a program can hold its templates against each other.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use lock_core::key::KeyTemplate;
+    ///
+    /// let template = |text| KeyTemplate::parse(text);
+    /// assert_eq!(template("job:<name>")?.clash(&template("job:nightly")?).as_deref(), Some("job:nightly"));
+    /// assert_eq!(template("job:<name>")?.clash(&template("jobs:nightly")?), None);
+    /// assert_eq!(template("order:<id>")?.clash(&template("order:<id>:items")?), None);
+    /// # Ok::<(), lock_core::LockError>(())
+    /// ```
+    #[must_use]
+    pub fn clash(&self, other: &Self) -> Option<String> {
+        self.clash_with_values(other, |_name| Values::Text)
+    }
+
+    /// As [`clash`](Self::clash), where `values` says what the values of a placeholder are made of. Numbers cannot spell
+    /// `nightly`, so that `job:<id>` and `job:nightly` do not clash.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn clash_with_values(&self, other: &Self, values: impl Fn(&str) -> Values) -> Option<String> {
+        clash::clash(&self.parts(&values), &other.parts(&values))
+    }
+
+    fn parts(&self, values: &impl Fn(&str) -> Values) -> Vec<Part<'_>> {
+        self.pieces
+            .iter()
+            .map(|piece| match piece {
+                Piece::Literal(text) => Part::Text(text),
+                Piece::Placeholder(name) => Part::Value(values(name)),
+            })
+            .collect()
     }
 }
 

@@ -1,5 +1,7 @@
 //! What the module promises of keys as a whole: the fixed outputs, and that different values give different keys.
 
+mod clashing;
+
 use std::fmt;
 use std::fmt::Write;
 
