@@ -45,7 +45,7 @@ const COPIES: usize = 5;
 async fn main() -> Result<ExitCode, Box<dyn Error>> {
     let locks = ManagerBuilder::from_env().await?.service("payments").build()?;
     let card = Arc::new(Card::default());
-    let app = payments::routes(locks, Arc::clone(&card), Arc::new(Answers::default()));
+    let app = payments::routes(locks, Arc::clone(&card), Arc::new(Answers::default()))?;
 
     println!("{COPIES} copies of one payment at the same moment");
     let mut copies = JoinSet::new();

@@ -52,7 +52,7 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
     // Room for everybody who connects at the same moment; the usual 128 would make the rest wait a second.
     let listener = socket.listen(1024)?;
     let address = listener.local_addr()?;
-    let app = shop::routes(Arc::clone(&shop), locks.clone());
+    let app = shop::routes(Arc::clone(&shop), locks.clone())?;
     let server = tokio::spawn(async move { axum::serve(listener, app).await });
     println!("service     http://{address}/");
 

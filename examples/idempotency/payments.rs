@@ -11,7 +11,7 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use lock_axum::{FencingToken, LockLayer};
-use lock_core::LockManager;
+use lock_core::{LockError, LockManager};
 
 use crate::answers::{Answer, Answers};
 
@@ -28,16 +28,21 @@ impl Card {
     }
 }
 
-pub(crate) fn routes(locks: LockManager, card: Arc<Card>, answers: Arc<Answers>) -> Router {
+pub(crate) fn routes(
+    locks: LockManager,
+    card: Arc<Card>,
+    answers: Arc<Answers>,
+) -> Result<Router, LockError> {
     // Two tenants may choose the same key. Waiting for the first copy would do as well: `.wait(..)`.
     let one_at_a_time = LockLayer::new(locks)
         .key("payment:<header.x-tenant>:<header.idempotency-key>")
-        .ttl(Duration::from_secs(10));
+        .ttl(Duration::from_secs(10))
+        .check()?;
     let pay = post(pay)
         .route_layer(from_fn_with_state(answers, replay))
         // The last one added is outside.
         .route_layer(one_at_a_time);
-    Router::new().route("/payments", pay).with_state(card)
+    Ok(Router::new().route("/payments", pay).with_state(card))
 }
 
 /// Runs under the lock: nobody else looks for the answer to this key now, or writes it.

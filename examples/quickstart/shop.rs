@@ -95,14 +95,14 @@ impl IntoResponse for OrderError {
     }
 }
 
-pub(crate) fn routes(shop: Arc<Shop>, locks: LockManager) -> Router {
+pub(crate) fn routes(shop: Arc<Shop>, locks: LockManager) -> Result<Router, LockError> {
     // One order at a time for each person: a double click is answered with 409.
-    let double_click = LockLayer::new(locks).key("cart:<person>").ttl(Duration::from_secs(5));
-    Router::new()
+    let double_click = LockLayer::new(locks).key("cart:<person>").ttl(Duration::from_secs(5)).check()?;
+    Ok(Router::new()
         .route("/orders/{item}/{person}", post(order).route_layer(double_click))
         .route("/unlocked/{item}/{person}", post(order_unlocked))
         .route("/jobs/{name}", post(job))
-        .with_state(shop)
+        .with_state(shop))
 }
 
 async fn order(

@@ -1,5 +1,6 @@
 //! What a mounted layer asks for, and what it answers without its lock.
 
+use std::fmt;
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,9 +12,9 @@ use http::{Response, Version};
 use lock_core::clock::{Clock, Moment};
 use lock_core::key::Key;
 use lock_core::strategy::{self, Strategy};
-use lock_core::{Kind, LockError, LockErrorKind, LockRequest};
+use lock_core::{Kind, LockError, LockErrorKind, LockRequest, Result};
 
-use crate::answer::{LockRejection, Outcome};
+use crate::answer::{Answers, LockRejection, Outcome};
 use crate::in_flight::Ticket;
 use crate::key::{Keys, NoKey, Rendered};
 use crate::layer::{LockLayer, Methods, OnStoreError, Options};
@@ -25,6 +26,20 @@ pub(crate) struct Told {
     misconfigured: AtomicBool,
     no_route: AtomicBool,
     unlocked: Unlocked,
+}
+
+impl Told {
+    /// Says what is wrong with the program: once, as it is the same for each request.
+    fn misconfigured(&self, template: &str, text: &dyn fmt::Display) {
+        if self.misconfigured.swap(true, Ordering::Relaxed) {
+            tracing::debug!(lock.template = template, "misconfigured: {text}");
+        } else {
+            tracing::error!(
+                lock.template = template,
+                "misconfigured, such requests are answered with 500: {text}"
+            );
+        }
+    }
 }
 
 /// Requests that were served without a lock because the store did not answer.
@@ -49,6 +64,30 @@ impl Unlocked {
 }
 
 /// What the clones of one service share.
+#[derive(Clone, Debug)]
+pub(crate) enum Mounted {
+    Sound(Arc<Config>),
+    /// The options contradict each other, so no request can be served; so are they answered.
+    Broken(Arc<Answers>),
+}
+
+impl Mounted {
+    /// Never panics: a router mounts a layer when it gets its state, and that may be for each connection.
+    pub(crate) fn of(layer: &LockLayer) -> Self {
+        let error = match Config::new(layer.clone()) {
+            Ok(config) => return Self::Sound(Arc::new(config)),
+            Err(error) => error,
+        };
+        let options = &layer.options;
+        options.told.misconfigured(layer.key.0.template(), &error);
+        // Answers that are a part of the contradiction would tell the client anything.
+        let answers =
+            options.answers.check().map_or_else(|_| Answers::default(), |()| options.answers.clone());
+        Self::Broken(Arc::new(answers))
+    }
+}
+
+/// A layer whose options go together.
 #[derive(Debug)]
 pub(crate) struct Config {
     layer: LockLayer,
@@ -58,10 +97,9 @@ pub(crate) struct Config {
 
 impl Config {
     /// What a layer asks for, or why its options do not go together.
-    pub(crate) fn new(layer: LockLayer) -> Result<Self, String> {
+    pub(crate) fn new(layer: LockLayer) -> Result<Self> {
         let options = &layer.options;
-        let profile = options.profile.as_deref().map(|name| options.manager.profile(name));
-        let profile = profile.transpose().map_err(|error| error.to_string())?;
+        let profile = options.profile.as_deref().map(|name| options.manager.profile(name)).transpose()?;
         let strategy: Option<Arc<dyn Strategy>> = match &options.strategy {
             Some(strategy) => Some(Arc::clone(strategy)),
             None if profile.is_some_and(|profile| profile.has_strategy()) => None,
@@ -72,15 +110,14 @@ impl Config {
         check_kind(&layer)?;
         check_times(options)?;
         check_requests(&layer)?;
-        options.answers.check()?;
-        options.manager.known_template(layer.key.0.template());
+        options.answers.check().map_err(invalid)?;
         let config = Self { layer, strategy };
         config.check_sample()?;
         Ok(config)
     }
 
     /// What remains to be found out is found out by a request: what the profile says, and what the store can do.
-    fn check_sample(&self) -> Result<(), String> {
+    fn check_sample(&self) -> Result<()> {
         let keys = self.keys();
         // A template that is too long for a key says nothing about the keys that are made of it.
         let [Ok(key), Ok(other)] = ["", "2"].map(|end| Key::new(&format!("{}{end}", keys.template()))) else {
@@ -92,7 +129,7 @@ impl Config {
             Rendered::One(key)
         };
         match self.request(sample).check() {
-            Err(error) if error.kind() != LockErrorKind::InvalidKey => Err(error.to_string()),
+            Err(error) if error.kind() != LockErrorKind::InvalidKey => Err(error),
             _ => Ok(()),
         }
     }
@@ -183,7 +220,7 @@ impl Config {
         let rejection = LockRejection::of_error(error, Some(template), version);
         match error.kind() {
             LockErrorKind::Contended | LockErrorKind::TimedOut | LockErrorKind::Overloaded => {}
-            _ if rejection.outcome() == Outcome::Misconfigured => self.misconfigured(&error.to_string()),
+            _ if rejection.outcome() == Outcome::Misconfigured => self.misconfigured(error),
             // The lock itself has told of its loss, and a shutdown is no news.
             LockErrorKind::Lost | LockErrorKind::ShuttingDown => {}
             _ => tracing::warn!(lock.template = template, %error, "request refused for want of its lock"),
@@ -219,78 +256,75 @@ impl Config {
         }
     }
 
-    /// Says what is wrong with the program: once, as it is the same for each request.
-    fn misconfigured(&self, text: &str) {
-        let template = self.keys().template();
-        if self.options().told.misconfigured.swap(true, Ordering::Relaxed) {
-            tracing::debug!(lock.template = template, "misconfigured: {text}");
-        } else {
-            tracing::error!(
-                lock.template = template,
-                "misconfigured, such requests are answered with 500: {text}"
-            );
-        }
+    fn misconfigured(&self, text: &dyn fmt::Display) {
+        self.options().told.misconfigured(self.keys().template(), text);
     }
 }
 
-fn check_waiting(options: &Options, strategy: Option<&dyn Strategy>) -> Result<(), String> {
+fn invalid(contradiction: String) -> LockError {
+    LockError::new(LockErrorKind::InvalidRequest, contradiction)
+}
+
+fn check_waiting(options: &Options, strategy: Option<&dyn Strategy>) -> Result<()> {
     if let (Some(wait), Some(strategy)) = (options.wait, strategy)
         && !strategy.takes_wait_limit()
     {
         let name = strategy.name();
-        return Err(format!(
+        return Err(invalid(format!(
             "wait is {wait:?}, but the strategy `{name}` takes no limit: drop one, or use `retry`"
-        ));
+        )));
     }
     let nobody_waits = options.wait.is_none() && options.strategy.is_none() && options.profile.is_none();
     match options.max_waiters {
-        Some(0) => Err("max_waiters is 0, so nobody could wait: drop it, and `wait` too".to_owned()),
-        Some(max) if nobody_waits => Err(format!(
+        Some(0) => Err(invalid("max_waiters is 0, so nobody could wait: drop it, and `wait` too".to_owned())),
+        Some(max) if nobody_waits => Err(invalid(format!(
             "max_waiters is {max}, but without `wait` or a `strategy` no request waits: add one, or drop it"
-        )),
+        ))),
         _ => Ok(()),
     }
 }
 
-fn check_kind(layer: &LockLayer) -> Result<(), String> {
+fn check_kind(layer: &LockLayer) -> Result<()> {
     let kind = layer.options.kind;
     if matches!(kind, Kind::Semaphore { permits: 0 }) {
-        return Err("a semaphore with 0 permits admits nobody: give it at least 1".to_owned());
+        return Err(invalid("a semaphore with 0 permits admits nobody: give it at least 1".to_owned()));
     }
     if matches!(layer.key.0, Keys::All { .. }) && kind != Kind::Reentrant {
-        return Err(format!(
+        return Err(invalid(format!(
             "kind is {kind}, but several keys have one holder each: drop `kind`, or lock one `key`"
-        ));
+        )));
     }
     Ok(())
 }
 
-fn check_times(options: &Options) -> Result<(), String> {
+fn check_times(options: &Options) -> Result<()> {
     match (options.min_hold, options.max_hold) {
         (Some(min), Some(max)) if min > max => {
-            Err(format!("min_hold is {min:?}, longer than max_hold {max:?}: make one fit the other"))
+            Err(invalid(format!("min_hold is {min:?}, longer than max_hold {max:?}: make one fit the other")))
         }
         _ => Ok(()),
     }
 }
 
-fn check_requests(layer: &LockLayer) -> Result<(), String> {
+fn check_requests(layer: &LockLayer) -> Result<()> {
     let (options, keys) = (&layer.options, &layer.key.0);
     if keys.template().is_empty() {
-        return Err("`key_fn` has no name: spans, metrics and the log need one".to_owned());
+        return Err(invalid("`key_fn` has no name: spans, metrics and the log need one".to_owned()));
     }
     if matches!(&options.methods, Methods::Only(methods) if methods.is_empty()) {
-        return Err("`methods` names none, so no request would be locked: name one, or drop it".to_owned());
+        return Err(invalid(
+            "`methods` names none, so no request would be locked: name one, or drop it".to_owned(),
+        ));
     }
     if options.max_keys == 0 {
-        return Err("max_keys is 0, so no request could be locked: give it at least 1".to_owned());
+        return Err(invalid("max_keys is 0, so no request could be locked: give it at least 1".to_owned()));
     }
     if options.max_keys < keys.count() {
-        return Err(format!(
+        return Err(invalid(format!(
             "max_keys is {}, but each request locks up to {}: give it at least as many",
             options.max_keys,
             keys.count()
-        ));
+        )));
     }
     Ok(())
 }

@@ -14,8 +14,9 @@ use lock_core::{LockError, LockErrorKind, LockGuard, LockScope};
 use tower::Service;
 use tracing::{Instrument, Span};
 
+use crate::answer::LockRejection;
 use crate::body::LockBody;
-use crate::config::Config;
+use crate::config::{Config, Mounted};
 use crate::extract::{LockHandle, Unlocked};
 use crate::future::ResponseFuture;
 use crate::in_flight::Ticket;
@@ -32,12 +33,12 @@ const RELEASE_PATIENCE: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub struct Lock<S> {
     inner: S,
-    config: Arc<Config>,
+    mounted: Mounted,
 }
 
 impl<S> Lock<S> {
-    pub(crate) fn new(inner: S, config: Arc<Config>) -> Self {
-        Self { inner, config }
+    pub(crate) fn new(inner: S, mounted: Mounted) -> Self {
+        Self { inner, mounted }
     }
 
     /// The wrapped service.
@@ -77,10 +78,17 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
+        let config = match &self.mounted {
+            Mounted::Sound(config) => Arc::clone(config),
+            Mounted::Broken(answers) => {
+                let (parts, _) = request.into_parts();
+                let answer = answers.response(LockRejection::misconfigured(), Some(&parts));
+                return ResponseFuture::new(std::future::ready(Ok(answer.map(LockBody::problem))));
+            }
+        };
         // `poll_ready` has made `self.inner` ready, and not its clones: the ready one goes with the request.
         let not_ready_inner = self.inner.clone();
         let ready_inner = mem::replace(&mut self.inner, not_ready_inner);
-        let config = Arc::clone(&self.config);
         ResponseFuture::new(serve(config, ready_inner, request))
     }
 }

@@ -4,5 +4,6 @@ mod client;
 mod grpc;
 mod hang_up;
 mod keep_alive;
+mod metrics;
 mod plain_hyper;
 mod stores;

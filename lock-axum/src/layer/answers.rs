@@ -12,8 +12,7 @@ use crate::answer::{Form, LockRejection, Outcome};
 impl<K> LockLayer<K> {
     /// Answers `outcome` with `status`, in place of the one in the table of the crate's documentation.
     ///
-    /// # Panics
-    /// When it is mounted: a status that is no 4xx or 5xx, or one beside [`grpc`](Self::grpc).
+    /// [`check`](LockLayer::check) refuses a status that is no 4xx or 5xx, and one beside [`grpc`](Self::grpc).
     ///
     /// # Examples
     /// ```

@@ -1,12 +1,10 @@
 //! A layer, and what makes a service of it.
 
-use std::sync::Arc;
-
-use lock_core::LockManager;
+use lock_core::{LockManager, Result};
 use tower::Layer;
 
 use super::options::Options;
-use crate::config::Config;
+use crate::config::{Config, Mounted};
 use crate::key::Keys;
 use crate::service::Lock;
 
@@ -35,8 +33,10 @@ pub struct Keyed(pub(crate) Keys);
 /// let one_at_a_time = LockLayer::new(locks)
 ///     .key("order:<id>")
 ///     .ttl(Duration::from_secs(5))
-///     .strategy(strategy::retry().within(Duration::from_secs(1)));
+///     .strategy(strategy::retry().within(Duration::from_secs(1)))
+///     .check()?;
 /// let app: Router = Router::new().route("/orders/{id}/pay", post(async || "paid").route_layer(one_at_a_time));
+/// # Ok::<(), lock_core::LockError>(())
 /// ```
 ///
 /// A layer without a key cannot be mounted:
@@ -59,24 +59,48 @@ impl LockLayer<NoKeyYet> {
     }
 }
 
+impl LockLayer {
+    /// Checks that the options go together and that the store can do what they say: at start-up, which is where a mistake
+    /// belongs. No request is made, and nothing is asked of the store.
+    ///
+    /// A layer that is mounted without it works all the same. But a router mounts the layers of
+    /// [`MethodRouter::route_layer`](axum::routing::MethodRouter::route_layer) when it serves its first client, so that a
+    /// contradiction is found then, logged once, and every request of the route is answered with 500.
+    ///
+    /// # Errors
+    /// [`InvalidRequest`](lock_core::LockErrorKind::InvalidRequest) for a [`wait`](Self::wait) with a strategy that takes no
+    /// limit, [`max_waiters`](Self::max_waiters) of 0 or where nobody waits, a [`kind`](Self::kind) that does not go with
+    /// [`keys`](Self::keys) or has no permit, a [`profile`](Self::profile) that the manager does not have, a
+    /// [`status`](Self::status) that says that all is well, a [`min_hold`](Self::min_hold) beyond
+    /// [`max_hold`](Self::max_hold), no [`methods`](Self::methods), [`max_keys`](Self::max_keys) of 0, a
+    /// [`ttl`](Self::ttl) that the store does not hold, or options that do not go with those of the profile;
+    /// [`Unsupported`](lock_core::LockErrorKind::Unsupported) for a [`kind`](Self::kind) or [`keys`](Self::keys) that the
+    /// store does not have.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use lock_axum::LockLayer;
+    /// use lock_core::{LockManager, strategy};
+    ///
+    /// let layer = || LockLayer::new(LockManager::in_memory()).key("order:<id>").wait(Duration::from_secs(1));
+    /// let waiting = layer().check()?;
+    /// let error = layer().strategy(strategy::fail_fast()).check().unwrap_err();
+    /// assert!(error.to_string().contains("takes no limit"));
+    /// # Ok::<(), lock_core::LockError>(())
+    /// ```
+    pub fn check(self) -> Result<Self> {
+        Config::new(self.clone()).map(|_| self)
+    }
+}
+
 impl<S> Layer<S> for LockLayer {
     type Service = Lock<S>;
 
-    /// Wraps `inner`.
-    ///
-    /// # Panics
-    /// When options contradict each other: at start-up, rather than at each request. [`wait`](LockLayer::wait) with a
-    /// strategy that takes no limit, [`max_waiters`](LockLayer::max_waiters) of 0 or where nobody waits, a
-    /// [`kind`](LockLayer::kind) that does not go with [`keys`](LockLayer::keys) or has no permit, a
-    /// [`profile`](LockLayer::profile) that the manager does not have, a [`status`](LockLayer::status) that says that all
-    /// is well, a [`min_hold`](LockLayer::min_hold) beyond [`max_hold`](LockLayer::max_hold), no
-    /// [`methods`](LockLayer::methods), [`max_keys`](LockLayer::max_keys) of 0; and what every request would be refused for:
-    /// a [`ttl`](LockLayer::ttl) or a [`kind`](LockLayer::kind) that the store does not have, or options that do not go
-    /// with those of the profile.
+    /// Wraps `inner`. Never panics: where the options contradict each other, which [`check`](LockLayer::check) finds out,
+    /// each request is answered with 500, and the log says once why.
     fn layer(&self, inner: S) -> Self::Service {
-        match Config::new(self.clone()) {
-            Ok(config) => Lock::new(inner, Arc::new(config)),
-            Err(contradiction) => panic!("LockLayer: {contradiction}"),
-        }
+        Lock::new(inner, Mounted::of(self))
     }
 }

@@ -153,6 +153,8 @@ impl LockLayer<NoKeyYet> {
     }
 
     fn keyed(self, keys: Keys) -> LockLayer {
+        // A router may mount the layer when its first client comes: too late for a dashboard.
+        self.options.manager.known_template(keys.template());
         LockLayer { key: Keyed(keys), options: self.options }
     }
 }

@@ -24,8 +24,8 @@ impl<K> LockLayer<K> {
     /// kind, but for `Read` and `Write`, which are made for each other. A layer within a layer for the same key follows
     /// the rules of a task that enters its lock again: a `Write` inside of a `Read` is a 500.
     ///
-    /// # Panics
-    /// When it is mounted: a semaphore without a permit, and another kind than `Reentrant` with [`keys`](Self::keys).
+    /// [`check`](LockLayer::check) refuses a semaphore without a permit, and another kind than `Reentrant` with
+    /// [`keys`](Self::keys).
     ///
     /// # Examples
     /// ```
@@ -83,8 +83,7 @@ impl<K> LockLayer<K> {
     /// How many requests may wait for one key in this process before a further one is refused with 503. Default: any
     /// number. Of several [`keys`](Self::keys), each has waiters of its own.
     ///
-    /// # Panics
-    /// When it is mounted: with 0, and where no request waits, without a [`wait`](Self::wait) or a
+    /// [`check`](LockLayer::check) refuses 0, and a number where no request waits, without a [`wait`](Self::wait) or a
     /// [`strategy`](Self::strategy).
     ///
     /// # Examples
@@ -123,8 +122,7 @@ impl<K> LockLayer<K> {
     /// The shortest time for which the key is taken, counted from the grant: a second click within it is refused even if
     /// the first was served at once. The answer does not wait for it. Default: none.
     ///
-    /// # Panics
-    /// When it is mounted: longer than [`max_hold`](Self::max_hold).
+    /// [`check`](LockLayer::check) refuses one that is longer than [`max_hold`](Self::max_hold).
     ///
     /// # Examples
     /// ```
@@ -152,8 +150,7 @@ impl<K> LockLayer<K> {
 
     /// Takes what the layer does not say from this profile of the manager, and only then from the manager itself.
     ///
-    /// # Panics
-    /// When it is mounted: the manager has no such profile.
+    /// [`check`](LockLayer::check) refuses a name that the manager does not have.
     ///
     /// # Examples
     /// ```

@@ -131,8 +131,7 @@ impl<K> LockLayer<K> {
     /// Which methods are locked; the others are served without. `GET` and `HEAD` go together, whichever is named. Default: all of them, because a
     /// request that is silently not locked is worse than one that is locked in vain.
     ///
-    /// # Panics
-    /// When it is mounted: there is none.
+    /// [`check`](LockLayer::check) refuses an empty list.
     ///
     /// # Examples
     /// ```
@@ -176,8 +175,7 @@ impl<K> LockLayer<K> {
     /// request for a further one is refused with 503. Keys are made from what clients send: without a limit, one client
     /// could fill the store. Clones of a layer share the count. Default: 10,000.
     ///
-    /// # Panics
-    /// When it is mounted: with 0.
+    /// [`check`](LockLayer::check) refuses 0.
     ///
     /// # Examples
     /// ```

@@ -161,14 +161,6 @@ fn a_wrong_template_is_found_at_start_up() {
     assert!(text.contains("`<ext.Tenant>`: expected a path parameter"), "{text}");
 }
 
-#[test]
-fn a_wait_that_the_strategy_does_not_take_is_found_at_start_up() {
-    let layer = layer("a").strategy(lock_core::strategy::fail_fast()).wait(std::time::Duration::from_secs(1));
-    let mount = || Router::<()>::new().route("/", key().layer(layer.clone()));
-    let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(mount)).unwrap_err();
-    assert!(panic.downcast_ref::<String>().unwrap().contains("takes no limit"));
-}
-
 #[tokio::test]
 async fn a_404_stays_one_whatever_the_client_left_out() {
     let locks = LockManager::in_memory();

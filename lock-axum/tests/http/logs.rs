@@ -50,7 +50,7 @@ impl Subscriber for Capture {
     fn exit(&self, _span: &Id) {}
 }
 
-fn capture() -> (Log, tracing::subscriber::DefaultGuard) {
+pub(crate) fn capture() -> (Log, tracing::subscriber::DefaultGuard) {
     let log = Log::default();
     (log.clone(), tracing::subscriber::set_default(Capture(log)))
 }

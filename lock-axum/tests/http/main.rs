@@ -14,6 +14,7 @@ mod loss;
 mod property;
 mod refusals;
 mod services;
+mod start_up;
 mod support;
 mod trouble;
 mod which;

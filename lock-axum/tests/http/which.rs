@@ -1,6 +1,5 @@
 //! Which requests are locked, by which key, and how many keys at once.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +13,6 @@ use lock_core::backend::memory::Memory;
 use lock_core::key::{Key, KeyBuilder};
 use lock_core::{LockManager, Profile, strategy};
 use tokio::sync::Notify;
-use tower::Layer;
 
 use crate::support::{get, is_free, request, send, text};
 
@@ -202,34 +200,4 @@ async fn a_key_is_kept_for_a_while_after_a_quick_answer() {
     assert!(text.contains("Another request has locked this."), "nobody is at work: {text}");
     tokio::time::sleep(Duration::from_secs(6)).await;
     assert!(is_free(&locks, "mail:7").await);
-}
-
-#[test]
-fn contradictions_are_found_when_the_layer_is_mounted() {
-    let layer = || LockLayer::new(LockManager::in_memory()).key("k");
-    let table = [
-        (layer().profile("checkout"), "profile `checkout` is not there"),
-        (layer().methods([]), "`methods` names none"),
-        (layer().max_keys(0), "max_keys is 0"),
-        (
-            layer().min_hold(Duration::from_secs(2)).max_hold(Duration::from_secs(1)),
-            "min_hold is 2s, longer than max_hold 1s",
-        ),
-        (layer().status(lock_axum::Outcome::Lost, StatusCode::OK), "status 200 OK for Lost"),
-        (layer().grpc().locked(), "drop `status` or `grpc`"),
-        (
-            LockLayer::new(LockManager::in_memory()).keys(["a", "b"]).max_keys(1),
-            "max_keys is 1, but each request locks up to 2",
-        ),
-        (
-            LockLayer::new(LockManager::in_memory()).key_fn("", |_: &Parts| KeyChoice::Skip),
-            "`key_fn` has no name",
-        ),
-    ];
-    for (layer, expected) in table {
-        let mounted = catch_unwind(AssertUnwindSafe(|| layer.layer(Router::<()>::new())));
-        let panic = mounted.expect_err("it is refused");
-        let text = panic.downcast_ref::<String>().expect("a text");
-        assert!(text.contains(expected), "{text}");
-    }
 }

@@ -1,0 +1,116 @@
+//! Options that contradict each other: found by `check`, and harmless to a server that did not ask.
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::routing::{get as on_get, post};
+use http::request::Parts;
+use http::{Method, StatusCode};
+use lock_axum::{KeyChoice, LockLayer, NoKeyYet, Outcome};
+use lock_core::backend::memory::Memory;
+use lock_core::{Kind, LockErrorKind, LockManager, Profile, strategy};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tower::{Layer, ServiceBuilder};
+
+use crate::logs::capture;
+use crate::support::{Remote, request, send, text};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn new() -> LockLayer<NoKeyYet> {
+    LockLayer::new(LockManager::in_memory())
+}
+
+/// Each with what the error says.
+fn contradictions() -> Vec<(LockLayer, &'static str)> {
+    let layer = || new().key("k");
+    let patient = Profile::new().strategy(strategy::wait());
+    let profiled =
+        LockManager::builder(Memory::new()).profile("patient", patient).build().expect("a manager");
+    vec![
+        (layer().profile("chekout"), "profile `chekout` is not there"),
+        (layer().strategy(strategy::fail_fast()).wait(SECOND), "the strategy `fail_fast` takes no limit"),
+        (LockLayer::new(profiled).key("k").profile("patient").wait(SECOND), "takes no limit"),
+        (layer().max_waiters(0), "max_waiters is 0"),
+        (layer().max_waiters(5), "max_waiters is 5, but without `wait`"),
+        (layer().ttl(Duration::ZERO), "ttl is 0"),
+        (layer().kind(Kind::Semaphore { permits: 0 }), "0 permits"),
+        (new().keys(["a", "b"]).kind(Kind::Fair), "kind is fair, but several keys"),
+        (layer().min_hold(2 * SECOND).max_hold(SECOND), "min_hold is 2s, longer than max_hold 1s"),
+        (layer().methods([]), "`methods` names none"),
+        (layer().max_keys(0), "max_keys is 0"),
+        (new().keys(["a", "b"]).max_keys(1), "max_keys is 1, but each request locks up to 2"),
+        (new().key_fn("", |_: &Parts| KeyChoice::Skip), "`key_fn` has no name"),
+        (layer().status(Outcome::Lost, StatusCode::OK), "status 200 OK for Lost"),
+        (layer().status(Outcome::Misconfigured, StatusCode::OK), "status 200 OK for Misconfigured"),
+        (layer().grpc().locked(), "drop `status` or `grpc`"),
+        (LockLayer::new(Remote::default().manager()).key("k").kind(Kind::Fair), "no fair locks"),
+    ]
+}
+
+/// Asks on a connection of its own; the status, `None` when the server has gone.
+async fn ask(address: std::net::SocketAddr, method: Method, path: &str) -> Option<u16> {
+    let mut client = TcpStream::connect(address).await.ok()?;
+    let head =
+        format!("{method} {path} HTTP/1.1\r\nHost: test\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    client.write_all(head.as_bytes()).await.ok()?;
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).await.ok()?;
+    answer.split(' ').nth(1)?.parse().ok()
+}
+
+#[tokio::test]
+async fn a_contradiction_ends_no_server_and_is_told_once() {
+    for (layer, says) in contradictions() {
+        let (log, _capturing) = capture();
+        let app: Router = Router::new()
+            .route("/orders/{id}", post(async || "paid").route_layer(layer))
+            .route("/health", on_get(async || "well"));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = tokio::spawn(async move { axum::serve(listener, app).await });
+        for _ in 0..2 {
+            assert_eq!(ask(address, Method::GET, "/health").await, Some(200), "{says}");
+            assert_eq!(ask(address, Method::POST, "/orders/1").await, Some(500), "{says}");
+        }
+        assert!(!server.is_finished(), "{says}");
+        server.abort();
+        let lines = log.all();
+        assert_eq!(lines.len(), 1, "{says}: {lines:?}");
+        assert!(lines[0].starts_with("ERROR") && lines[0].contains(says), "{says}: {lines:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_contradiction_is_a_500_wherever_the_layer_is_mounted() {
+    for (layer, says) in contradictions() {
+        let handler = || post(async || "paid");
+        let route = || Router::new().route("/orders", handler());
+        let apps: [Router; 6] = [
+            Router::new().route("/orders", handler().layer(layer.clone())),
+            Router::new().route("/orders", handler().route_layer(layer.clone())).with_state(()),
+            route().layer(layer.clone()),
+            route().route_layer(layer.clone()),
+            route().layer(ServiceBuilder::new().layer(layer.clone())),
+            Router::new().fallback_service(layer.layer(route())),
+        ];
+        for app in apps {
+            let answer = send(&app, request(Method::POST, "/orders")).await;
+            assert_eq!(answer.status(), StatusCode::INTERNAL_SERVER_ERROR, "{says}");
+            let body = text(answer).await;
+            assert!(!body.contains(says) && !body.contains("\"lock\""), "the client is told nothing: {body}");
+        }
+    }
+}
+
+#[test]
+fn contradictions_are_found_by_the_check() {
+    for (layer, says) in contradictions() {
+        let error = layer.check().expect_err(says);
+        assert!(error.to_string().contains(says), "{error}");
+        let expected = [LockErrorKind::InvalidRequest, LockErrorKind::Unsupported];
+        assert!(expected.contains(&error.kind()), "{error:?}");
+    }
+    assert!(new().key("order:<id>").wait(SECOND).max_waiters(5).check().is_ok());
+}
