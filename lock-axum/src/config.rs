@@ -200,7 +200,7 @@ impl Config {
         if let Some(count) = options.told.unlocked.add(Clock::Tokio.now()) {
             tracing::warn!(
                 lock.template = template,
-                %error,
+                error = %options.manager.told(error),
                 count,
                 "the store of locks does not answer, and requests are served without a lock, as the layer says: so many \
                  since this was last told"
@@ -216,16 +216,34 @@ impl Config {
 
     /// The answer to a request whose lock was not had, or was lost.
     pub(crate) fn refuse(&self, error: &LockError, version: Version) -> LockRejection {
-        let template = self.keys().template();
+        let (template, manager) = (self.keys().template(), &self.options().manager);
         let rejection = LockRejection::of_error(error, Some(template), version);
         match error.kind() {
             LockErrorKind::Contended | LockErrorKind::TimedOut | LockErrorKind::Overloaded => {}
-            _ if rejection.outcome() == Outcome::Misconfigured => self.misconfigured(error),
+            _ if rejection.outcome() == Outcome::Misconfigured => self.misconfigured(&manager.told(error)),
             // The lock itself has told of its loss, and a shutdown is no news.
             LockErrorKind::Lost | LockErrorKind::ShuttingDown => {}
-            _ => tracing::warn!(lock.template = template, %error, "request refused for want of its lock"),
+            _ => {
+                if let Some(left_out) = manager.admit_refusal(template) {
+                    let error = manager.told(error);
+                    tracing::warn!(lock.template = template, %error, left_out, "request refused for want of its lock");
+                }
+            }
         }
         rejection
+    }
+
+    /// A handler that cannot do without its lock runs without one, because the store does not answer.
+    pub(crate) fn tell_lock_is_needed(&self) {
+        let template = self.keys().template();
+        if let Some(left_out) = self.options().manager.admit_refusal(template) {
+            tracing::warn!(
+                lock.template = template,
+                left_out,
+                "the store of locks does not answer, and the handler cannot do without its lock: with \
+                 `OnStoreError::RunUnlocked` it takes an `Option<LockHandle>`"
+            );
+        }
     }
 
     /// The answer to a request without a key; `None` when it is to go on without a lock.

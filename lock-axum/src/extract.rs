@@ -2,11 +2,13 @@
 
 use std::convert::Infallible;
 use std::ops::Deref;
+use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, MatchedPath, OptionalFromRequestParts};
 use http::request::Parts;
 
 use crate::answer::LockRejection;
+use crate::config::Config;
 
 /// Extracts a view of the lock that the request runs under: its key, what is left of it, whether it is lost.
 ///
@@ -30,10 +32,10 @@ use crate::answer::LockRejection;
 pub struct LockHandle(lock_core::LockHandle);
 
 /// Says in a request why its layer serves it without a lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) enum Unlocked {
     /// The store did not answer.
-    StoreDown,
+    StoreDown(Arc<Config>),
     /// The layer does not concern it.
     Skipped,
 }
@@ -63,12 +65,9 @@ impl<S: Send + Sync> FromRequestParts<S> for LockHandle {
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Self::Rejection> {
         parts.extensions.get::<Self>().cloned().ok_or_else(|| {
-            let why = parts.extensions.get::<Unlocked>().copied();
-            if why == Some(Unlocked::StoreDown) {
-                tracing::warn!(
-                    "the store of locks does not answer, and the handler cannot do without its lock: with \
-                     `OnStoreError::RunUnlocked` it takes an `Option<LockHandle>`"
-                );
+            let why = parts.extensions.get::<Unlocked>();
+            if let Some(Unlocked::StoreDown(config)) = why {
+                config.tell_lock_is_needed();
                 return LockRejection::store_unavailable();
             }
             let route = parts.extensions.get::<MatchedPath>().map_or("(none)", MatchedPath::as_str);
@@ -120,7 +119,11 @@ impl<S: Send + Sync> FromRequestParts<S> for FencingToken {
         match lock.fencing_token().await {
             Ok(token) => Ok(Self(token)),
             Err(error) => {
-                tracing::warn!(%error, "no fencing token for the request");
+                let (manager, template) = lock.origin();
+                if let Some(left_out) = manager.admit_refusal(template.unwrap_or_default()) {
+                    let error = manager.told(&error);
+                    tracing::warn!(lock.template = template, %error, left_out, "no fencing token for the request");
+                }
                 Err(LockRejection::of_error(&error, None, parts.version))
             }
         }

@@ -132,7 +132,7 @@ where
         Err(error) if config.runs_unlocked(&error) => {
             // That of a layer outside says nothing about this one.
             parts.extensions.remove::<LockHandle>();
-            parts.extensions.insert(Unlocked::StoreDown);
+            parts.extensions.insert(Unlocked::StoreDown(Arc::clone(&config)));
             return pass(inner, Request::from_parts(parts, body)).await;
         }
         Err(error) => {

@@ -9,6 +9,7 @@ use crate::backend::{FencingToken, Queue, Released, Renew, Renewal};
 use crate::downgrade;
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
 use crate::hold::Hold;
+use crate::manager::LockManager;
 use crate::observe::{Op, ReleaseError};
 use crate::request::OnLost;
 use crate::run;
@@ -352,6 +353,13 @@ impl LockHandle {
     #[must_use]
     pub fn key(&self) -> &str {
         self.hold.claim.key.as_str()
+    }
+
+    /// The manager that it comes from, and the template that it is counted under. For the layers above.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn origin(&self) -> (LockManager, Option<&str>) {
+        (LockManager::of(Arc::clone(&self.hold.engine)), self.hold.template())
     }
 
     /// As [`LockGuard::remaining`]; zero once the lock was released.

@@ -10,12 +10,12 @@ use crate::builder::ManagerBuilder;
 use crate::engine::Engine;
 #[cfg(doc)]
 use crate::error::LockErrorKind;
-use crate::error::{LossReason, Result};
+use crate::error::{LockError, LossReason, Result};
 use crate::install;
 use crate::key::IntoKey;
 use crate::kind::Kind;
 use crate::latch::CountDownLatch;
-use crate::observe::LockEvents;
+use crate::observe::{LockEvents, Warning};
 use crate::profile::Profile;
 use crate::request::LockRequest;
 use crate::scope::LockScope;
@@ -290,6 +290,21 @@ impl LockManager {
     /// to; whoever runs something of the kind calls this. `template` is what the key is rendered from, never the key.
     pub fn bypassed(&self, template: &str) {
         self.engine.observer.bypassed(template);
+    }
+
+    /// An error as the log may show it: by its kind alone where keys are to be kept out of the log. For the layers above.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn told<'a>(&self, error: &'a LockError) -> impl fmt::Display + use<'a> {
+        self.engine.observer.told(error)
+    }
+
+    /// Whether the log is to be told now that a request of `template` was refused, and how many like it were left out
+    /// before: one in ten seconds is told. For the layers above.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn admit_refusal(&self, template: &str) -> Option<Option<u64>> {
+        self.engine.observer.admit(template, Warning::Refused)
     }
 
     /// Ends the manager in good order: refuses new requests, wakes waiters with

@@ -252,12 +252,14 @@ impl OwnerRecord {
 impl fmt::Display for OwnerRecord {
     /// `web-3 pid 811 (shop, pay)`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} pid {}", self.identity.host, self.identity.pid)?;
-        match (self.identity.service.as_str(), self.label()) {
+        // Whoever writes to the store writes this: it must not end a line of the log.
+        write!(f, "{} pid {}", self.identity.host.escape_debug(), self.identity.pid)?;
+        let (service, label) = (self.identity.service.escape_debug(), self.label().map(str::escape_debug));
+        match (self.identity.service.as_str(), label) {
             ("", None) => Ok(()),
             ("", Some(label)) => write!(f, " ({label})"),
-            (service, None) => write!(f, " ({service})"),
-            (service, Some(label)) => write!(f, " ({service}, {label})"),
+            (_, None) => write!(f, " ({service})"),
+            (_, Some(label)) => write!(f, " ({service}, {label})"),
         }
     }
 }

@@ -5,9 +5,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
 use axum::routing::get as on_get;
-use http::StatusCode;
-use lock_axum::{LockHandle, LockLayer, OnStoreError};
+use http::request::Parts;
+use http::{Request, StatusCode};
+use lock_axum::{FencingToken, LockHandle, LockLayer, OnStoreError};
 use lock_core::LockManager;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -15,8 +17,8 @@ use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::support::{Log, Remote, get, send};
 
-/// Keeps warnings and errors, with their fields.
-struct Capture(Log);
+/// Keeps what is told at this level and above, with its fields.
+struct Capture(Log, Level);
 
 struct Line(String);
 
@@ -28,7 +30,7 @@ impl Visit for Line {
 
 impl Subscriber for Capture {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() <= Level::WARN
+        *metadata.level() <= self.1
     }
 
     fn new_span(&self, _span: &Attributes<'_>) -> Id {
@@ -51,8 +53,12 @@ impl Subscriber for Capture {
 }
 
 pub(crate) fn capture() -> (Log, tracing::subscriber::DefaultGuard) {
+    capture_at(Level::WARN)
+}
+
+fn capture_at(level: Level) -> (Log, tracing::subscriber::DefaultGuard) {
     let log = Log::default();
-    (log.clone(), tracing::subscriber::set_default(Capture(log)))
+    (log.clone(), tracing::subscriber::set_default(Capture(log, level)))
 }
 
 #[tokio::test]
@@ -121,5 +127,49 @@ async fn requests_without_a_lock_are_told_every_ten_seconds_with_their_number() 
         let last = told.last().unwrap();
         assert!(last.starts_with("WARN") && last.contains("without a lock"), "{last}");
         assert!(last.contains(count), "{last}");
+    }
+}
+
+/// A session whose name is nobody's business.
+fn session(uri: &str) -> Request<Body> {
+    Request::get(uri).header("x-session", "s3cr3t").body(Body::empty()).unwrap()
+}
+
+#[tokio::test]
+async fn keys_that_are_kept_out_of_the_log_are_in_no_line_of_an_outage_and_it_warns_once() {
+    let store = Remote::default();
+    let locks = LockManager::builder(store.clone()).redact_keys(true).build().unwrap();
+    let layer = |name: &str| LockLayer::new(locks.clone()).key(&format!("{name}:<header.x-session>"));
+    let invalid = |parts: &Parts| lock_core::key::Key::new(if parts.headers.is_empty() { "k" } else { "" });
+    let app = Router::new()
+        .route("/refused", on_get(async || "").layer(layer("refused")))
+        .route(
+            "/unlocked",
+            on_get(async || "").layer(layer("unlocked").on_store_error(OnStoreError::RunUnlocked)),
+        )
+        .route(
+            "/needed",
+            on_get(async |_lock: LockHandle| "")
+                .layer(layer("needed").on_store_error(OnStoreError::RunUnlocked)),
+        )
+        .route("/fenced", on_get(async |_: FencingToken| "").layer(layer("fenced")))
+        .route("/chosen", on_get(async || "").layer(LockLayer::new(locks.clone()).key_fn("chosen", invalid)));
+    for (uri, down, status, warnings) in [
+        ("/refused", true, 503, 1),
+        ("/unlocked", true, 200, 1),
+        // That requests are served without a lock, and that this handler has to refuse them.
+        ("/needed", true, 503, 2),
+        ("/fenced", false, 500, 1),
+        ("/chosen", false, 400, 0),
+    ] {
+        store.down.store(down, Ordering::Relaxed);
+        let (log, _capturing) = capture_at(Level::TRACE);
+        for _ in 0..50 {
+            assert_eq!(send(&app, session(uri)).await.status(), status, "{uri}");
+        }
+        let lines = log.all();
+        assert!(!lines.iter().any(|line| line.contains("s3cr3t")), "{uri}: {lines:?}");
+        let told = lines.iter().filter(|line| line.starts_with("WARN") || line.starts_with("ERROR"));
+        assert_eq!(told.count(), warnings, "{uri}: {lines:?}");
     }
 }

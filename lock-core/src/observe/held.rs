@@ -188,7 +188,7 @@ impl Hold {
         self.engine.clock.now().since(self.since)
     }
 
-    fn template(&self) -> Option<&str> {
+    pub(crate) fn template(&self) -> Option<&str> {
         self.seen.begun.get()?.template.as_deref()
     }
 

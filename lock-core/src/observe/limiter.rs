@@ -22,10 +22,12 @@ pub(crate) enum Warning {
     Renewal,
     Release,
     HeldLong,
+    /// A request was refused for want of its lock, by a layer above.
+    Refused,
 }
 
 impl Warning {
-    const COUNT: usize = 6;
+    const COUNT: usize = 7;
 }
 
 /// Warnings of one sort about one template.

@@ -19,6 +19,7 @@ pub(crate) use asked::{Asked, store_fails};
 pub(crate) use events::Witness;
 pub(crate) use held::{Origin, Seen};
 pub(crate) use labels::{Op, ReleaseError};
+pub(crate) use limiter::Warning;
 #[cfg(feature = "redis")]
 pub(crate) use metrics::quarantined;
 pub(crate) use observer::{Observer, Settings};

@@ -98,7 +98,7 @@ impl Observer {
 /// How many warnings like this one were left out before it; `None` when none was.
 pub(crate) type LeftOut = Option<u64>;
 
-/// A key, or the template in its place.
+/// A key, or the template in its place. What would end a line of the log is escaped: a key may come from outside.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Shown<'a> {
     Key(&'a Key),
@@ -108,7 +108,7 @@ pub(crate) enum Shown<'a> {
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Key(key) => key.fmt(f),
+            Self::Key(key) => key.as_str().escape_debug().fmt(f),
             Self::Hidden(template) => f.write_str(template.unwrap_or("hidden")),
         }
     }

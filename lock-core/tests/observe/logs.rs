@@ -110,3 +110,19 @@ async fn a_wait_through_an_outage_says_so() {
     assert_eq!(messages(&warnings), ["the store fails, the wait for the lock goes on"]);
     assert!(warnings[0].field("error").contains("unavailable"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_key_or_a_label_from_outside_forges_no_line_of_the_log() {
+    let (log, _here) = Log::here();
+    let locks = LockManager::in_memory();
+    let forged = "order:7\n2026-11-22T00:00:00Z ERROR lock lost";
+    let _guard = locks.lock(forged).label("pay\nERROR").acquire().await.unwrap();
+    let waits = locks.lock(forged).wait(secs(1)).acquire();
+    assert!(waits.await.is_err());
+    let warnings = log.events(Level::WARN);
+    assert_eq!(messages(&warnings), ["gave up waiting for the lock"]);
+    for field in ["lock.key", "holder"] {
+        let shown = warnings[0].field(field);
+        assert!(!shown.contains('\n') && shown.contains("\\n"), "{field}: {shown}");
+    }
+}
