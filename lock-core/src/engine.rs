@@ -67,13 +67,14 @@ impl Engine {
             LockError::new(LockErrorKind::Unavailable, what).nothing_taken().with_source(error)
         })?;
         let process = owners.process();
+        let gate = Arc::new(Gate::new(capability.tells_waiters, capability.placement.clock()));
         let observer = Observer::new(told, capability.store, capability.placement.clock());
         let engine = Arc::new(Self {
             observer: Arc::new(observer),
             capability,
             clock: capability.placement.clock(),
-            keepers: Keepers::new(Arc::clone(&backend)),
-            gate: Arc::new(Gate::new(capability.tells_waiters, capability.placement.clock())),
+            keepers: Keepers::new(Arc::clone(&backend), Arc::clone(&gate)),
+            gate,
             waits: Arc::default(),
             latches: Latches::default(),
             owners,

@@ -26,3 +26,4 @@ mod store;
 mod storm;
 mod support;
 mod tls;
+mod unpolled;

@@ -4,7 +4,7 @@
 //! cargo bench -p lock-core --features redis --bench contended                   # everything, about two minutes
 //! cargo bench -p lock-core --features redis --bench contended -- short          # everything, about a minute
 //! cargo bench -p lock-core --features redis --bench contended -- short handoff  # one of: hot processes handoff
-//!                                                                               #         queue shared
+//!                                                                               #         queue shared unpolled
 //! cargo bench -p lock-core --features redis --bench contended -- unix           # over a Unix socket, not TCP
 //! ```
 //!
@@ -25,6 +25,7 @@ mod queue;
 mod rig;
 mod score;
 mod shared;
+mod unpolled;
 
 use std::time::Duration;
 
@@ -72,6 +73,9 @@ fn main() {
         }
         if wanted("shared") {
             shared::run(&server, scale).await;
+        }
+        if wanted("unpolled") {
+            unpolled::run(&server, scale).await;
         }
     });
 }

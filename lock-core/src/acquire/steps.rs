@@ -164,7 +164,7 @@ impl<'a> Acquire<'a> {
         self.engine.check_open()?;
         self.attempts = self.attempts.saturating_add(1);
         (self.fresh, self.unasked) = (true, false);
-        let answer = self.claim.ask(ask).await?;
+        let answer = self.answer(ask).await?;
         self.ask_again = None;
         if let Attempt::Held(held) = &answer {
             if ask == Ask::Grab {
@@ -184,6 +184,19 @@ impl<'a> Acquire<'a> {
             }
         }
         Ok(answer)
+    }
+
+    /// Asks the store. The line need not wonder meanwhile why its head does not listen.
+    async fn answer(&mut self, ask: Ask) -> Result<Attempt> {
+        let is_asking = |waiter: &Option<Waiter<'_>>, asking| {
+            if let Some(waiter) = waiter {
+                waiter.is_asking(asking, self.engine.clock.now());
+            }
+        };
+        is_asking(&self.waiter, true);
+        let answer = self.claim.ask(ask).await;
+        is_asking(&self.waiter, false);
+        answer
     }
 
     /// Asks the strategy, and waits as it says.

@@ -58,7 +58,7 @@ impl Acquire<'_> {
     /// What the others of the line have told.
     pub(super) fn seat_news(&mut self) -> Option<Wake> {
         let waiter = self.waiter.as_mut()?;
-        if let Some(turn) = waiter.take_turn() {
+        if let Some(turn) = waiter.look_round() {
             return Some(Wake::Turn(turn));
         }
         if let Some(place) = waiter.take_place() {
@@ -105,11 +105,12 @@ impl Acquire<'_> {
             }
             let due = self.due(end);
             let now = self.engine.clock.now();
-            if let Some(waiter) = &self.waiter {
-                waiter.is_alive(now);
-            }
             let asks = due.is_some_and(|due| due.remaining(now) <= end.remaining(now));
-            let sleep = due.filter(|_| asks).unwrap_or(end).remaining(now);
+            let wakes = due.filter(|_| asks).unwrap_or(end);
+            if let Some(waiter) = &self.waiter {
+                waiter.is_alive(wakes);
+            }
+            let sleep = wakes.remaining(now);
             let watches =
                 self.engine.capability.notifies && self.waiter.as_ref().is_none_or(|waiter| waiter.is_head());
             let (waiter, claim) = (&self.waiter, &self.claim);
@@ -138,7 +139,7 @@ impl Acquire<'_> {
                 }
                 () = tokio::time::sleep(sleep) => {
                     if let Some(waiter) = &self.waiter {
-                        waiter.nudge();
+                        waiter.nudge(self.engine.clock.now());
                     }
                     return Ok(if asks { Wake::Ask(self.question()) } else { Wake::Again });
                 }

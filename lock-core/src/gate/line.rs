@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::seat::Seat;
+use super::seat::{News, Seat};
 use super::turn::Turn;
 use crate::acquire::InFlight;
 use crate::clock::Moment;
@@ -12,13 +12,6 @@ use crate::clock::Moment;
 /// How many turns a process takes on one grant while others wait elsewhere, and for how long at most.
 const TURNS: u32 = 64;
 const SLICE: Duration = Duration::from_millis(10);
-
-/// A turn that was offered and not taken for so long goes to the next: its waiter is not polled.
-const UNTAKEN: Duration = Duration::from_millis(250);
-
-/// A head that was not seen at work for so long goes to the end of the line: it is not polled. One that is looks round
-/// every second.
-const UNSEEN: Duration = Duration::from_secs(3);
 
 /// What is left of a process's turns on one grant.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -49,8 +42,29 @@ impl Slice {
     }
 }
 
-/// A place that nobody has any more, and the head that has news.
-type Left = (Option<InFlight>, Option<Arc<Seat>>);
+/// What comes of a change, outside of the lock of the line: both may run code of the application.
+#[derive(Debug, Default)]
+pub(super) struct After {
+    /// Who has news: the head, and those who were passed over, should they be polled after all.
+    pub(super) ring: Vec<Arc<Seat>>,
+    /// Places that nobody has any more.
+    pub(super) unused: Vec<InFlight>,
+}
+
+/// What a look finds that somebody was told and has not heard.
+#[derive(Debug, Default)]
+pub(super) struct Unheard {
+    /// Somebody has a while yet.
+    pub(super) open: bool,
+    /// Turns that nobody takes.
+    pub(super) turns: Vec<Turn>,
+    pub(super) after: After,
+    /// Who was asked about. What is dropped with a seat must not be dropped under the lock of the line.
+    seats: Vec<Arc<Seat>>,
+}
+
+/// Who was told something, and when. Not owned, for the same reason.
+type Told = Option<(Weak<Seat>, Moment)>;
 
 /// The waiters of one key. There is a line while somebody waits, and while a holder that came through it holds: so
 /// that newcomers join without asking a store that would say no.
@@ -61,9 +75,10 @@ pub(super) struct Line {
     /// A grant that came through this line is in use.
     held: bool,
     slice: Slice,
-    /// To whom the last turn was offered, and when. Not owned: what is dropped with a seat must not be dropped under the
-    /// lock of the line.
-    offered: Option<(Weak<Seat>, Moment)>,
+    /// To whom the last turn was offered.
+    offered: Told,
+    /// Which head was told last that it is to ask.
+    asked: Told,
 }
 
 impl Line {
@@ -83,33 +98,72 @@ impl Line {
     /// is told when that changes.
     pub(super) fn join(&mut self, ttl: Duration, now: Moment) -> Arc<Seat> {
         let seat = Arc::new(Seat::new(ttl, now));
-        self.seats.push_back(Arc::clone(&seat));
-        if self.seats.len() == 1 && !self.held {
-            seat.news().ask = true;
-        }
+        self.line_up(&seat);
         seat
     }
 
-    /// Gives up a seat, and what comes with it to the one behind. Returns what has to be dropped, and who has to be woken,
-    /// outside of the lock: both may run code of the application.
-    pub(super) fn leave(&mut self, seat: &Arc<Seat>, place: Option<InFlight>) -> Left {
+    /// Takes the seat of one that was passed over to the end.
+    pub(super) fn line_up_again(&mut self, seat: &Arc<Seat>) {
+        if std::mem::take(&mut seat.news().absent) {
+            self.line_up(seat);
+        }
+    }
+
+    fn line_up(&mut self, seat: &Arc<Seat>) {
+        self.seats.push_back(Arc::clone(seat));
+        if self.seats.len() == 1 && !self.held {
+            seat.news().ask = true;
+        }
+    }
+
+    /// Gives up a seat, and what comes with it to the one behind.
+    pub(super) fn leave(&mut self, seat: &Arc<Seat>, place: Option<InFlight>, now: Moment) -> After {
         let was_head = self.is_head(seat);
         let place = place.or_else(|| seat.news().place.take());
         self.seats.retain(|other| !Arc::ptr_eq(other, seat));
         seat.news().gone = true;
-        if !was_head {
-            return (place, None);
+        let mut after = After::default();
+        if was_head {
+            // The one who leaves may have taken the news with it.
+            self.succeed(place, now, &mut after);
+        } else {
+            after.unused.extend(place);
         }
-        let Some(next) = self.seats.front() else { return (place, None) };
-        let mut news = next.news();
-        let unused = match place {
-            Some(place) => news.place.replace(place),
-            None => None,
+        after
+    }
+
+    /// The one who is the head now has what the one before it had.
+    fn succeed(&mut self, place: Option<InFlight>, now: Moment, after: &mut After) {
+        let Some(head) = self.seats.front() else { return after.unused.extend(place) };
+        let mut news = head.news();
+        if place.is_some() {
+            after.unused.extend(std::mem::replace(&mut news.place, place));
+        }
+        if !self.held {
+            news.ask = true;
+            self.asked = Some((Arc::downgrade(head), now));
+        }
+        after.ring.push(Arc::clone(head));
+    }
+
+    /// The head is not polled: it is out of the line until it is.
+    fn pass_over(&mut self, now: Moment, after: &mut After) {
+        let Some(head) = self.seats.pop_front() else { return };
+        let place = {
+            let mut news = head.news();
+            (news.absent, news.ask) = (true, false);
+            news.place.take()
         };
-        // The one who leaves may have taken the news with it.
-        news.ask |= !self.held;
-        drop(news);
-        (unused, Some(Arc::clone(next)))
+        self.succeed(place, now, after);
+        // Should it be polled after all, it is so soon.
+        after.ring.push(head);
+    }
+
+    /// Passes over the heads that should have looked round long ago.
+    pub(super) fn pass_over_overdue(&mut self, now: Moment, after: &mut After) {
+        while self.seats.front().is_some_and(|head| head.news().is_overdue(now)) {
+            self.pass_over(now, after);
+        }
     }
 
     /// The head has a grant from the store. Others may wait there: `contended`.
@@ -152,11 +206,12 @@ impl Line {
     }
 
     /// The key was given back to the store, or lost: the head is to ask.
-    pub(super) fn freed(&mut self) -> Option<Arc<Seat>> {
+    pub(super) fn freed(&mut self, now: Moment) -> Option<Arc<Seat>> {
         self.held = false;
         self.slice = Slice::default();
         let head = self.seats.front()?;
         head.news().ask = true;
+        self.asked = Some((Arc::downgrade(head), now));
         Some(Arc::clone(head))
     }
 
@@ -169,45 +224,40 @@ impl Line {
         self.slice.is_contended()
     }
 
-    /// Passes over those whose future is held and not polled: a turn that was not taken for long, a head that was not
-    /// seen for longer. They line up again.
-    pub(super) fn nudge(&mut self, now: Moment) -> Option<Arc<Seat>> {
-        if self.held { self.nudge_turn(now) } else { self.nudge_head(now) }
-    }
-
-    fn nudge_head(&mut self, now: Moment) -> Option<Arc<Seat>> {
-        let unseen = |seat: &Arc<Seat>| seat.news().seen.is_some_and(|seen| now.since(seen) >= UNSEEN);
-        if self.seats.len() < 2 || !self.seats.front().is_some_and(unseen) {
-            return None;
-        }
-        self.seats.rotate_left(1);
-        let head = self.seats.front()?;
-        head.news().ask = true;
-        Some(Arc::clone(head))
-    }
-
-    fn nudge_turn(&mut self, now: Moment) -> Option<Arc<Seat>> {
-        let (seat, _) = self.offered.as_ref().filter(|(_, since)| now.since(*since) >= UNTAKEN)?;
-        if self.seats.is_empty() {
-            return None;
-        }
-        let seat = seat.upgrade();
-        self.offered = None;
-        let seat = seat?;
-        let turn = {
+    /// Takes back what was told and not heard for `patience`.
+    pub(super) fn take_back(&mut self, patience: Duration, now: Moment, found: &mut Unheard) {
+        if let Some(seat) = unheard(&mut self.offered, News::has_turn, patience, now, found) {
             let mut news = seat.news();
-            // Its waiter is leaving, and passes the turn on itself.
-            if news.gone {
-                return None;
-            }
-            news.turn.take()?
-        };
-        self.seats.push_back(seat);
-        let next = self.seats.pop_front()?;
-        next.news().turn = Some(turn);
-        self.offered = Some((Arc::downgrade(&next), now));
-        Some(next)
+            news.absent = true;
+            found.turns.extend(news.turn.take());
+        }
+        if let Some(seat) = unheard(&mut self.asked, News::is_to_ask, patience, now, found)
+            && self.is_head(&seat)
+        {
+            self.pass_over(now, &mut found.after);
+        }
     }
+}
+
+/// Who was `told` something so long ago that still `has` it.
+fn unheard(
+    told: &mut Told,
+    has: fn(&News) -> bool,
+    patience: Duration,
+    now: Moment,
+    found: &mut Unheard,
+) -> Option<Arc<Seat>> {
+    let (seat, since) = told.as_ref()?;
+    let has_it = seat.upgrade().filter(|seat| {
+        found.seats.push(Arc::clone(seat));
+        has(&seat.news())
+    });
+    if has_it.is_some() && now.since(*since) < patience {
+        found.open = true;
+        return None;
+    }
+    *told = None;
+    has_it
 }
 
 #[cfg(test)]

@@ -6,13 +6,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::futures::Notified;
+
 use super::hints::Hints;
-use super::line::Line;
+use super::line::{After, Line, Unheard};
 use super::seat::Seat;
 use super::turn::Turn;
+use super::unheard::Open;
 use super::waiter::Waiter;
 use crate::acquire::InFlight;
-use crate::clock::Clock;
+use crate::clock::{Clock, Moment};
 use crate::key::Key;
 
 const SHARDS: usize = 32;
@@ -27,6 +30,8 @@ pub(crate) struct Gate {
     /// How many lines there are; while it is zero, nothing need be looked up.
     lines: AtomicUsize,
     hints: Hints,
+    /// Whether somebody was told something that may be unheard.
+    open: Open,
     /// Whether the store tells when somebody waits elsewhere; where it does not, somebody always may.
     told: bool,
     clock: Clock,
@@ -36,7 +41,8 @@ impl Gate {
     pub(crate) fn new(told: bool, clock: Clock) -> Self {
         let shards = std::array::from_fn(|_| Mutex::default());
         let hasher = std::hash::RandomState::new();
-        Self { shards, hasher, lines: AtomicUsize::new(0), hints: Hints::default(), told, clock }
+        let (lines, hints, open) = (AtomicUsize::new(0), Hints::default(), Open::default());
+        Self { shards, hasher, lines, hints, open, told, clock }
     }
 
     fn shard(&self, key: &str) -> MutexGuard<'_, Shard> {
@@ -72,18 +78,34 @@ impl Gate {
 
     /// Joins the line for `key`, behind those who wait already; `Err` says how many they are, if they are `max` or more.
     pub(crate) fn join<'a>(&'a self, key: &Key, max: usize, ttl: Duration) -> Result<Waiter<'a>, usize> {
+        let (now, mut after) = (self.clock.now(), After::default());
         let mut shard = self.shard(key.as_str());
-        let waiting = shard.get(key.as_str()).map_or(0, Line::waiting);
-        if waiting >= max {
-            return Err(waiting);
+        let mut waiting = 0;
+        if let Some(line) = shard.get_mut(key.as_str()) {
+            // A head that nobody polls must not keep a newcomer from asking.
+            line.pass_over_overdue(now, &mut after);
+            waiting = line.waiting();
         }
-        let line = shard.entry(key.clone()).or_insert_with(|| {
+        let seat = (waiting < max).then(|| self.line(&mut shard, key).join(ttl, now));
+        drop(shard);
+        self.after(after);
+        match seat {
+            Some(seat) => Ok(Waiter::new(self, key.clone(), seat)),
+            None => Err(waiting),
+        }
+    }
+
+    /// Lines one up at the end that was passed over, and is polled again.
+    pub(super) fn line_up_again(&self, key: &Key, seat: &Arc<Seat>) {
+        self.line(&mut self.shard(key.as_str()), key).line_up_again(seat);
+    }
+
+    /// The line of `key`, made if there is none.
+    fn line<'s>(&self, shard: &'s mut Shard, key: &Key) -> &'s mut Line {
+        shard.entry(key.clone()).or_insert_with(|| {
             self.lines.fetch_add(1, Ordering::AcqRel);
             Line::default()
-        });
-        let seat = line.join(ttl, self.clock.now());
-        drop(shard);
-        Ok(Waiter::new(self, key.clone(), seat))
+        })
     }
 
     /// Gives the grant of a holder that releases `key` to the next in line. `false` where nobody waits, where others have
@@ -94,16 +116,19 @@ impl Gate {
         if self.lines.load(Ordering::Acquire) == 0 {
             return false;
         }
-        let now = self.clock.now();
+        let (now, mut after) = (self.clock.now(), After::default());
         let next = self.with(key.as_str(), |line| {
             if !self.told {
                 line.contend(now);
             }
+            line.pass_over_overdue(now, &mut after);
             line.hand_over(turn, now)
         });
+        self.after(after);
         match next.flatten() {
             Some(seat) => {
                 seat.ring();
+                self.open.tell();
                 true
             }
             None => false,
@@ -112,8 +137,13 @@ impl Gate {
 
     /// A guard of this process gave `key` back to the store, or lost it: the head may ask.
     pub(crate) fn freed(&self, key: &Key) {
-        if let Some(head) = self.with(key.as_str(), Line::freed).flatten() {
+        if self.lines.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let now = self.clock.now();
+        if let Some(head) = self.with(key.as_str(), |line| line.freed(now)).flatten() {
             head.ring();
+            self.open.tell();
         }
     }
 
@@ -129,12 +159,52 @@ impl Gate {
         self.with(key.as_str(), |line| line.is_contended()).unwrap_or(false)
     }
 
-    /// Takes a turn back from a waiter that is not polled.
-    pub(super) fn nudge(&self, key: &Key) {
-        let now = self.clock.now();
-        if let Some(next) = self.with(key.as_str(), |line| line.nudge(now)).flatten() {
-            next.ring();
+    /// Passes over a head that nobody polls.
+    pub(super) fn nudge(&self, key: &Key, now: Moment) {
+        let mut after = After::default();
+        self.with(key.as_str(), |line| line.pass_over_overdue(now, &mut after));
+        self.after(after);
+    }
+
+    fn after(&self, after: After) {
+        if !after.ring.is_empty() {
+            self.open.tell();
         }
+        after.ring.into_iter().for_each(|seat| seat.ring());
+        drop(after.unused);
+    }
+
+    /// Whether somebody was told something that may be unheard, so that a [look](Self::look) is worth it.
+    pub(crate) fn is_open(&self) -> bool {
+        self.open.is_told()
+    }
+
+    /// Completes when that changes. Enable it before asking whether it has.
+    pub(crate) fn opens(&self) -> Notified<'_> {
+        self.open.rung()
+    }
+
+    /// Takes back what was told to waiters and not heard for `patience`, because nobody polls them: a turn goes to the next,
+    /// or to the store.
+    pub(crate) fn look(&self, patience: Duration) {
+        self.open.begin();
+        let (now, mut found) = (self.clock.now(), Unheard::default());
+        for shard in &self.shards {
+            if self.lines.load(Ordering::Acquire) == 0 {
+                break;
+            }
+            shard.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, line| {
+                line.take_back(patience, now, &mut found);
+                let ends = line.is_idle();
+                self.lines.fetch_sub(usize::from(ends), Ordering::AcqRel);
+                !ends
+            });
+        }
+        if found.open {
+            self.open.stays();
+        }
+        found.turns.drain(..).for_each(Turn::pass_on);
+        self.after(found.after);
     }
 
     pub(super) fn granted(&self, key: &Key, seat: &Arc<Seat>, contended: bool) {
@@ -145,14 +215,9 @@ impl Gate {
     }
 
     pub(super) fn leave(&self, key: &Key, seat: &Arc<Seat>, place: Option<InFlight>) {
-        let mut place = Some(place);
-        let left = self.with(key.as_str(), |line| line.leave(seat, place.take().flatten()));
-        if let Some((unused, head)) = left {
-            if let Some(head) = head {
-                head.ring();
-            }
-            drop(unused);
-        }
+        let (now, mut place) = (self.clock.now(), Some(place));
+        let after = self.with(key.as_str(), |line| line.leave(seat, place.take().flatten(), now));
+        self.after(after.unwrap_or_default());
         drop(place);
     }
 

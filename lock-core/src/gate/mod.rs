@@ -6,6 +6,9 @@
 //! nothing but a wake-up.
 //!
 //! Once others are known to wait elsewhere, the turns end after a slice, and the grant goes back to the store.
+//!
+//! A waiter whose future nobody polls is none. What it was told and has not heard after a moment is for the next, or for the
+//! store: the keepers [look](Gate::look) after that. It leaves the line, and lines up again when it is polled.
 
 mod hints;
 mod line;
@@ -14,8 +17,10 @@ mod seat;
 #[cfg(test)]
 mod tests;
 mod turn;
+mod unheard;
 mod waiter;
 
 pub(crate) use lines::Gate;
 pub(crate) use turn::{Lease, Turn};
+pub(crate) use unheard::UNHEARD;
 pub(crate) use waiter::Waiter;

@@ -19,8 +19,10 @@ pub(super) struct Seat {
     bell: Notify,
 }
 
+/// A waiter that is so much later than it meant to be is not polled.
+const OVERDUE: Duration = Duration::from_secs(1);
+
 /// What has happened since the waiter last looked.
-#[derive(Default)]
 pub(super) struct News {
     /// It is the head, and the store may have the key free.
     pub(super) ask: bool,
@@ -28,15 +30,37 @@ pub(super) struct News {
     pub(super) turn: Option<Turn>,
     /// The place in the store's queue that the head before it has left.
     pub(super) place: Option<InFlight>,
-    /// When its waiter was last seen at work.
-    pub(super) seen: Option<Moment>,
+    /// When its waiter meant to look round again, at the latest.
+    pub(super) back: Moment,
+    /// Its waiter awaits an answer of the store, and hears the rest after it.
+    pub(super) asking: bool,
+    /// Its waiter was not polled and is not in the line; it lines up again when it is.
+    pub(super) absent: bool,
     /// Its waiter has left.
     pub(super) gone: bool,
 }
 
+impl News {
+    /// Whether its waiter should have looked round long ago.
+    pub(super) fn is_overdue(&self, now: Moment) -> bool {
+        now.since(self.back) >= OVERDUE
+    }
+
+    /// Whether its waiter has a turn to take. One who is leaving passes it on itself.
+    pub(super) fn has_turn(&self) -> bool {
+        self.turn.is_some() && !self.gone
+    }
+
+    /// Whether its waiter is to ask, and would have begun to if it were polled.
+    pub(super) fn is_to_ask(&self) -> bool {
+        self.ask && !self.asking
+    }
+}
+
 impl Seat {
     pub(super) fn new(ttl: Duration, now: Moment) -> Self {
-        let news = News { seen: Some(now), ..News::default() };
+        let (turn, place) = (None, None);
+        let news = News { ask: false, turn, place, back: now, asking: false, absent: false, gone: false };
         Self { ttl, news: Mutex::new(news), bell: Notify::new() }
     }
 

@@ -66,8 +66,11 @@ impl Turn {
         self.lease.take().expect("BUG: only what consumes the turn takes the lease")
     }
 
-    /// Its waiter is gone: it is the next one's, or the store's.
+    /// Its waiter is gone, or not polled: it is the next one's, or the store's.
     pub(super) fn pass_on(self) {
+        if self.engine.check_open().is_err() {
+            return;
+        }
         let (engine, key) = (Arc::clone(&self.engine), self.key().clone());
         let mut turn = Some(self);
         // What is left of it here goes back to the store as it is dropped.

@@ -1,6 +1,7 @@
 //! A place in the line, as its waiter has it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::lines::Gate;
 use super::seat::Seat;
@@ -8,6 +9,9 @@ use super::turn::Turn;
 use crate::acquire::InFlight;
 use crate::clock::Moment;
 use crate::key::Key;
+
+/// A store answers within so long as a rule.
+const ANSWER: Duration = Duration::from_secs(2);
 
 /// A place in the line; dropping it leaves, and passes on what it was given.
 pub(crate) struct Waiter<'a> {
@@ -39,7 +43,7 @@ impl<'a> Waiter<'a> {
     }
 
     /// The grant of the holder before, if it is its turn.
-    pub(crate) fn take_turn(&mut self) -> Option<Turn> {
+    fn take_turn(&mut self) -> Option<Turn> {
         let turn = self.seat.news().turn.take();
         self.served |= turn.is_some();
         turn
@@ -50,9 +54,24 @@ impl<'a> Waiter<'a> {
         self.seat.news().place.take()
     }
 
-    /// Notes that somebody polls this waiter.
-    pub(crate) fn is_alive(&self, now: Moment) {
-        self.seat.news().seen = Some(now);
+    /// Notes that somebody polls this waiter, which looks round again by `back`.
+    pub(crate) fn is_alive(&self, back: Moment) {
+        self.seat.news().back = back;
+    }
+
+    /// Notes that this waiter awaits an answer of the store, from `now` on, or has it.
+    pub(crate) fn is_asking(&self, asking: bool, now: Moment) {
+        let mut news = self.seat.news();
+        (news.asking, news.back) = (asking, if asking { now.plus(ANSWER) } else { now });
+    }
+
+    /// Looks round: the turn, if it is this one's. One that was passed over because nobody polled it lines up again.
+    pub(crate) fn look_round(&mut self) -> Option<Turn> {
+        let turn = self.take_turn();
+        if turn.is_none() && self.seat.news().absent {
+            self.gate.line_up_again(&self.key, &self.seat);
+        }
+        turn
     }
 
     /// Completes when there is news. Cancel safe.
@@ -60,9 +79,10 @@ impl<'a> Waiter<'a> {
         self.seat.rung().await;
     }
 
-    /// Sees to it that neither a turn nor the line is lost on a waiter that nobody polls.
-    pub(crate) fn nudge(&self) {
-        self.gate.nudge(&self.key);
+    /// Sees to it that the line is not lost on a head that nobody polls.
+    pub(crate) fn nudge(&self, now: Moment) {
+        self.is_alive(now);
+        self.gate.nudge(&self.key, now);
     }
 
     /// The store granted the key to this head; `contended`: others wait there.

@@ -1,6 +1,7 @@
 //! The loop that renews what is due and tells what is lost.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,6 +13,7 @@ use super::release;
 use crate::backend::{DynBackend, Renew, Renewal};
 use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, LossReason};
+use crate::gate::{Gate, UNHEARD};
 use crate::hold::Hold;
 use crate::observe::Op;
 
@@ -28,6 +30,8 @@ const MAX_SLEEP: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Keeper {
     backend: Arc<dyn DynBackend>,
+    /// Who waits here, and may not hear what it is told.
+    gate: Arc<Gate>,
     clock: Clock,
     queue: Mutex<DueQueue>,
     /// When the loop wakes by itself; who files something earlier must wake it.
@@ -44,9 +48,10 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    pub(crate) fn new(backend: Arc<dyn DynBackend>, clock: Clock) -> Arc<Self> {
+    pub(crate) fn new(backend: Arc<dyn DynBackend>, gate: Arc<Gate>, clock: Clock) -> Arc<Self> {
         Arc::new(Self {
             backend,
+            gate,
             clock,
             queue: Mutex::default(),
             wakes_at: AtomicI64::new(i64::MIN),
@@ -140,16 +145,38 @@ impl Keeper {
 
     /// Runs until [`close`](Self::close).
     pub(super) async fn run(self: Arc<Self>) {
+        let mut look = None;
         while !self.is_closing() {
             let due = self.queue().take_due(self.clock.now());
             self.look_at(due);
-            self.sleep().await;
+            look = self.look_round(look);
+            self.sleep(look).await;
         }
     }
 
+    /// Looks after what waiters of this process were told, once it is time; when it is time again.
+    ///
+    /// One look for all of them, because an entry in the queue for each turn would cost more than the turn.
+    fn look_round(&self, look: Option<Moment>) -> Option<Moment> {
+        let now = self.clock.now();
+        if let Some(look) = look {
+            if !look.is_past(now) {
+                return Some(look);
+            }
+            survives(|| self.gate.look(UNHEARD));
+        }
+        self.gate.is_open().then(|| now.plus(UNHEARD))
+    }
+
     /// Sleeps until the next look is due or something earlier is filed.
-    async fn sleep(&self) {
-        let next = self.queue().next().unwrap_or(i64::MAX);
+    async fn sleep(&self, look: Option<Moment>) {
+        let mut opens = pin!(self.gate.opens());
+        opens.as_mut().enable();
+        if look.is_none() && self.gate.is_open() {
+            return;
+        }
+        let look_at = look.map_or(i64::MAX, instant);
+        let next = self.queue().next().unwrap_or(i64::MAX).min(look_at);
         self.wakes_at.store(next, Ordering::Release);
         // Something may have been filed between reading the queue and saying when this wakes.
         if self.queue().next().unwrap_or(i64::MAX) < next {
@@ -161,6 +188,7 @@ impl Keeper {
             // Not in an order of chance: a simulation is to be the same again.
             biased;
             () = self.wake.notified() => {}
+            () = opens, if look.is_none() => {}
             () = tokio::time::sleep(pause.min(MAX_SLEEP)), if next < i64::MAX => {}
         }
     }
@@ -282,7 +310,7 @@ mod tests {
     use crate::manager::LockManager;
 
     fn keeper() -> Arc<Keeper> {
-        Keeper::new(Arc::new(Memory::new()), Clock::Tokio)
+        Keeper::new(Arc::new(Memory::new()), Arc::new(Gate::new(true, Clock::Tokio)), Clock::Tokio)
     }
 
     fn secs(n: u64) -> Duration {

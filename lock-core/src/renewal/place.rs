@@ -11,6 +11,7 @@ use super::release::{self, Unwanted};
 use crate::backend::{DynBackend, Placement};
 use crate::clock::Clock;
 use crate::error::{LockError, LockErrorKind, Result};
+use crate::gate::Gate;
 
 /// How long the thread goes on after its manager is gone, to have the last releases answered.
 const LAST_RELEASES: Duration = Duration::from_secs(2);
@@ -19,9 +20,23 @@ const LAST_RELEASES: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) enum Keepers {
     /// One, on its own thread, started when first needed.
-    OwnThread { backend: Arc<dyn DynBackend>, clock: Clock, thread: OnceCell<Thread> },
+    OwnThread { parts: Parts, thread: OnceCell<Thread> },
     /// One for each runtime that takes locks, on that runtime.
-    OnRuntimes { backend: Arc<dyn DynBackend>, clock: Clock, all: Mutex<Vec<OnRuntime>> },
+    OnRuntimes { parts: Parts, all: Mutex<Vec<OnRuntime>> },
+}
+
+/// What every keeper is made of.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    backend: Arc<dyn DynBackend>,
+    gate: Arc<Gate>,
+    clock: Clock,
+}
+
+impl Parts {
+    fn keeper(&self) -> Arc<Keeper> {
+        Keeper::new(Arc::clone(&self.backend), Arc::clone(&self.gate), self.clock)
+    }
 }
 
 #[derive(Debug)]
@@ -38,26 +53,26 @@ pub(crate) struct OnRuntime {
 }
 
 impl Keepers {
-    pub(crate) fn new(backend: Arc<dyn DynBackend>) -> Self {
+    pub(crate) fn new(backend: Arc<dyn DynBackend>, gate: Arc<Gate>) -> Self {
         let placement = backend.capability_dyn().placement;
-        let clock = placement.clock();
+        let parts = Parts { backend, gate, clock: placement.clock() };
         // A simulated world is all on one thread, and its clock stands still elsewhere.
         #[cfg(feature = "testkit")]
         let placement = if crate::testkit::simulation::is_on() { Placement::Embedded } else { placement };
         match placement {
-            Placement::Remote => Self::OwnThread { backend, clock, thread: OnceCell::new() },
-            Placement::Embedded => Self::OnRuntimes { backend, clock, all: Mutex::default() },
+            Placement::Remote => Self::OwnThread { parts, thread: OnceCell::new() },
+            Placement::Embedded => Self::OnRuntimes { parts, all: Mutex::default() },
         }
     }
 
     /// The keeper that is to renew the grants of the calling task.
     pub(crate) fn here(&self) -> Result<Arc<Keeper>> {
         match self {
-            Self::OwnThread { backend, clock, thread } => {
+            Self::OwnThread { parts, thread } => {
                 current_runtime()?;
-                Ok(Arc::clone(&thread.get_or_try_init(|| start(backend, *clock))?.keeper))
+                Ok(Arc::clone(&thread.get_or_try_init(|| start(parts))?.keeper))
             }
-            Self::OnRuntimes { backend, clock, all } => {
+            Self::OnRuntimes { parts, all } => {
                 let runtime = current_runtime()?;
                 let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
                 all.retain(|one| one.keeper.strong_count() > 0);
@@ -65,7 +80,7 @@ impl Keepers {
                 if let Some(keeper) = here.and_then(|one| one.keeper.upgrade()) {
                     return Ok(keeper);
                 }
-                let keeper = Keeper::new(Arc::clone(backend), *clock);
+                let keeper = parts.keeper();
                 all.push(OnRuntime { runtime: runtime.clone(), keeper: Arc::downgrade(&keeper) });
                 runtime.spawn(Arc::clone(&keeper).run());
                 Ok(keeper)
@@ -77,15 +92,13 @@ impl Keepers {
     /// caller.
     pub(crate) fn give_back(&self, unwanted: Unwanted) {
         match self {
-            Self::OwnThread { backend, clock, thread } => {
-                match thread.get_or_try_init(|| start(backend, *clock)) {
-                    Ok(thread) => release::spawn(&thread.keeper, &thread.runtime, unwanted),
-                    Err(error) => {
-                        tracing::error!(%error, "no thread for a release: the key stays until its ttl is over");
-                        unwanted.freed();
-                    }
+            Self::OwnThread { parts, thread } => match thread.get_or_try_init(|| start(parts)) {
+                Ok(thread) => release::spawn(&thread.keeper, &thread.runtime, unwanted),
+                Err(error) => {
+                    tracing::error!(%error, "no thread for a release: the key stays until its ttl is over");
+                    unwanted.freed();
                 }
-            }
+            },
             Self::OnRuntimes { all, .. } => {
                 let all = all.lock().unwrap_or_else(PoisonError::into_inner);
                 let alive = all.iter().find_map(|one| Some((one.keeper.upgrade()?, &one.runtime)));
@@ -129,7 +142,7 @@ fn current_runtime() -> Result<Handle> {
     })
 }
 
-fn start(backend: &Arc<dyn DynBackend>, clock: Clock) -> Result<Thread> {
+fn start(parts: &Parts) -> Result<Thread> {
     let failed = |what: &'static str| {
         move |error: std::io::Error| {
             LockError::new(LockErrorKind::Unavailable, what).nothing_taken().with_source(error)
@@ -139,7 +152,7 @@ fn start(backend: &Arc<dyn DynBackend>, clock: Clock) -> Result<Thread> {
         .enable_all()
         .build()
         .map_err(failed("the runtime for renewals cannot be built"))?;
-    let keeper = Keeper::new(Arc::clone(backend), clock);
+    let keeper = parts.keeper();
     let (handle, running) = (runtime.handle().clone(), Arc::clone(&keeper));
     std::thread::Builder::new()
         .name("lock-keeper".to_owned())
@@ -160,7 +173,8 @@ mod tests {
 
     #[test]
     fn each_runtime_has_one_keeper_and_a_dead_one_none() {
-        let keepers = Keepers::new(Arc::new(Memory::new()));
+        let gate = Arc::new(Gate::new(true, Clock::Tokio));
+        let keepers = Keepers::new(Arc::new(Memory::new()), gate);
         let runtime =
             || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let (one, two) = (runtime(), runtime());

@@ -1,11 +1,13 @@
 //! Turns inside a process, places in the store's queue, and the wake-ups between them.
 
 use std::collections::HashMap;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lock_core::{LockErrorKind, LockManager, strategy};
+use lock_core::backend::memory::Memory;
+use lock_core::{Kind, LockError, LockErrorKind, LockGuard, LockManager, LockRequest, strategy};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -223,6 +225,164 @@ async fn a_head_that_nobody_polls_holds_up_nobody_for_long() {
     drop(stuck.await.unwrap());
     tokio::time::sleep(millis(10)).await;
     assert!(store.is_empty());
+}
+
+/// A waiter that was polled once, and is held since by something that does something else.
+async fn unpolled(
+    request: LockRequest,
+) -> Pin<Box<dyn Future<Output = Result<LockGuard, LockError>> + Send>> {
+    let mut waiter: Pin<Box<dyn Future<Output = _> + Send>> = Box::pin(request.acquire());
+    assert!(tokio::time::timeout(millis(5), &mut waiter).await.is_err(), "it waits");
+    waiter
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_nobody_takes_goes_back_to_the_store() {
+    let (queue, memory) = (QueueStore::default(), Memory::new());
+    let of_memory = || LockManager::builder(memory.clone()).build().unwrap();
+    for (here, there) in [(queue.manager(), queue.manager()), (of_memory(), of_memory())] {
+        let holder = here.lock("k").ttl(HOUR).acquire().await.unwrap();
+        let stuck = unpolled(wait(&here, "k").ttl(HOUR)).await;
+        let other = tokio::spawn(wait(&there, "k").acquire());
+        tokio::time::sleep(millis(5)).await;
+        holder.release().await.unwrap();
+        let start = Instant::now();
+        let guard = other.await.unwrap().unwrap();
+        assert!(start.elapsed() < millis(500), "{:?}", start.elapsed());
+        guard.release().await.unwrap();
+        drop(stuck.await.unwrap());
+        tokio::time::sleep(millis(10)).await;
+        assert!(here.lock("k").try_acquire().await.unwrap().is_some(), "nothing is left");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiters_that_nobody_polls_take_no_time_from_others() {
+    for locks in [QueueStore::default().manager(), LockManager::in_memory()] {
+        let mut rates = Vec::new();
+        for stuck in [0, 3] {
+            let holder = locks.lock("k").acquire().await.unwrap();
+            let mut waiting = Vec::new();
+            for _ in 0..stuck {
+                waiting.push(unpolled(wait(&locks, "k")).await);
+            }
+            drop(holder);
+            let (turns, stop) = (Arc::new(AtomicUsize::new(0)), Instant::now() + Duration::from_secs(10));
+            let mut set = JoinSet::new();
+            for _ in 0..8 {
+                let (locks, turns) = (locks.clone(), Arc::clone(&turns));
+                set.spawn(async move {
+                    while Instant::now() < stop {
+                        let guard = wait(&locks, "k").acquire().await.unwrap();
+                        turns.fetch_add(1, Ordering::SeqCst);
+                        tokio::time::sleep(millis(1)).await;
+                        guard.release().await.unwrap();
+                    }
+                });
+            }
+            set.join_all().await;
+            rates.push(turns.load(Ordering::SeqCst));
+            // They are no worse off than a newcomer.
+            for waiter in waiting {
+                drop(tokio::time::timeout(millis(10), waiter).await.expect("it is free").unwrap());
+            }
+        }
+        assert!(rates[1] * 10 >= rates[0] * 8, "{rates:?} turns");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_was_passed_over_lines_up_again_behind_those_who_wait() {
+    let store = QueueStore::default();
+    let locks = store.manager();
+    let holder = locks.lock("k").acquire().await.unwrap();
+    let stuck = unpolled(wait(&locks, "k")).await;
+    let next = tokio::spawn(wait(&locks, "k").acquire());
+    let last = tokio::spawn(wait(&locks, "k").acquire());
+    tokio::time::sleep(millis(5)).await;
+    holder.release().await.unwrap();
+    let next = next.await.unwrap().unwrap();
+    let stuck = tokio::spawn(stuck);
+    tokio::time::sleep(millis(5)).await;
+    next.release().await.unwrap();
+    let last = last.await.unwrap().unwrap();
+    assert!(!stuck.is_finished());
+    let asked = store.calls().all();
+    last.release().await.unwrap();
+    drop(stuck.await.unwrap().unwrap());
+    tokio::time::sleep(millis(10)).await;
+    assert_eq!(store.calls().all(), asked + 1, "it was a turn, and one release");
+    assert!(store.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_newcomer_does_not_wait_for_a_head_that_nobody_polls() {
+    let store = QueueStore::default();
+    let (locks, other) = (store.manager(), store.manager());
+    let holder = other.lock("k").acquire().await.unwrap();
+    let stuck = unpolled(wait(&locks, "k")).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    holder.release().await.unwrap();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let start = Instant::now();
+    let guard = wait(&locks, "k").acquire().await.unwrap();
+    assert!(start.elapsed() < millis(10), "{:?}", start.elapsed());
+    guard.release().await.unwrap();
+    drop(stuck);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_that_is_told_to_ask_and_is_not_polled_makes_room_for_the_next() {
+    let store = QueueStore::default();
+    let locks = store.manager();
+    // Kept for a while after it, so that it is no turn; the head learns of its end from the store alone.
+    let holder = locks.lock("k").renew(false).ttl(millis(600)).acquire().await.unwrap();
+    let stuck = unpolled(wait(&locks, "k").ttl(millis(100))).await;
+    let next = tokio::spawn(wait(&locks, "k").acquire());
+    tokio::time::sleep(millis(50)).await;
+    // Its lease is longer than what the head asks for: it goes back to the store.
+    holder.release().await.unwrap();
+    let start = Instant::now();
+    let guard = next.await.unwrap().unwrap();
+    assert!(start.elapsed() < millis(300), "{:?}", start.elapsed());
+    guard.release().await.unwrap();
+    drop(stuck);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_gives_back_a_turn_that_nobody_takes() {
+    let store = QueueStore::default();
+    let (locks, other) = (store.manager(), store.manager());
+    let holder = locks.lock("k").ttl(HOUR).acquire().await.unwrap();
+    let stuck = unpolled(wait(&locks, "k").ttl(HOUR)).await;
+    holder.release().await.unwrap();
+    let report = locks.shutdown(Duration::ZERO).await;
+    assert_eq!((report.revoked.len(), report.unanswered), (0, 1), "the one that nobody polls");
+    assert!(other.lock("k").try_acquire().await.unwrap().is_some());
+    assert_eq!(stuck.await.unwrap_err().kind(), LockErrorKind::ShuttingDown);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_that_nobody_polls_for_costs_others_two_seconds_at_most() {
+    let store = Memory::new();
+    let [first, second, third] =
+        std::array::from_fn(|_| LockManager::builder(store.clone()).build().unwrap());
+    for kind in [Kind::Reentrant, Kind::Fair, Kind::Write, Kind::Semaphore { permits: 1 }] {
+        for late in [0, 10_000] {
+            let ask = |locks: &LockManager| {
+                locks.request(format!("{kind:?}{late}"), kind).ttl(HOUR).strategy(strategy::wait())
+            };
+            let holder = ask(&first).acquire().await.unwrap();
+            let stuck = unpolled(ask(&second)).await;
+            let next = tokio::spawn(ask(&third).acquire());
+            tokio::time::sleep(millis(5 + late)).await;
+            holder.release().await.unwrap();
+            let start = Instant::now();
+            drop(next.await.unwrap().unwrap());
+            assert!(start.elapsed() <= millis(2_500), "{kind:?} {late}: {:?}", start.elapsed());
+            drop(stuck);
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

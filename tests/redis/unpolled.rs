@@ -1,0 +1,90 @@
+//! Waiters whose future is held by somebody and not polled: in an arm of a loop around `select!`, behind a slow consumer.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use lock_core::{Kind, LockError, LockGuard, LockManager, LockRequest, strategy};
+use lock_tests::{PATIENCE, RedisServer, wait_until};
+use tokio::task::JoinSet;
+
+use crate::store::queue;
+use crate::support::{manager, ms, within};
+
+type Acquiring = Pin<Box<dyn Future<Output = Result<LockGuard, LockError>> + Send>>;
+
+fn ask(locks: &LockManager, kind: Kind, ttl: Duration) -> LockRequest {
+    locks.request("k", kind).ttl(ttl).strategy(strategy::wait())
+}
+
+/// Polled for a moment, in which it lines up.
+async fn unpolled(request: LockRequest) -> Acquiring {
+    let mut waiter: Acquiring = Box::pin(request.acquire());
+    assert!(tokio::time::timeout(ms(100), &mut waiter).await.is_err(), "it waits");
+    waiter
+}
+
+#[tokio::test]
+async fn a_turn_that_nobody_takes_costs_other_processes_no_more_than_a_dead_waiter() {
+    for ttl in [10, 30].map(Duration::from_secs) {
+        let server = RedisServer::start();
+        let (here, there) = (manager(&server).await, manager(&server).await);
+        let holder = ask(&here, Kind::Reentrant, ttl).acquire().await.expect("it is free");
+        let stuck = unpolled(ask(&here, Kind::Reentrant, ttl)).await;
+        let other = tokio::spawn(ask(&there, Kind::Reentrant, ttl).acquire());
+        wait_until("the other has a place", PATIENCE, async || queue(&server, "k") == (1, 1)).await;
+        holder.release().await.expect("an answer");
+        let guard = within(ms(2_500), "the other's turn", other).await.expect("no panic").expect("granted");
+        guard.release().await.expect("an answer");
+        // It lines up again when it is polled.
+        drop(within(PATIENCE, "the turn of the one that is polled again", stuck).await.expect("granted"));
+        wait_until("nothing is left", PATIENCE, async || server.keys().is_empty()).await;
+    }
+}
+
+#[tokio::test]
+async fn a_place_that_nobody_polls_for_costs_other_processes_two_seconds_at_most() {
+    let semaphore = Kind::Semaphore { permits: 1 };
+    for kind in [Kind::Reentrant, Kind::Fair, Kind::Write, semaphore] {
+        let server = RedisServer::start();
+        let [first, second, third] = [manager(&server).await, manager(&server).await, manager(&server).await];
+        let ttl = Duration::from_secs(30);
+        let holder = ask(&first, kind, ttl).acquire().await.expect("it is free");
+        let stuck = unpolled(ask(&second, kind, ttl)).await;
+        let next = tokio::spawn(ask(&third, kind, ttl).acquire());
+        wait_until("both have a place", PATIENCE, async || queue(&server, "k") == (2, 2)).await;
+        holder.release().await.expect("an answer");
+        let bound = ms(2_500);
+        let guard = within(bound, &format!("{kind:?}"), next).await.expect("no panic").expect("granted");
+        drop((guard, stuck));
+    }
+}
+
+#[tokio::test]
+async fn a_hot_key_does_not_wait_for_those_that_nobody_polls() {
+    const TURNS: usize = 3_000;
+    let server = RedisServer::start();
+    let locks = manager(&server).await;
+    let ttl = Duration::from_secs(10);
+    let holder = ask(&locks, Kind::Reentrant, ttl).acquire().await.expect("it is free");
+    let mut stuck = Vec::new();
+    for _ in 0..3 {
+        stuck.push(unpolled(ask(&locks, Kind::Reentrant, ttl)).await);
+    }
+    drop(holder);
+    let turns = Arc::new(AtomicUsize::new(0));
+    let mut tasks = JoinSet::new();
+    for _ in 0..8 {
+        let (locks, turns) = (locks.clone(), Arc::clone(&turns));
+        tasks.spawn(async move {
+            while turns.fetch_add(1, Ordering::Relaxed) < TURNS {
+                let guard = ask(&locks, Kind::Reentrant, ttl).acquire().await.expect("granted");
+                guard.release().await.expect("an answer");
+            }
+        });
+    }
+    // One that gets a turn in each round, and does not take it, makes it 28 turns a second.
+    within(Duration::from_secs(20), "3,000 turns", tasks.join_all()).await;
+    drop(stuck);
+}
