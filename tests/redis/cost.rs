@@ -1,8 +1,11 @@
-//! What the steps of a queue cost the server.
+//! What the steps of a queue, and the tokens of turns, cost the server.
 
+use lock_core::strategy;
 use lock_tests::RedisServer;
+use tokio::task::JoinSet;
 
 use crate::store::Process;
+use crate::support::{LONG, calls, manager};
 
 /// Fills a queue with claims that live long, and gives it the shape that asking for them would.
 fn fill(server: &RedisServer, waiters: usize) {
@@ -69,4 +72,30 @@ async fn a_long_queue_costs_no_more_than_a_short_one() {
     for at in 0..4 {
         assert!(least[1][at] < 3.0 * least[0][at], "{at}: {least:?}");
     }
+}
+
+/// A process numbers its turns up to the last time that the store has confirmed. One answer is enough for all the
+/// microseconds that have passed before it, so the longer it goes on, the seldomer it asks.
+#[tokio::test]
+#[allow(clippy::print_stdout, reason = "the figures are wanted as well as the verdict")]
+async fn a_token_for_every_turn_of_a_process_costs_next_to_no_command() {
+    const TASKS: u64 = 8;
+    const TURNS: u64 = 1_500;
+    let server = RedisServer::start();
+    let locks = manager(&server).await;
+    let before = calls(&server, "evalsha") + calls(&server, "set");
+    let mut tasks = JoinSet::new();
+    for _ in 0..TASKS {
+        let locks = locks.clone();
+        tasks.spawn(async move {
+            for _ in 0..TURNS {
+                let request = locks.lock("k").ttl(LONG).fencing(true).strategy(strategy::wait());
+                request.acquire().await.expect("a turn").release().await.expect("handed over");
+            }
+        });
+    }
+    tasks.join_all().await;
+    let commands = calls(&server, "evalsha") + calls(&server, "set") - before;
+    println!("{commands} commands for {} turns with a token each", TASKS * TURNS);
+    assert!(commands * 50 < TASKS * TURNS, "{commands} commands for {} turns", TASKS * TURNS);
 }

@@ -56,8 +56,8 @@ pub struct Capability {
     pub lists: bool,
     /// Gives fencing tokens.
     pub fencing: bool,
-    /// A fencing token is at least the store's time in microseconds when it was made. Then a holder may number the
-    /// turns of its own process, by no more than the microseconds that have passed.
+    /// A fencing token is at least the store's time in microseconds when it was made. Then a holder numbers the turns of
+    /// its own process, below the time up to which the store has confirmed the grant.
     pub fence_is_time: bool,
     /// [`Backend::changed`] tells when a key may be free; otherwise a waiter tries again by backoff.
     pub notifies: bool,

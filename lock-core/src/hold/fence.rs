@@ -11,24 +11,31 @@ use crate::observe::Op;
 /// What the fencing tokens of the turns on one grant count on from.
 ///
 /// Where a token is at least the store's time in microseconds ([`Capability::fence_is_time`]), a process numbers its own
-/// turns: each the next number, and never further from the first than microseconds have passed since that one arrived.
-/// So no number is ahead of the store's clock, and whoever gets the key after a crash gets a larger one.
+/// turns: each the next number, below a time that the store certainly showed while the grant was this process's. Whoever
+/// gets the key after that, also because the store has forgotten the grant, gets a token that is at least the time of its
+/// own grant, and so a larger one. The clock of this process alone shows nothing: it runs on after the grant is gone.
 ///
 /// [`Capability::fence_is_time`]: crate::backend::Capability::fence_is_time
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Numbering {
+    /// The last token that the store has made for the grant: its time then.
     pub(super) first: FencingToken,
-    /// When the first arrived, which is later than when the store made it.
+    /// When that one arrived, which is later than when the store made it.
     pub(super) arrived: Moment,
+    /// The last number that was given.
     pub(super) last: FencingToken,
 }
 
 impl Numbering {
-    /// The next number, if the store's clock has certainly passed it.
-    fn next(self, now: Moment) -> Option<Self> {
-        let passed = u64::try_from(now.since(self.arrived).as_micros()).unwrap_or(u64::MAX);
+    /// The next number, if the store's clock had certainly passed it at `confirmed`: when the last request was sent that
+    /// the store has answered with yes, and so has carried out later than that.
+    fn next(self, confirmed: Moment) -> Option<Self> {
+        let between = confirmed.remaining(self.arrived);
+        // 1 % for clocks that run at different speeds, as it is taken off a lease.
+        let passed = u64::try_from((between - between / 100).as_micros()).unwrap_or(u64::MAX);
         let last = self.last.get() + 1;
-        (last - self.first.get() <= passed).then_some(Self { last: FencingToken::new(last), ..self })
+        (last < self.first.get().saturating_add(passed))
+            .then_some(Self { last: FencingToken::new(last), ..self })
     }
 }
 
@@ -38,13 +45,13 @@ impl Hold {
         self.check()?;
         let made = self.fence.get_or_try_init(|| async {
             let here = self.earlier.filter(|_| self.engine.capability.fence_is_time);
-            if let Some(numbering) = here.and_then(|earlier| earlier.next(self.now())) {
+            if let Some(numbering) = here.and_then(|earlier| earlier.next(self.confirmed())) {
                 self.claim.number_fence(numbering.last);
                 return Ok(numbering);
             }
             let call = self.engine.backend.fence_dyn(&self.claim);
             let token = self.engine.observer.meters.timed(Op::Fence, call).await?;
-            Ok(Numbering { first: token, arrived: self.now(), last: token })
+            Ok(self.counted_on(token, here))
         });
         match made.await {
             Ok(numbering) => {
@@ -65,6 +72,20 @@ impl Hold {
         }
     }
 
+    /// From a token that the store has just made. Where turns before this one were numbered here, it is taken for the
+    /// store's time alone, and the next number below it is given: so one question is enough for as many turns as
+    /// microseconds have passed since the last one.
+    fn counted_on(&self, token: FencingToken, earlier: Option<Numbering>) -> Numbering {
+        let asked = Numbering { first: token, arrived: self.now(), last: token };
+        let next = earlier
+            .filter(|_| !self.claim.is_fence_ahead())
+            .and_then(|earlier| Numbering { last: earlier.last, ..asked }.next(asked.arrived));
+        if let Some(numbering) = next {
+            self.claim.number_fence(numbering.last);
+        }
+        next.unwrap_or(asked)
+    }
+
     /// The fencing token, if it is known; for a hold that takes this one's place.
     pub(crate) fn known_fence(&self) -> Option<FencingToken> {
         self.fence.get().map(|numbering| numbering.last)
@@ -79,15 +100,33 @@ mod tests {
     use crate::clock::Clock;
 
     #[test]
-    fn a_process_numbers_its_turns_no_faster_than_time_passes() {
+    fn a_process_numbers_its_turns_no_further_than_the_store_has_confirmed() {
         let start = Clock::Suspend.now();
         let at = |us| start.plus(Duration::from_micros(us));
         let first = FencingToken::new(1_000);
         let numbering = Numbering { first, arrived: start, last: first };
-        assert_eq!(numbering.next(at(0)), None, "the store's clock may show the first number yet");
-        let one = numbering.next(at(1)).expect("a microsecond has passed");
+        let before = Moment::from_parts({
+            let (mono, boot) = start.parts();
+            (mono - 5_000_000, boot - 5_000_000)
+        });
+        for early in [before, at(0), at(1), at(2)] {
+            assert_eq!(numbering.next(early), None, "the store's clock may show the first number yet");
+        }
+        let one = numbering.next(at(3)).expect("a microsecond has certainly passed");
         assert_eq!((one.last.get(), one.first, one.arrived), (1_001, first, start));
-        assert_eq!(one.next(at(1)), None);
+        assert_eq!(one.next(at(3)), None);
         assert_eq!(one.next(at(50)).expect("time has passed").last.get(), 1_002, "the next, not the time");
+        let largest = std::iter::successors(Some(numbering), |last| last.next(at(1_000))).last();
+        assert_eq!(largest.map(|largest| largest.last.get()), Some(1_989), "1 % for the speed of clocks");
+    }
+
+    #[test]
+    fn the_clock_that_shows_less_time_counts() {
+        let start = Clock::Suspend.now();
+        let first = FencingToken::new(1_000);
+        let numbering = Numbering { first, arrived: start, last: first };
+        let (mono, boot) = start.parts();
+        assert_eq!(numbering.next(Moment::from_parts((mono, boot + 1_000_000))), None, "the machine slept");
+        assert_eq!(numbering.next(Moment::from_parts((mono + 1_000_000, boot))), None);
     }
 }
