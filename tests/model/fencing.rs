@@ -2,19 +2,19 @@
 //! here, so the key is taken and extended in one step; messages for tokens and releases are late or lost.
 //!
 //! Time has one number for each tick, as if a microsecond were that long, so that a process can use up every number.
-//! An answer takes longer than a microsecond, and so does the making of a token.
+//! To make a token takes longer than a microsecond, and so does a loss of data.
 
 use super::explorer::Model;
 
 pub(crate) const GROW: &str = "fencing tokens grow in order of use";
 
-const TTL: u8 = 2;
-
 /// A rule that can be taken away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
     /// A process numbers no further than time has passed since the first number arrived.
-    BoundByClock,
+    BoundByTime,
+    /// The time up to the last request that the store has answered with yes counts, and not the time up to now.
+    BoundByConfirmed,
     /// A token is at least the server's time.
     AtLeastTime,
     /// A token is above the last one.
@@ -29,6 +29,10 @@ pub(crate) enum Rule {
     AheadIsNoBase,
     /// A turn that is over gets no token any more, though it has asked for one before.
     EndedGetsNone,
+    /// The last token is remembered for as long after its making as the clock may be set back.
+    RememberedAsLong,
+    /// A renewal keeps the last token.
+    RenewalKeeps,
 }
 
 /// When the server's clock may be set back.
@@ -37,39 +41,52 @@ pub(crate) enum SetBack {
     Never,
     /// While nobody holds, and nobody has died with a token that the store does not know.
     BetweenGrants,
+    /// While one holds that has a token. What happens after that is forgotten is left out.
+    WhileHeld,
     AtAnyTime,
 }
-
-/// How far it is set back, in ticks.
-const BACK: u8 = 2;
 
 /// How much of everything there is.
 #[derive(Clone, Debug)]
 pub(crate) struct Size {
     /// How long it goes on, in ticks.
     pub(crate) end: u8,
+    /// A lease, in ticks.
+    pub(crate) ttl: u8,
     /// Turns on one grant after the first.
     pub(crate) turns: u8,
     /// Requests for a token in one turn.
     pub(crate) asks: u8,
     /// Holders may die, and lose their grant by time.
     pub(crate) deaths: bool,
-    /// The server may forget everything once.
+    /// The server may forget everything once, or the lock alone.
     pub(crate) loses: bool,
     /// Grants in all.
     pub(crate) grants: u8,
     /// When the server's clock may be set back, once.
     pub(crate) set_back: SetBack,
+    /// How far, in ticks.
+    pub(crate) back: u8,
+    /// How long the last token is remembered after it was made or a renewal kept it, in ticks by the server's clock.
+    pub(crate) kept: u8,
     /// The rules that are taken away.
     pub(crate) without: &'static [Rule],
 }
 
-/// What a turn is to count on from.
+/// What a turn is to count on from: a time of the store, and the last number that was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Base {
     first: u8,
     arrived: u8,
     last: u8,
+}
+
+impl Base {
+    /// The next number, if it is below the store's time at `confirmed`.
+    fn next(self, confirmed: u8) -> Option<Self> {
+        let last = self.last + 1;
+        (last < self.first + confirmed.saturating_sub(self.arrived)).then_some(Self { last, ..self })
+    }
 }
 
 /// A grant in use. Owners are numbered in order of their grants.
@@ -78,6 +95,8 @@ struct Hold {
     owner: u8,
     turn: u8,
     until: u8,
+    /// When the last renewal was sent that was answered with yes.
+    confirmed: u8,
     asked: u8,
     made: Option<Base>,
     earlier: Option<Base>,
@@ -104,11 +123,13 @@ pub(crate) struct State {
     /// The last token, and whose it is.
     last: u8,
     of: Option<(u8, u8)>,
+    /// When the server forgets it, by its own clock.
+    kept: u8,
     holds: Vec<Hold>,
     net: Vec<Message>,
     owners: u8,
-    /// The largest token that each owner used.
-    used: Vec<u8>,
+    /// The first and the largest token that each owner used.
+    used: Vec<(u8, u8)>,
     wrong: bool,
 }
 
@@ -116,6 +137,8 @@ pub(crate) struct State {
 pub(crate) enum Step {
     Tick,
     LoseData,
+    /// Somebody deletes the lock.
+    LoseLock,
     SetBack,
     /// A process gets the key, with a plain SET.
     Grant,
@@ -152,33 +175,50 @@ impl Fencing {
             }
             (state.last, state.of) = (number, of);
         }
+        self.keep(state);
         let number = state.last;
         state.send(Message::Number { owner, turn, number, ahead: number > time });
+    }
+
+    /// The server will remember the last token for so long from now.
+    fn keep(&self, state: &mut State) {
+        let kept = if self.has(Rule::RememberedAsLong) { self.0.kept } else { 0 };
+        state.kept = state.now - state.behind + kept;
     }
 
     fn number(&self, state: &mut State, (owner, turn): (u8, u8), number: u8, ahead: bool) {
         let now = state.now;
         let Some(hold) = state.holds.iter_mut().find(|hold| hold.owner == owner) else { return };
+        let mut used = number;
         if hold.turn == turn && hold.made.is_none() {
-            hold.made = Some(Base { first: number, arrived: now + 1, last: number });
             hold.ahead |= ahead;
+            let made = Base { first: number, arrived: now, last: number };
+            // It is the store's time alone, where turns before were numbered here.
+            let ahead = hold.ahead && self.has(Rule::AheadIsNoBase);
+            let earlier = hold.earlier.filter(|_| !ahead);
+            let next = earlier.and_then(|earlier| Base { last: earlier.last, ..made }.next(now));
+            let made = next.unwrap_or(made);
+            used = made.last;
+            if next.is_some() {
+                hold.own = hold.own.max(used);
+            }
+            hold.made = Some(made);
         } else if hold.turn == turn || self.has(Rule::EndedGetsNone) {
             return;
         }
-        state.uses(owner, number);
+        state.uses(owner, used);
     }
 
     /// A turn numbers itself, or asks the store.
     fn ask(&self, state: &mut State, owner: u8) {
         let now = state.now;
         let Some(hold) = state.holds.iter_mut().find(|hold| hold.owner == owner) else { return };
-        let passed = |base: &Base| base.last + 1 - base.first <= now.saturating_sub(base.arrived);
-        let bound = self.has(Rule::BoundByClock);
-        if let Some(base) = hold.earlier.filter(|base| !bound || passed(base)) {
-            let last = base.last + 1;
-            hold.made = Some(Base { last, ..base });
-            hold.own = hold.own.max(last);
-            state.uses(owner, last);
+        let shown = if self.has(Rule::BoundByConfirmed) { hold.confirmed } else { now };
+        let shown = if self.has(Rule::BoundByTime) { shown } else { u8::MAX / 2 };
+        if let Some(made) = hold.earlier.and_then(|base| base.next(shown)) {
+            hold.made = Some(made);
+            hold.own = hold.own.max(made.last);
+            state.uses(owner, made.last);
         } else {
             hold.asked += 1;
             let (turn, own) = (hold.turn, hold.own);
@@ -197,13 +237,17 @@ impl Fencing {
     }
 
     fn renew(&self, state: &mut State, owner: u8) {
-        let until = state.now + TTL;
+        let (now, until) = (state.now, state.now + self.0.ttl);
         let Some(hold) = state.holds.iter_mut().find(|hold| hold.owner == owner) else { return };
         if state.holder.is_some_and(|(holder, _)| holder == owner) {
             state.holder = Some((owner, until));
-            hold.until = until;
-            if hold.own > state.last {
+            (hold.until, hold.confirmed) = (until, now);
+            let raises = hold.own > state.last;
+            if raises {
                 (state.last, state.of) = (hold.own, None);
+            }
+            if raises || (self.has(Rule::RenewalKeeps) && state.last > 0) {
+                self.keep(state);
             }
         }
     }
@@ -213,6 +257,7 @@ impl Fencing {
             state.holder = None;
             if self.has(Rule::ReleaseRaises) && own > state.last {
                 (state.last, state.of) = (own, None);
+                self.keep(state);
             }
         }
     }
@@ -225,12 +270,15 @@ impl State {
         }
     }
 
-    /// A token is larger than all that were used before it. Only what an owner of a grant that was lost with the
-    /// server's data still does is not compared with those who came after it.
+    /// A token is larger than all that were used by those who had the key before, and smaller than all that were used by
+    /// those who got it after: an owner whose grant was lost with the server's data may not know of them.
     fn uses(&mut self, owner: u8, number: u8) {
         let at = usize::from(owner);
-        self.wrong |= self.used[..=at].iter().any(|used| *used >= number);
-        self.used[at] = number;
+        self.wrong |= self.used[..=at].iter().any(|(_, largest)| *largest >= number);
+        self.wrong |= self.used[at + 1..].iter().any(|(first, _)| *first != 0 && *first <= number);
+        let (first, largest) = &mut self.used[at];
+        *first = if *first == 0 { number } else { *first };
+        *largest = number;
     }
 
     fn tick(&mut self) {
@@ -238,6 +286,9 @@ impl State {
         let now = self.now;
         self.holder = self.holder.filter(|(_, ends)| *ends > now);
         self.holds.retain(|hold| hold.until > now);
+        if now - self.behind > self.kept {
+            (self.last, self.of) = (0, None);
+        }
     }
 }
 
@@ -247,13 +298,14 @@ impl Model for Fencing {
 
     fn initial(&self) -> State {
         State {
-            now: 2,
+            now: self.0.back,
             behind: 0,
             may_lose: self.0.loses,
             may_set_back: self.0.set_back != SetBack::Never,
             holder: None,
             last: 0,
             of: None,
+            kept: 0,
             holds: Vec::new(),
             net: Vec::new(),
             owners: 0,
@@ -264,15 +316,25 @@ impl Model for Fencing {
 
     fn steps(&self, state: &State, steps: &mut Vec<Step>) {
         let ends = state.holder.is_some_and(|(_, ends)| ends == state.now + 1);
-        if state.now < self.0.end && (self.0.deaths || !ends) {
+        let while_held = self.0.set_back == SetBack::WhileHeld && !state.may_set_back;
+        let forgets = while_held && state.now - state.behind == state.kept;
+        if state.now < self.0.end && (self.0.deaths || !ends) && !forgets {
             steps.push(Step::Tick);
         }
         if state.may_lose {
             steps.push(Step::LoseData);
+            if state.holder.is_some() {
+                steps.push(Step::LoseLock);
+            }
         }
-        let known = state.used.iter().all(|used| *used <= state.last);
-        let idle = known && state.holds.is_empty() && state.holder.is_none();
-        if state.may_set_back && (idle || self.0.set_back == SetBack::AtAnyTime) {
+        let known = state.used.iter().all(|(_, used)| *used <= state.last || state.last == 0);
+        let may = match self.0.set_back {
+            SetBack::Never => false,
+            SetBack::BetweenGrants => known && state.holds.is_empty() && state.holder.is_none(),
+            SetBack::WhileHeld => state.holder.is_some_and(|(owner, _)| state.used[usize::from(owner)].1 > 0),
+            SetBack::AtAnyTime => true,
+        };
+        if state.may_set_back && may {
             steps.push(Step::SetBack);
         }
         if state.holder.is_none() && state.owners < self.0.grants {
@@ -283,7 +345,7 @@ impl Model for Fencing {
             if hold.made.is_none() && hold.asked < self.0.asks {
                 steps.push(Step::Ask(owner));
             }
-            if hold.until < state.now + TTL {
+            if hold.until < state.now + self.0.ttl || hold.confirmed < state.now {
                 steps.push(Step::Renew(owner));
             }
             if hold.turn < self.0.turns {
@@ -314,15 +376,17 @@ impl Model for Fencing {
                 // A restart takes longer than a microsecond.
                 next.tick();
             }
-            Step::SetBack => (next.may_set_back, next.behind) = (false, BACK),
+            Step::LoseLock => (next.may_lose, next.holder) = (false, None),
+            Step::SetBack => (next.may_set_back, next.behind) = (false, self.0.back),
             Step::Grant => {
-                let (owner, until) = (next.owners, next.now + TTL);
+                let (owner, until) = (next.owners, next.now + self.0.ttl);
                 next.holder = Some((owner, until));
                 let (made, earlier) = (None, None);
                 next.holds.push(Hold {
                     owner,
                     turn: 0,
                     until,
+                    confirmed: next.now,
                     asked: 0,
                     made,
                     earlier,
@@ -330,7 +394,7 @@ impl Model for Fencing {
                     own: 0,
                 });
                 next.owners += 1;
-                next.used.push(0);
+                next.used.push((0, 0));
             }
             Step::Ask(owner) => self.ask(&mut next, owner),
             Step::Renew(owner) => self.renew(&mut next, owner),

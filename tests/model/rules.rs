@@ -2,7 +2,7 @@
 
 use super::explorer::{Model, explore};
 use super::fencing::{self, Fencing, GROW, SetBack};
-use super::holds::{BEGIN, LEFT, NUMBERS, QUEUED, THREE};
+use super::holds::{BACK_AS_KEPT, BACK_WHILE_HELD, BEGIN, FORGETS, LEFT, NUMBERS, QUEUED, THREE};
 use super::properties::{NO_ORPHAN, ONE_HOLDER, ORDER, PROGRESS, QUEUED_ONCE, TOLD};
 use super::protocol::{BRIEF, Fault, LONG, Rule, Size};
 use super::world::Protocol;
@@ -58,7 +58,8 @@ macro_rules! tokens_without {
 }
 
 tokens_without! {
-    a_process_numbers_no_faster_than_time: BoundByClock, NUMBERS;
+    a_process_numbers_no_faster_than_time: BoundByTime, NUMBERS;
+    a_process_numbers_no_further_than_was_confirmed: BoundByConfirmed, FORGETS;
     a_token_is_at_least_the_time: AtLeastTime, FORGETS;
     a_token_is_above_the_last: AboveLast, CLOCK;
     a_release_raises_the_last: ReleaseRaises, CLOCK;
@@ -66,9 +67,10 @@ tokens_without! {
     a_token_is_one_turns: OfTheTurn, NUMBERS;
     no_turn_counts_on_from_a_token_ahead: AheadIsNoBase, CLOCK_BETWEEN;
     a_turn_that_is_over_gets_no_token: EndedGetsNone, NUMBERS;
+    the_last_token_is_remembered_as_long: RememberedAsLong, BACK_AS_KEPT;
+    a_renewal_keeps_the_last_token: RenewalKeeps, BACK_WHILE_HELD;
 }
 
-const FORGETS: fencing::Size = fencing::Size { loses: true, turns: 1, end: 5, ..NUMBERS };
 const CLOCK: fencing::Size = fencing::Size { set_back: SetBack::AtAnyTime, deaths: false, ..NUMBERS };
 const CLOCK_BETWEEN: fencing::Size =
     fencing::Size { set_back: SetBack::BetweenGrants, grants: 3, turns: 1, ..NUMBERS };
