@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backend::{Claim, Grant, Mode, Renewal};
+use crate::clock::Moment;
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
 use crate::guard::LockGuard;
 use crate::hold::{Hold, Terms};
@@ -34,10 +35,10 @@ pub(crate) async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
     }
     let mut shared =
         Shared { hold: &hold, claim: Claim { mode: Mode::Shared, ..hold.claim.clone() }, answered: false };
-    let sent = ask(&hold).await?;
+    let (sent, lease) = ask(&hold).await?;
     shared.answered = true;
     let claim = shared.claim.clone();
-    let grant = Grant::new(sent, hold.ttl()).with_fence(hold.known_fence());
+    let grant = Grant::new(sent, lease).with_fence(hold.known_fence());
     let terms = Terms { kind: Kind::Read, ..hold.terms };
     let (engine, span) = (Arc::clone(&hold.engine), hold.span.clone());
     let reader = Hold::since(hold.since, engine, &keeper, claim, terms, &grant, span);
@@ -50,18 +51,18 @@ pub(crate) async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
     Ok(LockGuard::new(reader))
 }
 
-/// Asks until there is an answer; when the question was sent that was answered.
-async fn ask(hold: &Hold) -> Result<crate::clock::Moment> {
+/// Asks until there is an answer; when the question was sent that was answered, and the lease that it brought.
+async fn ask(hold: &Hold) -> Result<(Moment, Duration)> {
     let mut pause = FIRST_PAUSE;
     loop {
         let claim = Claim { ttl: hold.ttl(), ..hold.claim.clone() };
         hold.asked(claim.ttl);
         let call = hold.engine.backend.downgrade_dyn(&claim);
         match hold.engine.observer.meters.timed(Op::Downgrade, call).await {
-            Renewal::Renewed { sent, .. } => {
+            Renewal::Renewed { sent, lease, .. } => {
                 // The answer may have come after the lease was over.
                 hold.check()?;
-                return Ok(sent);
+                return Ok((sent, lease));
             }
             Renewal::NotMine => {
                 hold.lose(LossReason::Taken);

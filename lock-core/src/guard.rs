@@ -176,14 +176,14 @@ impl LockGuard {
             hold.tell_renewal(answer);
         }
         match answer {
-            Some(Renewal::Renewed { sent, .. }) => {
+            Some(Renewal::Renewed { sent, lease, .. }) => {
                 // The answer may have come after the old lease was over: then the lock is lost, and stays so.
                 hold.check()?;
                 hold.set_ttl(ttl);
-                hold.renewed(sent, ttl);
+                hold.renewed(sent, lease);
                 match hold.keeper() {
-                    Some(keeper) => keeper.extended(hold, sent),
-                    None => hold.engine.keepers.here()?.extended(hold, sent),
+                    Some(keeper) => keeper.extended(hold, sent, lease),
+                    None => hold.engine.keepers.here()?.extended(hold, sent, lease),
                 }
                 Ok(())
             }

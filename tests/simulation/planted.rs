@@ -112,8 +112,8 @@ impl<B: Backend> Backend for Planted<B> {
         let renews = claims.iter().zip(batch).map(|(claim, renew)| Renew { claim, ttl: renew.ttl });
         let answers = self.inner.renew(&renews.collect::<Vec<_>>()).await;
         let counted = |(answer, renew): (Renewal, &Renew<'_>)| match answer {
-            Renewal::Renewed { sent, waiters } => {
-                Renewal::Renewed { sent: self.counted(sent, renew.ttl), waiters }
+            Renewal::Renewed { sent, lease, waiters } => {
+                Renewal::Renewed { sent: self.counted(sent, renew.ttl), lease, waiters }
             }
             other => other,
         };

@@ -84,7 +84,12 @@ impl Backend for Remote {
     }
 
     async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
-        batch.iter().map(|_| Renewal::Renewed { sent: Clock::Suspend.now(), waiters: None }).collect()
+        let yes = |renew: &Renew<'_>| Renewal::Renewed {
+            sent: Clock::Suspend.now(),
+            lease: renew.ttl,
+            waiters: None,
+        };
+        batch.iter().map(yes).collect()
     }
 
     async fn release(&self, claim: &Claim, _keep_for: Option<Duration>) -> Result<Released, LockError> {

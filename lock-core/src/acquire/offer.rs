@@ -104,8 +104,8 @@ impl Acquire<'_> {
         let call = self.engine.backend.renew_dyn(&batch);
         let answer = self.engine.observer.meters.timed(Op::Renew, call).await.into_iter().next();
         match answer {
-            Some(Renewal::Renewed { sent, waiters }) => {
-                turn.leased(sent, ttl);
+            Some(Renewal::Renewed { sent, lease, waiters }) => {
+                turn.leased(sent, lease);
                 if waiters.is_some_and(|waiters| waiters > 0) {
                     self.engine.gate.contended(self.plan.key.as_str());
                 }

@@ -130,10 +130,13 @@ pub struct Renew<'a> {
 #[derive(Debug)]
 #[must_use]
 pub enum Renewal {
-    /// The grant is ours for `ttl` from the moment the renewal was sent.
+    /// The grant is ours for `lease`, counted from `sent`.
     Renewed {
-        /// When that was.
+        /// When the renewal was sent.
         sent: Moment,
+        /// The lease that the store gave, before drift is taken off. A store may give another one than it was asked for:
+        /// whole seconds, or the timeout of a session. What it gave counts.
+        lease: Duration,
         /// How many wait in the store's queue, where it has one.
         waiters: Option<usize>,
     },

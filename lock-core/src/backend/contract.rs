@@ -96,6 +96,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     ///
     /// # Behavior
     /// - Extends only a grant of the same owner, never shortens it, never makes one.
+    /// - Answers the lease that it gave, which may be another one than it was asked for, and never more than it keeps.
     /// - A claim of several keys is renewed when all its keys are.
     /// - A part of the batch that fails is [`Renewal::Unknown`] for that part alone.
     fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> impl Future<Output = Vec<Renewal>> + Send + 'a;

@@ -44,10 +44,11 @@ impl Turn {
         }
     }
 
-    /// The store promised `ttl` from `sent` on.
-    pub(crate) fn leased(&mut self, sent: Moment, ttl: Duration) {
-        let safe = ttl.saturating_sub(hold::drift(self.engine.capability.placement, ttl));
+    /// The store promised `length` from `sent` on.
+    pub(crate) fn leased(&mut self, sent: Moment, length: Duration) {
+        let safe = length.saturating_sub(hold::drift(self.engine.capability.placement, length));
         if let Some(lease) = self.lease.as_deref_mut() {
+            lease.store_until = later(lease.store_until, hold::forgotten(sent, length), sent);
             lease.deadline = later(lease.deadline, sent.plus(safe), sent);
             lease.confirmed = sent;
         }

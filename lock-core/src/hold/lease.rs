@@ -60,8 +60,9 @@ impl Hold {
         raise(&self.confirmed, sent);
     }
 
-    /// A renewal was answered with yes.
+    /// A renewal was answered with yes, and with the lease that the store gave: at times not the one it was asked for.
     pub(crate) fn renewed(&self, sent: Moment, lease: Duration) {
+        raise(&self.store_until, forgotten(sent, lease));
         self.leased(sent, lease);
         let _ =
             self.state.compare_exchange(state::ENDANGERED, state::HELD, Ordering::AcqRel, Ordering::Acquire);

@@ -84,19 +84,18 @@ impl Keeper {
             let due = Due::renewal(hold.since, lease, fastrand::f64());
             self.file(hold, within_limits(hold, due));
         } else {
-            self.extended(hold, hold.since);
+            self.extended(hold, hold.since, lease);
         }
     }
 
     /// Begins to keep a grant that another holder of this process had.
     pub(crate) fn watch_turn(&self, hold: &Arc<Hold>) {
-        self.extended(hold, hold.confirmed());
+        self.extended(hold, hold.confirmed(), hold.ttl());
     }
 
     /// The lease of `hold` was changed by a renewal outside the loop, sent at `sent`.
-    pub(crate) fn extended(&self, hold: &Arc<Hold>, sent: Moment) {
-        let due =
-            if hold.terms.renew { Due::renewal(sent, hold.ttl(), fastrand::f64()) } else { last_look(hold) };
+    pub(crate) fn extended(&self, hold: &Arc<Hold>, sent: Moment, lease: Duration) {
+        let due = if hold.terms.renew { Due::renewal(sent, lease, fastrand::f64()) } else { last_look(hold) };
         self.file(hold, within_limits(hold, due));
     }
 
@@ -248,13 +247,13 @@ impl Keeper {
         }
         hold.tell_renewal(&answer);
         match answer {
-            Renewal::Renewed { sent, waiters } => {
+            Renewal::Renewed { sent, lease, waiters } => {
                 if waiters.is_some_and(|waiters| waiters > 0) {
                     // The store's own word may have been lost.
                     hold.engine.gate.contended(hold.claim.key.as_str());
                 }
-                hold.renewed(sent, ttl);
-                self.file(hold, within_limits(hold, Due::renewal(sent, ttl, fastrand::f64())));
+                hold.renewed(sent, lease);
+                self.file(hold, within_limits(hold, Due::renewal(sent, lease, fastrand::f64())));
             }
             Renewal::NotMine => {
                 hold.lose(LossReason::Taken);
@@ -317,6 +316,10 @@ mod tests {
         Duration::from_secs(n)
     }
 
+    fn yes(sent: Moment) -> Renewal {
+        Renewal::Renewed { sent, lease: secs(3), waiters: None }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_look_watches_the_end_and_renews_once() {
         let request = LockManager::in_memory().lock("k").ttl(secs(3));
@@ -349,7 +352,7 @@ mod tests {
         let keeper = keeper();
         assert!(!keeper.look(&hold));
         // The answer to a renewal that was under way during the release.
-        keeper.answered(&hold, hold.ttl(), Renewal::Renewed { sent: hold.since, waiters: None });
+        keeper.answered(&hold, hold.ttl(), yes(hold.since));
         assert_eq!(keeper.queue().next(), None);
 
         let lost = request.acquire().await.expect("it is free");
@@ -375,7 +378,7 @@ mod tests {
 
         let guard = request.max_hold(secs(1)).acquire().await.expect("it is free");
         let hold = guard.hold();
-        for answer in [unknown(), Renewal::Renewed { sent: hold.since, waiters: None }] {
+        for answer in [unknown(), yes(hold.since)] {
             tokio::time::advance(Duration::from_millis(499)).await;
             keeper.answered(hold, hold.ttl(), answer);
         }
@@ -390,7 +393,7 @@ mod tests {
         let guard = request.acquire().await.expect("it is free");
         let (keeper, hold) = (keeper(), guard.hold());
         std::thread::sleep(Duration::from_millis(30));
-        keeper.answered(hold, hold.ttl(), Renewal::Renewed { sent: keeper.clock.now(), waiters: None });
+        keeper.answered(hold, hold.ttl(), yes(keeper.clock.now()));
         assert!(!hold.is_held());
         assert_eq!(hold.loss(), Some(LossReason::Expired));
         assert_eq!(keeper.queue().next(), None);

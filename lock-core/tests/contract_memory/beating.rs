@@ -125,8 +125,8 @@ impl Backend for Beating {
         if !self.waits(claim) {
             let ttl = if self.kept == Kept::AllButLease { claim.place_lease() } else { claim.ttl };
             return Ok(match self.inner.renew(&[Renew { claim, ttl }]).await.pop() {
-                Some(Renewal::Renewed { sent, waiters }) => {
-                    Beat::Granted(lock_core::backend::Grant::new(sent, ttl).with_waiters(waiters))
+                Some(Renewal::Renewed { sent, lease, waiters }) => {
+                    Beat::Granted(lock_core::backend::Grant::new(sent, lease).with_waiters(waiters))
                 }
                 _ if self.kept == Kept::AllButGone => match self.enqueue(claim, None).await? {
                     Attempt::Granted(grant) => Beat::Granted(grant),

@@ -122,7 +122,9 @@ impl Broken {
 
     fn force(&self, claim: &Claim) -> Renewal {
         match now(self.inner.try_acquire(claim)) {
-            Ok(Attempt::Granted(grant)) => Renewal::Renewed { sent: grant.sent, waiters: None },
+            Ok(Attempt::Granted(grant)) => {
+                Renewal::Renewed { sent: grant.sent, lease: grant.lease, waiters: None }
+            }
             Ok(Attempt::Held(_)) => Renewal::NotMine,
             Err(error) => Renewal::Unknown(error),
         }
@@ -139,19 +141,27 @@ impl Broken {
                 now(self.inner.renew(&[Renew { claim: &first, ttl: renew.ttl }])).pop().expect("one")
             }
             Fault::HidesWaiters => match inner(renew.ttl) {
-                Renewal::Renewed { sent, .. } => Renewal::Renewed { sent, waiters: Some(0) },
+                Renewal::Renewed { sent, lease, .. } => Renewal::Renewed { sent, lease, waiters: Some(0) },
                 answer => answer,
             },
             Fault::RenewShortens => self.reset(&claim, renew.ttl),
             Fault::RenewDoesNothing => inner(Duration::ZERO),
-            Fault::RenewLies => Renewal::Renewed { sent, waiters: None },
+            Fault::RenewLies => Renewal::Renewed { sent, lease: renew.ttl, waiters: None },
+            Fault::RenewPromisesMore => match inner(renew.ttl) {
+                Renewal::Renewed { sent, lease, waiters } => {
+                    Renewal::Renewed { sent, lease: lease * 2, waiters }
+                }
+                answer => answer,
+            },
             Fault::SentLate => match inner(renew.ttl) {
-                Renewal::Renewed { waiters, .. } => Renewal::Renewed { sent: sent.plus(renew.ttl), waiters },
+                Renewal::Renewed { lease, waiters, .. } => {
+                    Renewal::Renewed { sent: sent.plus(renew.ttl), lease, waiters }
+                }
                 answer => answer,
             },
             Fault::KeptIsRenewed => match inner(renew.ttl) {
                 Renewal::NotMine if self.holder(&claim).is_some_and(|holder| holder.owner == claim.owner) => {
-                    Renewal::Renewed { sent, waiters: None }
+                    Renewal::Renewed { sent, lease: renew.ttl, waiters: None }
                 }
                 answer => answer,
             },
@@ -277,7 +287,7 @@ impl Backend for Broken {
         }
         let sent = self.capability().placement.clock().now();
         let claim = &self.read(claim);
-        let yes = Renewal::Renewed { sent, waiters: Some(0) };
+        let yes = Renewal::Renewed { sent, lease: claim.ttl, waiters: Some(0) };
         match self.fault {
             Fault::DowngradeLies => yes,
             Fault::DowngradeDoesNothing => {

@@ -19,6 +19,8 @@ pub(crate) enum Fault {
     RenewDoesNothing,
     /// A renewal of what is not ours says yes.
     RenewLies,
+    /// A renewal says that it gave twice the lease that it gave.
+    RenewPromisesMore,
     /// A batch is answered in another order.
     BatchReversed,
     /// An acquire that is repeated is refused.
@@ -160,7 +162,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    pub(crate) const ALL: [Self; 76] = [
+    pub(crate) const ALL: [Self; 77] = [
         Self::ReleaseIgnoresOwner,
         Self::ReleaseLies,
         Self::KeepsNothing,
@@ -169,6 +171,7 @@ impl Fault {
         Self::RenewShortens,
         Self::RenewDoesNothing,
         Self::RenewLies,
+        Self::RenewPromisesMore,
         Self::BatchReversed,
         Self::NotIdempotent,
         Self::AnotherToken,
@@ -250,6 +253,7 @@ impl Fault {
             Self::RenewShortens => "renewal::never_shortens",
             Self::RenewDoesNothing => "renewal::outlives_its_first_lease",
             Self::RenewLies => "renewal::not_of_another",
+            Self::RenewPromisesMore => "renewal::promises_what_is_kept",
             Self::BatchReversed => "renewal::a_batch_is_answered_in_order",
             Self::NotIdempotent | Self::AnotherToken => "exclusive::asks_again",
             Self::AcquireShortens => "exclusive::asks_again_with_less",

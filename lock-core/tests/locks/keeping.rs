@@ -24,12 +24,39 @@ async fn a_lease_counts_from_when_it_was_sent_and_never_moves_back() {
     let guard = locks.lock("k").ttl(millis(1_000)).acquire().await.unwrap();
     assert_eq!(guard.remaining(), millis(898));
     // An older answer that comes late says less than what is known.
-    store.script().renew.push_back(Renewal::Renewed { sent, waiters: None });
+    store.script().renew.push_back(Renewal::Renewed { sent, lease: millis(500), waiters: None });
     guard.extend(millis(500)).await.unwrap();
     assert_eq!(guard.remaining(), millis(898));
-    store.script().renew.push_back(Renewal::Renewed { sent, waiters: None });
+    store.script().renew.push_back(Renewal::Renewed { sent, lease: millis(2_000), waiters: None });
     guard.extend(millis(2_000)).await.unwrap();
     assert_eq!(guard.remaining(), millis(1_898));
+    drop(guard);
+}
+
+/// A store counts in whole seconds, or has one timeout for all, and gives less than it is asked for.
+#[tokio::test(start_paused = true)]
+async fn a_lock_is_held_for_the_lease_that_a_renewal_gave_and_not_for_the_one_it_asked_for() {
+    let (locks, store) = store();
+    let guard = locks.lock("k").ttl(millis(3_000)).acquire().await.unwrap();
+    let short = |sent| Renewal::Renewed { sent, lease: millis(600), waiters: None };
+    store.script().renew.push_back(short(Clock::Tokio.now().plus(millis(3_000))));
+    guard.extend(millis(5_000)).await.unwrap();
+    assert_eq!(guard.remaining(), millis(3_598), "as long as the store said");
+
+    // By the keeper: the lease that the answer gives is renewed after a third of it, and lost at its end.
+    drop(guard);
+    let guard = locks.lock("l").ttl(millis(3_000)).acquire().await.unwrap();
+    let asked = || store.renewals().len();
+    let before = asked();
+    tokio::time::sleep(millis(1_001)).await;
+    assert_eq!(asked(), before + 1);
+    tokio::time::sleep(millis(1_001)).await;
+    assert_eq!(asked(), before + 2, "a whole lease was given");
+    store.script().renew.push_back(short(Clock::Tokio.now().plus(millis(1_000))));
+    tokio::time::sleep(millis(1_001)).await;
+    assert_eq!(asked(), before + 3);
+    tokio::time::sleep(millis(201)).await;
+    assert_eq!(asked(), before + 4, "a third of 600 ms");
     drop(guard);
 }
 

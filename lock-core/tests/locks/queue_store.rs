@@ -265,7 +265,7 @@ impl Backend for QueueStore {
             self.change(&renew.claim.key, |entry, _| match &mut entry.holder {
                 Some((owner, until)) if *owner == renew.claim.owner => {
                     *until = later(*until, now().plus(renew.ttl));
-                    Renewal::Renewed { sent, waiters: Some(entry.queue.len()) }
+                    Renewal::Renewed { sent, lease: renew.ttl, waiters: Some(entry.queue.len()) }
                 }
                 _ => Renewal::NotMine,
             })

@@ -182,7 +182,9 @@ impl Backend for Scripted {
             Some(answer) => vec![answer],
             None => {
                 let again = |answer| match answer {
-                    Renewal::Renewed { waiters, .. } => Renewal::Renewed { sent: self.now(), waiters },
+                    Renewal::Renewed { lease, waiters, .. } => {
+                        Renewal::Renewed { sent: self.now(), lease, waiters }
+                    }
                     other => other,
                 };
                 self.store.renew(batch).await.into_iter().map(again).collect()

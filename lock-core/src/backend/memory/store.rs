@@ -153,7 +153,7 @@ impl Memory {
             self.renew_several(claim, ttl, now)
         };
         match waiters {
-            Some(waiters) => Renewal::Renewed { sent: now, waiters: Some(waiters) },
+            Some(waiters) => Renewal::Renewed { sent: now, lease: ttl, waiters: Some(waiters) },
             None => Renewal::NotMine,
         }
     }
@@ -260,7 +260,9 @@ impl Backend for Memory {
             );
         }
         match self.with(&claim.key, now, |entry| entry.downgrade(claim, now)) {
-            Some(Ok(Some(waiters))) => Renewal::Renewed { sent: now, waiters: Some(waiters) },
+            Some(Ok(Some(waiters))) => {
+                Renewal::Renewed { sent: now, lease: claim.ttl, waiters: Some(waiters) }
+            }
             Some(Ok(None)) | None => Renewal::NotMine,
             Some(Err(other)) => {
                 Renewal::Unknown(conflict(&claim.key, other, Use::Lock(crate::backend::Mode::Shared)))

@@ -95,7 +95,7 @@ impl<B: Backend> Inner<B> {
                 let claim = Arc::clone(&shared);
                 async move {
                     match quorum.nodes[node].backend.downgrade(&claim).await {
-                        Renewal::Renewed { .. } => Answer::Yes(()),
+                        Renewal::Renewed { lease, .. } => Answer::Yes(lease),
                         Renewal::NotMine => Answer::No(LockError::lost(&claim.key, LossReason::Taken)),
                         Renewal::Unknown(error) => Answer::Failed(error),
                     }
@@ -103,13 +103,18 @@ impl<B: Backend> Inner<B> {
             })
             .await;
         let count =
-            |wanted: fn(&Answer<()>) -> bool| answers.iter().flatten().filter(|one| wanted(one)).count();
+            |wanted: fn(&Answer<_>) -> bool| answers.iter().flatten().filter(|one| wanted(one)).count();
         let (yes, no) =
-            (count(|one| matches!(one, Answer::Yes(()))), count(|one| matches!(one, Answer::No(_))));
+            (count(|one| matches!(one, Answer::Yes(_))), count(|one| matches!(one, Answer::No(_))));
+        let given = answers.iter().flatten().filter_map(|one| match one {
+            Answer::Yes(lease) => Some(*lease),
+            Answer::No(_) | Answer::Failed(_) => None,
+        });
+        let lease = given.fold(claim.ttl, Duration::min);
         match kept(self.nodes.len(), yes, no, 0) {
             Kept::Yes => {
-                tracked.kept(sent, self.valid(sent, claim.ttl));
-                Renewal::Renewed { sent, waiters: None }
+                tracked.kept(sent, self.valid(sent, lease));
+                Renewal::Renewed { sent, lease, waiters: None }
             }
             Kept::No => Renewal::NotMine,
             Kept::Unknown | Kept::Open => Renewal::Unknown(self.not_downgraded(claim, answers)),
@@ -117,8 +122,8 @@ impl<B: Backend> Inner<B> {
     }
 
     /// What a node refuses for good is the caller's to know.
-    fn not_downgraded(&self, claim: &Claim, answers: Vec<Option<Answer<()>>>) -> LockError {
-        let permanent = |answer: &Option<Answer<()>>| matches!(answer, Some(Answer::Failed(error)) if !error.is_temporary());
+    fn not_downgraded(&self, claim: &Claim, answers: Vec<Option<Answer<Duration>>>) -> LockError {
+        let permanent = |answer: &Option<Answer<Duration>>| matches!(answer, Some(Answer::Failed(error)) if !error.is_temporary());
         let refused = answers.iter().filter(|answer| permanent(answer)).count();
         if kept(self.nodes.len(), 0, refused, 0) == Kept::No {
             let refusal = answers.into_iter().flatten().find_map(|answer| match answer {
@@ -129,7 +134,7 @@ impl<B: Backend> Inner<B> {
         }
         let nodes = self.nodes.iter().zip(answers);
         let failures = nodes.filter_map(|(node, answer)| match answer {
-            Some(Answer::Yes(())) => None,
+            Some(Answer::Yes(_)) => None,
             Some(Answer::No(error) | Answer::Failed(error)) => Some((node.name(), Some(error))),
             None => Some((node.name(), None)),
         });

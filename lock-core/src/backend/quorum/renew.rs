@@ -87,8 +87,9 @@ impl<B: Backend> Inner<B> {
         parts
             .map(|(number, (part, verdict))| match verdict {
                 Kept::Yes => {
-                    part.tracked.kept(sent, part.valid);
-                    Renewal::Renewed { sent, waiters: None }
+                    let lease = self.shortest(part, number, &answers);
+                    part.tracked.kept(sent, self.valid(sent, lease));
+                    Renewal::Renewed { sent, lease, waiters: None }
                 }
                 Kept::No => {
                     part.tracked.loses();
@@ -126,6 +127,15 @@ impl<B: Backend> Inner<B> {
             }
         }
         kept(self.nodes.len(), yes, no, pending)
+    }
+
+    /// The shortest of the leases that the nodes gave: a node that gave less than was asked for forgets it sooner.
+    fn shortest(&self, part: &Part, number: usize, answers: &[Option<Answers>]) -> Duration {
+        let given = answers.iter().flatten().flatten().filter_map(|answers| match answers[number] {
+            Renewal::Renewed { lease, .. } => Some(lease),
+            Renewal::NotMine | Renewal::Unknown(_) => None,
+        });
+        given.min().map_or(part.ttl, |shortest| shortest.min(part.ttl))
     }
 
     fn not_renewed(&self, part: &Part, number: usize, answers: &mut [Option<Answers>]) -> LockError {

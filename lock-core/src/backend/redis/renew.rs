@@ -95,7 +95,9 @@ pub(super) fn of_claims(
     let of_claim = |renew: &Renew<'_>| {
         let keys = answers.by_ref().take(renew.claim.keys().count());
         match keys.reduce(Verdict::and) {
-            Some(Verdict::Renewed(sent, waiters)) => Renewal::Renewed { sent, waiters: Some(waiters) },
+            Some(Verdict::Renewed(sent, waiters)) => {
+                Renewal::Renewed { sent, lease: renew.ttl, waiters: Some(waiters) }
+            }
             Some(Verdict::NotMine) => Renewal::NotMine,
             Some(Verdict::Unknown(failure)) => unknown(&failure, renew.claim),
             None => unknown(&Failure::unexpected(&Value::Nil), renew.claim),

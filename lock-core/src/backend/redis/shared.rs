@@ -25,7 +25,7 @@ impl Redis {
             (1, [waiters, ..]) => {
                 // As any other renewal.
                 live.confirm(self.timeout().min(claim.ttl / 2)).await.map_err(Failure::in_doubt)?;
-                Ok(Renewal::Renewed { sent, waiters: Some(count(waiters)?) })
+                Ok(Renewal::Renewed { sent, lease: claim.ttl, waiters: Some(count(waiters)?) })
             }
             (0, _) => Ok(Renewal::NotMine),
             _ => Err(Failure::unexpected(&answer)),

@@ -5,7 +5,7 @@ use crate::backend::{Claim, Renew, Renewal};
 
 pub(super) fn cases() -> impl IntoIterator<Item = Case> {
     list![|_| true; outlives_its_first_lease, never_shortens, not_after_release, not_after_expiry, not_of_another,
-        a_batch_is_answered_in_order, an_empty_batch, is_dated]
+        a_batch_is_answered_in_order, an_empty_batch, is_dated, promises_what_is_kept]
 }
 
 /// A grant that is renewed outlives its first lease.
@@ -97,6 +97,21 @@ async fn a_batch_is_answered_in_order(subject: Subject) {
 /// A batch of nothing has no answers.
 async fn an_empty_batch(subject: Subject) {
     assert!(subject.backend().renew_dyn(&[]).await.is_empty());
+}
+
+/// The lease that a renewal says it gave is there to its end.
+async fn promises_what_is_kept(subject: Subject) {
+    let key = subject.key("k");
+    let claim = subject.brief(subject.mutex(&key));
+    subject.acquire(&claim).await;
+    let Renewal::Renewed { sent, lease, .. } = subject.renew(&claim, subject.short()).await else {
+        panic!("the holder may renew");
+    };
+    let next = subject.mutex(&key);
+    subject.granted_within(&next, lease).await;
+    let after = subject.now().since(sent);
+    assert!(after >= lease, "{lease:?} were promised, and another has the key after {after:?}");
+    subject.release(&next).await;
 }
 
 /// A renewed lease counts from a moment between the call and its answer.
