@@ -59,6 +59,10 @@ impl Keys {
                     format!("`keys` has the template `{}` twice: drop one of the two", source.template());
                 return Err(LockError::new(LockErrorKind::InvalidKey, detail));
             }
+            if let Some((other, key)) = sources.iter().find_map(|other| Some((other, other.clash(&source)?)))
+            {
+                return Err(meet(other, &source, &key));
+            }
             sources.push(source);
         }
         if sources.is_empty() {
@@ -115,13 +119,24 @@ impl Keys {
     }
 }
 
+fn meet(one: &KeySource, other: &KeySource, key: &str) -> LockError {
+    let (one, other) = (one.template(), other.template());
+    let detail = format!(
+        "`keys` has the templates `{one}` and `{other}`, which can both give the key `{key}`: let their fixed texts differ \
+         in a character such as `:`, which no value contains"
+    );
+    LockError::new(LockErrorKind::InvalidKey, detail)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn several_templates_are_checked_when_the_layer_is_built() {
-        for templates in [&["a:<x>"][..], &["b:<y>", "a:<x>"], &["a:<x>", "a:<y>", "a:<header.z>"]] {
+        for templates in
+            [&["a:<x>"][..], &["b:<y>", "a:<x>"], &["a:<x>", "a:<y>", "a:<header.z>"], &["a:<x:u64>", "a:b"]]
+        {
             let keys = Keys::all(templates).expect("they are templates");
             assert_eq!(keys.template(), templates.join(", "));
         }
@@ -130,6 +145,8 @@ mod tests {
             (&["a:<x>", "b", "a:<x>"], "has the template `a:<x>` twice"),
             (&["a:<x>", "b:<y"], "is not closed"),
             (&["a:<x>", ""], "is empty"),
+            (&["a:<x>", "b", "a:b"], "`a:<x>` and `a:b`, which can both give the key `a:b`"),
+            (&["a:<x>", "a:<x>.b"], "which can both give the key"),
             (&["a:<x>", "b:{x}"], "placeholders are written `<x>`"),
             (&["a:<x>", "<ext.Tenant>"], "expected a path parameter"),
         ] {

@@ -31,7 +31,7 @@ pub struct Keyed(pub(crate) Keys);
 ///
 /// let locks = LockManager::in_memory();
 /// let one_at_a_time = LockLayer::new(locks)
-///     .key("order:<id>")
+///     .key("order:<id:u64>")
 ///     .ttl(Duration::from_secs(5))
 ///     .strategy(strategy::retry().within(Duration::from_secs(1)))
 ///     .check()?;

@@ -16,9 +16,25 @@ impl LockLayer<NoKeyYet> {
     /// | `<query.page>` | a parameter of the query, once and not empty | 400 |
     /// | `<method>` | the method: `POST` | |
     /// | `<route>` | the route as it was registered: `/orders/{id}` | not locked, as no route was found |
-    /// | `<uri.path>` | the path as the client wrote it, also under `nest`: `/orders/42`. The same place may be written in several ways, `%34%32` for one | |
+    /// | `<uri.path>` | the whole path, also under `nest`: `/orders/42`; `/orders/%34%32` is the same | |
     ///
-    /// Values are encoded: no client can reach the key of another template with a clever value.
+    /// **One thing must have one key, however the client writes it.** A handler with `Path<u64>` takes `/orders/1`,
+    /// `/orders/01` and `/orders/+1` for one order, so the layer must too. Say what the value is:
+    ///
+    /// | placeholder | takes | gives |
+    /// | --- | --- | --- |
+    /// | `<id:u64>`, also `u8` to `u128`, `usize`, and `i8` to `i128`, `isize` | what the handler's `Path<u64>` takes, else 400 | the number as Rust writes it |
+    /// | `<id:uuid>` | upper and lower case, with and without hyphens, in braces, after `urn:uuid:`, else 400 | lower case with hyphens |
+    /// | `<header.x-tenant:lower>` | any text | lower case, for names that differ in case only |
+    /// | `<id>`, of the path or the query | any text, but 400 for digits with a sign `+` or with zeros in front of them | the text |
+    /// | `<zip:text>`, or a header | any text | the text |
+    ///
+    /// What else two texts may have in common only the handler knows: `1.0` and `1e0` as `f64`, or a name that the
+    /// database compares without regard to accents. There, take the key from the value that the handler gets.
+    ///
+    /// Values are encoded, so that no value reaches the key of another template, as long as the fixed texts of the
+    /// templates differ in a character such as `:`. `job:<name>` and `job:nightly` can meet, where `name` is `nightly`:
+    /// write `job:name:<name>`. [`KeyTemplate::clash`](lock_core::key::KeyTemplate::clash) finds such pairs.
     ///
     /// # Panics
     /// When the template cannot be read or a placeholder means nothing: at start-up, with the place and what was
@@ -41,14 +57,16 @@ impl LockLayer<NoKeyYet> {
 
     /// Sets several keys to lock, all or none, each a template as that of [`key`](Self::key). The order does not matter:
     /// two requests that name the same keys the other way round never wait for each other. Where two templates give the
-    /// same key, it is taken once.
+    /// same key, it is taken once: `account:<from>` and `account:<to>` are meant to meet. Templates that differ and can meet
+    /// all the same, such as `job:<name>` and `job:nightly`, are refused.
     ///
     /// They stand in place of [`key`](Self::key), and each has one holder: another [`kind`](Self::kind) than
     /// [`Kind::Reentrant`](lock_core::Kind::Reentrant) does not go with them. A layer within a layer must not ask for more keys than the outer one
     /// has, if they have one in common: it would wait for its own request, and is a 500.
     ///
     /// # Panics
-    /// As [`key`](Self::key), and without any template or with the same one twice. [`try_keys`](Self::try_keys) returns
+    /// As [`key`](Self::key), and without any template, with the same one twice, or with two that
+    /// [clash](lock_core::key::KeyTemplate::clash). [`try_keys`](Self::try_keys) returns
     /// that instead.
     ///
     /// # Examples
@@ -60,7 +78,7 @@ impl LockLayer<NoKeyYet> {
     /// # use lock_axum::LockLayer;
     /// # use tower::ServiceExt;
     /// # let locks = lock_core::LockManager::in_memory();
-    /// let both = LockLayer::new(locks.clone()).keys(["account:<from>", "account:<to>"]);
+    /// let both = LockLayer::new(locks.clone()).keys(["account:<from:u64>", "account:<to:u64>"]);
     /// let app: Router =
     ///     Router::new().route("/transfer/{from}/{to}", post(async || "moved").route_layer(both));
     ///

@@ -14,7 +14,7 @@ use crate::support::{get, send, text};
 
 /// One key of two path parameters, a header and a query parameter.
 fn app() -> Router {
-    let layer = LockLayer::new(LockManager::in_memory()).key("o:<a>:<b>:<header.x>:<query.q>");
+    let layer = LockLayer::new(LockManager::in_memory()).key("o:<a:text>:<b:text>:<header.x>:<query.q:text>");
     Router::new().route("/{a}/{b}", on_get(async |lock: LockHandle| lock.key().to_owned()).layer(layer))
 }
 
@@ -82,7 +82,7 @@ proptest! {
 
 #[tokio::test]
 async fn values_of_every_size_have_keys_and_bad_ones_are_400() {
-    let layer = LockLayer::new(LockManager::in_memory()).key("order:<id>");
+    let layer = LockLayer::new(LockManager::in_memory()).key("order:<id:text>");
     let handler = async |lock: LockHandle| lock.key().to_owned();
     let app = Router::new().route("/orders/{id}", on_get(handler).layer(layer));
     let mut keys = Vec::new();

@@ -1,12 +1,19 @@
 //! Which key a request locks.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
 use axum::Router;
+use axum::extract::Path;
 use axum::routing::{MethodRouter, get as on_get, options, post};
 use http::{Method, Request, StatusCode};
 use lock_axum::{LockHandle, LockLayer};
-use lock_core::LockManager;
+use lock_core::{LockError, LockManager, distributed_lock};
+use proptest::prelude::*;
+use tokio::sync::Notify;
 
-use crate::support::{get, request, send, text};
+use crate::support::{get, request, send, text, until};
 
 /// Answers with the key. Not by `any`, to which `route_layer` does not apply.
 fn key() -> MethodRouter {
@@ -168,4 +175,156 @@ async fn a_404_stays_one_whatever_the_client_left_out() {
     let app = Router::new().route("/orders/{id}", on_get(async || "")).layer(layer);
     assert_eq!(send(&app, get("/nowhere")).await.status(), StatusCode::NOT_FOUND);
     assert_eq!(send(&app, get("/orders/42")).await.status(), StatusCode::BAD_REQUEST);
+}
+
+/// What the layer of this template locks for `/orders/{id}`; `None` for a 400.
+async fn locked(template: &str, id: &str) -> Option<String> {
+    let app = Router::new().route("/orders/{id}", key().route_layer(layer(template)));
+    let answer = send(&app, get(&format!("/orders/{id}"))).await;
+    match answer.status() {
+        StatusCode::OK => Some(text(answer).await),
+        StatusCode::BAD_REQUEST => None,
+        other => panic!("{template} {id}: {other}"),
+    }
+}
+
+#[tokio::test]
+async fn one_thing_has_one_key_however_it_is_written() {
+    const ID: &str = "order:67e55044-10b1-426f-9247-bb680e5fe0c8";
+    for (template, id, expected) in [
+        ("order:<id>", "1", Some("order:1")),
+        ("order:<id>", "01", None),
+        ("order:<id>", "%2B1", None),
+        ("order:<id>", "+1", None),
+        ("order:<id>", "-0", None),
+        ("order:<id>", "1a", Some("order:1a")),
+        ("order:<id:text>", "01", Some("order:01")),
+        ("order:<id:u64>", "1", Some("order:1")),
+        ("order:<id:u64>", "%30%301", Some("order:1")),
+        ("order:<id:u64>", "+1", Some("order:1")),
+        ("order:<id:u64>", "-1", None),
+        ("order:<id:u64>", "one", None),
+        ("order:<id:i64>", "-01", Some("order:-1")),
+        ("order:<id:u8>", "256", None),
+        ("order:<id:lower>", "ACME", Some("order:acme")),
+        ("order:<id:uuid>", "67e55044-10b1-426f-9247-bb680e5fe0c8", Some(ID)),
+        ("order:<id:uuid>", "67E5504410B1426F9247BB680E5FE0C8", Some(ID)),
+        ("order:<id:uuid>", "%7B67e55044-10b1-426f-9247-bb680e5fe0c8%7D", Some(ID)),
+        ("order:<id:uuid>", "urn:uuid:67e55044-10b1-426f-9247-bb680e5fe0c8", Some(ID)),
+        ("order:<id:uuid>", "67e5", None),
+        ("<uri.path>", "%37", Some("%2Forders%2F7")),
+        ("<uri.path>", "a%2fb", Some("%2Forders%2Fa%252Fb")),
+    ] {
+        assert_eq!(locked(template, id).await.as_deref(), expected, "{template} {id}");
+    }
+    let tenants = Router::new().route("/", key().route_layer(layer("<header.x-tenant:lower>:<query.q:u32>")));
+    for (tenant, query) in [("acme", "1"), ("ACME", "01"), ("Acme", "%2B1")] {
+        let request = Request::get(format!("/?q={query}")).header("x-tenant", tenant);
+        let answer = send(&tenants, request.body(axum::body::Body::empty()).unwrap()).await;
+        assert_eq!(text(answer).await, "acme:1", "{tenant} {query}");
+    }
+}
+
+#[tokio::test]
+async fn a_refused_value_is_named_and_not_repeated() {
+    let app = Router::new().route("/orders/{id}", key().route_layer(layer("order:<id:u64>")));
+    let answer = send(&app, get("/orders/s3cr3t")).await;
+    assert_eq!(answer.status(), StatusCode::BAD_REQUEST);
+    let body = text(answer).await;
+    let says = "The path parameter `id` is no whole number from 0 to 18446744073709551615.";
+    assert!(body.contains(says) && !body.contains("s3cr3t"), "{body}");
+}
+
+#[tokio::test]
+async fn no_spelling_of_an_order_runs_beside_another() {
+    let (begun, go) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
+    for template in ["order:<id>", "order:<id:u64>"] {
+        let handler = {
+            let (begun, go) = (Arc::clone(&begun), Arc::clone(&go));
+            async move |Path(id): Path<u64>| {
+                begun.fetch_add(1, Ordering::SeqCst);
+                go.notified().await;
+                id.to_string()
+            }
+        };
+        let app = Router::new().route("/orders/{id}", on_get(handler).route_layer(layer(template)));
+        let first = tokio::spawn({
+            let app = app.clone();
+            async move { send(&app, get("/orders/1")).await.status() }
+        });
+        until(|| begun.load(Ordering::SeqCst) == 1).await;
+        for spelling in ["1", "01", "+1", "%31", "0001", "%2B1"] {
+            let answer =
+                tokio::time::timeout(Duration::from_secs(5), send(&app, get(&format!("/orders/{spelling}"))));
+            let status =
+                answer.await.unwrap_or_else(|_| panic!("{template}: {spelling} is at work too")).status();
+            assert!(
+                status == StatusCode::CONFLICT || status == StatusCode::BAD_REQUEST,
+                "{spelling}: {status}"
+            );
+        }
+        go.notify_one();
+        assert_eq!(first.await.unwrap(), StatusCode::OK);
+        assert_eq!(begun.swap(0, Ordering::SeqCst), 1, "{template}");
+    }
+}
+
+#[distributed_lock(key = "order:<id>", handle = lock)]
+async fn locked_by_attribute(id: u64) -> Result<String, LockError> {
+    Ok(lock.key().to_owned())
+}
+
+#[tokio::test]
+async fn the_layer_and_the_attribute_have_one_key_for_an_order() {
+    for id in [0, 1, 42, u64::MAX] {
+        let by_attribute = LockManager::in_memory().scope(locked_by_attribute(id)).await.unwrap();
+        for template in ["order:<id>", "order:<id:u64>"] {
+            assert_eq!(locked(template, &id.to_string()).await.as_ref(), Some(&by_attribute));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+
+    /// The handler's own extractor says what a text means.
+    #[test]
+    fn texts_that_are_one_number_have_one_key_or_none(texts in proptest::collection::vec("[+-]?0{0,3}[0-9]{1,2}", 2..6)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            for template in ["k:<id>", "k:<id:i64>", "k:<id:u64>"] {
+                let mut keys = std::collections::HashMap::new();
+                for id in &texts {
+                    let handler = async |Path(id): Path<i64>, lock: LockHandle| format!("{id} {}", lock.key());
+                    let app = Router::new().route("/{id}", on_get(handler).route_layer(layer(template)));
+                    let answer = send(&app, get(&format!("/{id}"))).await;
+                    if answer.status() == StatusCode::BAD_REQUEST {
+                        continue;
+                    }
+                    let answer = text(answer).await;
+                    let (meant, key) = answer.split_once(' ').unwrap();
+                    let known = keys.entry(meant.to_owned()).or_insert_with(|| key.to_owned());
+                    assert_eq!(known, key, "{template}: {texts:?}");
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn spellings_of_one_uuid_have_one_key(id in any::<u128>(), upper in any::<bool>(), hyphens in any::<bool>(), around in 0..4) {
+        let digits = format!("{id:032x}");
+        let hyphened = format!(
+            "{}-{}-{}-{}-{}", &digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]
+        );
+        let written = if hyphens { hyphened.clone() } else { digits };
+        let written = if upper { written.to_uppercase() } else { written };
+        let written = match around {
+            0 => format!("%7B{written}%7D"),
+            1 => format!("urn:uuid:{written}"),
+            _ => written,
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let key = runtime.block_on(locked("order:<id:uuid>", &written));
+        prop_assert_eq!(key, Some(format!("order:{hyphened}")));
+    }
 }

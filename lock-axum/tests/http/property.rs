@@ -106,9 +106,9 @@ fn app() -> Router {
     let key = on_get(async |lock: LockHandle| lock.key().to_owned());
     let locked = |template| key.clone().layer(LockLayer::new(LockManager::in_memory()).key(template));
     Router::new()
-        .route("/two/{one}/and/{other}", locked("two:<one>:<other>"))
-        .route("/rest/{*rest}", locked("rest:<rest>"))
-        .route("/head", locked("head:<header.x>:<query.q>"))
+        .route("/two/{one}/and/{other}", locked("two:<one:text>:<other:text>"))
+        .route("/rest/{*rest}", locked("rest:<rest:text>"))
+        .route("/head", locked("head:<header.x>:<query.q:text>"))
 }
 
 #[test]

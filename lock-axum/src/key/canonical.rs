@@ -1,0 +1,185 @@
+//! The one spelling of a value, so that one thing has one key. Pure.
+
+use std::borrow::Cow;
+
+use lock_core::key::Values;
+
+use super::uuid;
+
+/// What a value is taken for: the word behind the colon in `<id:u64>`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// No word: text, but no number in a spelling that is not its own.
+    Plain,
+    /// Text, as it is.
+    Text,
+    /// Text in lower case.
+    Lower,
+    Uuid,
+    /// A whole number.
+    Number(Number),
+}
+
+/// Why a value has no canonical spelling, behind "The path parameter `id`".
+type Refusal = Cow<'static, str>;
+
+macro_rules! numbers {
+    ($($variant:ident = $type:ident: $values:ident,)*) => {
+        /// The types of whole numbers.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Number { $($variant,)* }
+
+        impl Number {
+            const ALL: &'static [(&'static str, Self)] = &[$((stringify!($type), Self::$variant),)*];
+
+            fn canonical(self, value: &str) -> Result<String, Refusal> {
+                match self {
+                    $(Self::$variant => value.parse::<$type>().map(|number| number.to_string()).map_err(|_| {
+                        format!("is no whole number from {} to {}", $type::MIN, $type::MAX).into()
+                    }),)*
+                }
+            }
+
+            fn values(self) -> Values {
+                match self { $(Self::$variant => Values::$values,)* }
+            }
+        }
+    };
+}
+
+numbers! {
+    U8 = u8: Unsigned,
+    U16 = u16: Unsigned,
+    U32 = u32: Unsigned,
+    U64 = u64: Unsigned,
+    U128 = u128: Unsigned,
+    Usize = usize: Unsigned,
+    I8 = i8: Signed,
+    I16 = i16: Signed,
+    I32 = i32: Signed,
+    I64 = i64: Signed,
+    I128 = i128: Signed,
+    Isize = isize: Signed,
+}
+
+impl Form {
+    const WORDS: [(&'static str, Self); 3] =
+        [("uuid", Self::Uuid), ("text", Self::Text), ("lower", Self::Lower)];
+
+    /// What the word means, if it means anything.
+    pub(crate) fn of(word: &str) -> Option<Self> {
+        let number =
+            Number::ALL.iter().find(|(name, _)| *name == word).map(|(_, number)| Self::Number(*number));
+        number.or_else(|| Self::WORDS.iter().find(|(name, _)| *name == word).map(|(_, form)| *form))
+    }
+
+    /// Every word.
+    pub(crate) fn words() -> impl Iterator<Item = &'static str> {
+        Number::ALL.iter().map(|(name, _)| *name).chain(Self::WORDS.iter().map(|(name, _)| *name))
+    }
+
+    /// What the canonical spellings are made of.
+    pub(crate) fn values(self) -> Values {
+        match self {
+            Self::Plain | Self::Text | Self::Lower => Values::Text,
+            Self::Uuid => Values::Uuid,
+            Self::Number(number) => number.values(),
+        }
+    }
+
+    /// The one spelling of `value`.
+    pub(crate) fn canonical(self, value: Cow<'_, str>) -> Result<Cow<'_, str>, Refusal> {
+        match self {
+            Self::Text => Ok(value),
+            Self::Plain if is_another_spelling(&value) => {
+                Err("is a number with a sign or with zeros in front of it: write it without them".into())
+            }
+            Self::Plain => Ok(value),
+            Self::Lower => Ok(value.to_lowercase().into()),
+            Self::Uuid => uuid::canonical(&value).map(Cow::Owned).ok_or_else(|| "is no UUID".into()),
+            Self::Number(number) => number.canonical(&value).map(Cow::Owned),
+        }
+    }
+}
+
+/// Whether `value` is a whole number that a handler would parse, and not as that number is written.
+fn is_another_spelling(value: &str) -> bool {
+    let (sign, digits) = match value.as_bytes() {
+        [sign @ (b'+' | b'-'), digits @ ..] => (Some(*sign), digits),
+        digits => (None, digits),
+    };
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return false;
+    }
+    let has_zeros = digits.len() > 1 && digits[0] == b'0';
+    has_zeros || sign == Some(b'+') || (sign == Some(b'-') && digits == b"0")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spelt(word: &str, value: &'static str) -> Result<String, String> {
+        let form = if word.is_empty() { Form::Plain } else { Form::of(word).expect("a word") };
+        form.canonical(value.into()).map(Cow::into_owned).map_err(Cow::into_owned)
+    }
+
+    #[test]
+    fn values_have_one_spelling() {
+        for (word, value, expected) in [
+            ("u64", "1", Some("1")),
+            ("u64", "01", Some("1")),
+            ("u64", "+1", Some("1")),
+            ("u64", "000", Some("0")),
+            ("u64", "18446744073709551615", Some("18446744073709551615")),
+            ("u64", "18446744073709551616", None),
+            ("u64", "-1", None),
+            ("u64", "1.0", None),
+            ("u64", " 1", None),
+            ("u64", "", None),
+            ("u64", "\u{661}", None),
+            ("u8", "256", None),
+            ("i64", "-007", Some("-7")),
+            ("i64", "-0", Some("0")),
+            ("i64", "+0", Some("0")),
+            (
+                "u128",
+                "0340282366920938463463374607431768211455",
+                Some("340282366920938463463374607431768211455"),
+            ),
+            ("uuid", "67E5504410B1426F9247BB680E5FE0C8", Some("67e55044-10b1-426f-9247-bb680e5fe0c8")),
+            ("uuid", "67e5", None),
+            ("lower", "ACME-\u{c9}", Some("acme-\u{e9}")),
+            ("lower", "007", Some("007")),
+            ("text", "007", Some("007")),
+            ("text", "+1", Some("+1")),
+            ("", "1", Some("1")),
+            ("", "0", Some("0")),
+            ("", "-5", Some("-5")),
+            ("", "0x1", Some("0x1")),
+            ("", "1.0", Some("1.0")),
+            ("", "+", Some("+")),
+            ("", "++1", Some("++1")),
+            ("", "0a", Some("0a")),
+            ("", "01", None),
+            ("", "00", None),
+            ("", "+1", None),
+            ("", "-0", None),
+            ("", "-01", None),
+        ] {
+            assert_eq!(spelt(word, value).ok().as_deref(), expected, "{word} {value}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_says_what_is_expected() {
+        for (word, value, says) in [
+            ("i8", "200", "is no whole number from -128 to 127"),
+            ("uuid", "x", "is no UUID"),
+            ("", "01", "is a number with a sign or with zeros"),
+        ] {
+            let refusal = spelt(word, value).expect_err("refused");
+            assert!(refusal.contains(says), "{refusal}");
+        }
+    }
+}
