@@ -20,6 +20,7 @@
 //! Left out: that clocks run at different speeds, shared modes, several keys, `min_hold`, clients of other languages,
 //! the word that others wait (a holder may end its turns at any moment here), and the end of the queue's keys by time.
 
+mod documented;
 mod explorer;
 mod fencing;
 mod holds;
