@@ -37,6 +37,8 @@ pub(crate) fn routes(
     let one_at_a_time = LockLayer::new(locks)
         .key("payment:<header.x-tenant>:<header.idempotency-key>")
         .ttl(Duration::from_secs(10))
+        // A client that sends its payment byte by byte does not hold the lock meanwhile.
+        .after_body(LARGEST_BODY)
         .check()?;
     let pay = post(pay)
         .route_layer(from_fn_with_state(answers, replay))

@@ -40,7 +40,7 @@ pin_project! {
         B: Body,
     {
         Unlocked { #[pin] body: B },
-        Problem { document: Option<Bytes> },
+        Problem { #[pin] body: axum::body::Body },
         // The order of the fields is the order in which they are dropped: the body first, then the lock.
         Held { #[pin] body: B, tail: Tail<B>, lock: Option<Held> },
         Releasing { release: Pin<Box<dyn Future<Output = ()> + Send>>, tail: Tail<B> },
@@ -64,10 +64,9 @@ impl<B: Body> LockBody<B> {
         Self { state: State::Unlocked { body } }
     }
 
-    pub(crate) fn problem(document: Bytes) -> Self {
-        // Without a document the head is the end: gRPC takes a status in the head only from an answer that ends there.
-        let document = (!document.is_empty()).then_some(document);
-        Self { state: State::Problem { document } }
+    /// An answer in place of that of the service.
+    pub(crate) fn problem(body: axum::body::Body) -> Self {
+        Self { state: State::Problem { body } }
     }
 
     /// `announced` is the length that the head of the answer promises, if it does.
@@ -196,8 +195,8 @@ where
                 StateProj::Unlocked { body } => {
                     return body.poll_frame(cx).map(|frame| frame.map(|frame| frame.map_err(Into::into)));
                 }
-                StateProj::Problem { document } => {
-                    return Poll::Ready(document.take().map(|document| Ok(Frame::data(document))));
+                StateProj::Problem { body } => {
+                    return body.poll_frame(cx).map(|frame| frame.map(|frame| frame.map_err(Into::into)));
                 }
                 StateProj::Held { .. } => match ready!(state.as_mut().poll_held(cx)) {
                     Next::Give(frame) => return Poll::Ready(Some(Ok(frame))),
@@ -217,7 +216,7 @@ where
     fn is_end_stream(&self) -> bool {
         match &self.state {
             State::Unlocked { body } => body.is_end_stream(),
-            State::Problem { document } => document.is_none(),
+            State::Problem { body } => body.is_end_stream(),
             State::Held { .. } | State::Releasing { .. } => false,
             State::Ended { tail } => tail.is_empty(),
         }
@@ -226,7 +225,7 @@ where
     fn size_hint(&self) -> SizeHint {
         match &self.state {
             State::Unlocked { body } => body.size_hint(),
-            State::Problem { document } => SizeHint::with_exact(document.as_ref().map_or(0, length)),
+            State::Problem { body } => body.size_hint(),
             State::Held { body, tail, .. } if tail.is_empty() => body.size_hint(),
             State::Ended { tail } if tail.is_empty() => SizeHint::with_exact(0),
             // A frame is kept back: its length counts, and is not known here.

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use axum::body::Bytes;
+use axum::response::Response;
+use http::Version;
 use http::request::Parts;
-use http::{Response, Version};
 use lock_core::clock::{Clock, Moment};
 use lock_core::key::Key;
 use lock_core::strategy::{self, Strategy};
@@ -18,6 +18,7 @@ use crate::answer::{Answers, LockRejection, Outcome};
 use crate::in_flight::Ticket;
 use crate::key::{Keys, NoKey, Rendered};
 use crate::layer::{LockLayer, Methods, OnStoreError, Options};
+use crate::upload::{self, Unread};
 
 /// What was logged already. All services of a layer share it: a router makes many, even one for each request until it
 /// is given its state.
@@ -209,8 +210,25 @@ impl Config {
         true
     }
 
+    /// Reads the body first, if the lock is to be taken after it.
+    pub(crate) async fn read_first<B: Send + 'static>(&self, body: &mut B) -> Result<(), LockRejection> {
+        let Some(limit) = self.options().after_body else { return Ok(()) };
+        let template = self.keys().template();
+        upload::read_first(body, limit).await.map_err(|why| match why {
+            Unread::TooLarge => LockRejection::body(Outcome::BodyTooLarge, template),
+            Unread::Incomplete => LockRejection::body(Outcome::BodyIncomplete, template),
+            Unread::OfAnotherType => {
+                self.misconfigured(
+                    &"`after_body` reads a body of axum, and this service has another: wrap it in `axum::body::Body::new` \
+                     outside of the layer",
+                );
+                LockRejection::misconfigured()
+            }
+        })
+    }
+
     /// The answer to a request that is not served; `head` is there if the answers want to look at it.
-    pub(crate) fn answer(&self, rejection: LockRejection, head: Option<&Parts>) -> Response<Bytes> {
+    pub(crate) fn answer(&self, rejection: LockRejection, head: Option<&Parts>) -> Response {
         self.options().answers.response(rejection, head)
     }
 
@@ -332,6 +350,11 @@ fn check_requests(layer: &LockLayer) -> Result<()> {
     if matches!(&options.methods, Methods::Only(methods) if methods.is_empty()) {
         return Err(invalid(
             "`methods` names none, so no request would be locked: name one, or drop it".to_owned(),
+        ));
+    }
+    if options.after_body == Some(0) {
+        return Err(invalid(
+            "after_body is 0, so no body would be taken: give it a limit, or drop it".to_owned(),
         ));
     }
     if options.max_keys == 0 {

@@ -10,6 +10,7 @@ mod in_flight;
 mod key;
 mod layer;
 mod service;
+mod upload;
 
 pub use answer::{LockRejection, Outcome};
 pub use body::LockBody;

@@ -107,7 +107,7 @@ where
     R: Body + Send + 'static,
     R::Data: Send,
 {
-    let (mut parts, body) = request.into_parts();
+    let (mut parts, mut body) = request.into_parts();
     if !config.options().concern(&parts) {
         return skip(inner, parts, body).await;
     }
@@ -123,6 +123,9 @@ where
             return Ok(response);
         }
     };
+    if let Err(rejection) = config.read_first(&mut body).await {
+        return Ok(config.answer(rejection, Some(&parts)).map(LockBody::problem));
+    }
     let ticket = match config.count(&keys) {
         Ok(ticket) => ticket,
         Err(rejection) => return Ok(config.answer(rejection, Some(&parts)).map(LockBody::problem)),
@@ -142,7 +145,9 @@ where
     };
     parts.extensions.insert(LockHandle::new(guard.handle()));
     let version = parts.version;
-    let work = under_lock(Arc::clone(&config), inner, Request::from_parts(parts, body), guard, ticket);
+    let head = config.options().answers.look_at_request().then(|| Arc::new(parts.clone()));
+    let work = Work { config: Arc::clone(&config), head: head.clone(), guard, ticket };
+    let work = work.serve(inner, Request::from_parts(parts, body));
     if config.options().on_disconnect == OnDisconnect::Cancel {
         return work.await;
     }
@@ -150,7 +155,7 @@ where
         Some(answer) => answer,
         None => {
             let rejection = config.refuse(&runtime_gone(), version);
-            Ok(config.answer(rejection, None).map(LockBody::problem))
+            Ok(config.answer(rejection, head.as_deref()).map(LockBody::problem))
         }
     }
 }
@@ -175,51 +180,60 @@ where
     Ok(inner.call(request).await?.map(LockBody::unlocked))
 }
 
-/// Runs the handler, and gives the lock back unless the body takes it along.
-async fn under_lock<S, B, R>(
+/// A request that has its lock.
+struct Work {
     config: Arc<Config>,
-    mut inner: S,
-    request: Request<B>,
+    /// For whoever makes an answer of a lost lock.
+    head: Option<Arc<Parts>>,
     guard: LockGuard,
     ticket: Ticket,
-) -> Result<Response<LockBody<R>>, S::Error>
-where
-    S: Service<Request<B>, Response = Response<R>>,
-    R: Body,
-{
-    let options = config.options();
-    let (parts, body) = request.into_parts();
-    let (method, version) = (parts.method.clone(), parts.version);
-    let head = options.answers.look_at_request().then(|| parts.clone());
-    let handler = async move {
-        let answer = inner.call(Request::from_parts(parts, body)).await;
-        // With this lock in it: a body that is held runs in the same scope as its handler.
-        (answer, LockScope::current())
-        // The service is dropped here, before the lock is given back.
-    };
-    let (answer, scope) = match guard.run_on_lost(options.on_lost, handler).await {
-        Ok(answered) => answered,
-        Err(lost) => {
-            let rejection = config.refuse(&lost, version);
-            return Ok(config.answer(rejection, head.as_ref()).map(LockBody::problem));
-        }
-    };
-    let response = match answer {
-        Ok(response) => response,
-        Err(error) => {
+}
+
+impl Work {
+    /// Runs the handler, and gives the lock back unless the body takes it along.
+    async fn serve<S, B, R>(
+        self,
+        mut inner: S,
+        request: Request<B>,
+    ) -> Result<Response<LockBody<R>>, S::Error>
+    where
+        S: Service<Request<B>, Response = Response<R>>,
+        R: Body,
+    {
+        let Self { config, head, guard, ticket } = self;
+        let options = config.options();
+        let (parts, body) = request.into_parts();
+        let (method, version) = (parts.method.clone(), parts.version);
+        let handler = async move {
+            let answer = inner.call(Request::from_parts(parts, body)).await;
+            // With this lock in it: a body that is held runs in the same scope as its handler.
+            (answer, LockScope::current())
+            // The service is dropped here, before the lock is given back.
+        };
+        let (answer, scope) = match guard.run_on_lost(options.on_lost, handler).await {
+            Ok(answered) => answered,
+            Err(lost) => {
+                let rejection = config.refuse(&lost, version);
+                return Ok(config.answer(rejection, head.as_deref()).map(LockBody::problem));
+            }
+        };
+        let response = match answer {
+            Ok(response) => response,
+            Err(error) => {
+                give_back(guard).await;
+                return Err(error);
+            }
+        };
+        let announced =
+            response.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+        if options.hold.ends_with_handler(&method, response.status(), announced, response.body()) {
             give_back(guard).await;
-            return Err(error);
+            drop(ticket);
+            return Ok(response.map(LockBody::unlocked));
         }
-    };
-    let announced =
-        response.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-    if options.hold.ends_with_handler(&method, response.status(), announced, response.body()) {
-        give_back(guard).await;
-        drop(ticket);
-        return Ok(response.map(LockBody::unlocked));
+        let on_lost = options.on_lost;
+        Ok(response.map(|body| LockBody::held(body, guard, scope, announced, on_lost, ticket)))
     }
-    let on_lost = options.on_lost;
-    Ok(response.map(|body| LockBody::held(body, guard, scope, announced, on_lost, ticket)))
 }
 
 /// Runs `work` in a task of its own, which goes on when nobody waits for it any more. `None` when its runtime ends

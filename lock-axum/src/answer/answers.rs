@@ -3,15 +3,15 @@
 use std::fmt;
 use std::sync::Arc;
 
-use axum::body::Bytes;
+use axum::response::Response;
+use http::StatusCode;
 use http::request::Parts;
-use http::{Response, StatusCode};
 
 use super::grpc;
 use super::outcome::Outcome;
 use super::rejection::LockRejection;
 
-type Respond = Arc<dyn Fn(&LockRejection, &Parts) -> Response<Bytes> + Send + Sync>;
+type Respond = Arc<dyn Fn(&LockRejection, &Parts) -> Response + Send + Sync>;
 
 /// In what form.
 #[derive(Clone, Default)]
@@ -71,7 +71,7 @@ impl Answers {
     }
 
     /// The answer; `request` is there if this [wants it](Self::look_at_request).
-    pub(crate) fn response(&self, rejection: LockRejection, request: Option<&Parts>) -> Response<Bytes> {
+    pub(crate) fn response(&self, rejection: LockRejection, request: Option<&Parts>) -> Response {
         let outcome = rejection.outcome();
         let status = self.statuses.iter().rev().find(|(of, _)| *of == outcome).map(|(_, status)| *status);
         let rejection = match status {

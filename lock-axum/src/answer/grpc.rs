@@ -5,9 +5,10 @@
 
 use std::fmt::Write;
 
-use axum::body::Bytes;
+use axum::body::Body;
+use axum::response::Response;
 use http::header::CONTENT_TYPE;
-use http::{HeaderName, HeaderValue, Response};
+use http::{HeaderName, HeaderValue};
 
 use super::rejection::LockRejection;
 
@@ -15,8 +16,8 @@ const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 
-pub(super) fn response(rejection: &LockRejection) -> Response<Bytes> {
-    let mut response = Response::new(Bytes::new());
+pub(super) fn response(rejection: &LockRejection) -> Response {
+    let mut response = Response::new(Body::empty());
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     headers.insert(STATUS, HeaderValue::from(u16::from(rejection.outcome().words().grpc)));

@@ -19,6 +19,10 @@ pub enum Outcome {
     Lost,
     /// A part of the key is missing or invalid. 400.
     KeyInvalid,
+    /// The body is longer than [`after_body`](crate::LockLayer::after_body) allows. 413.
+    BodyTooLarge,
+    /// The body, which [`after_body`](crate::LockLayer::after_body) waits for, broke off. 400.
+    BodyIncomplete,
     /// The manager is shutting down. 503.
     ShuttingDown,
     /// The layer is set up wrongly. 500.
@@ -74,6 +78,10 @@ impl Outcome {
                 "The request was stopped on the way. It may have had effects: look before you repeat it.";
             KeyInvalid = "urn:problem-type:lock-key-invalid", BAD_REQUEST, 3, "Key of the lock is invalid",
                 "A part of the request that says what is to be locked is invalid.";
+            BodyTooLarge = "urn:problem-type:lock-body-too-large", PAYLOAD_TOO_LARGE, 8, "Body too large",
+                "The body of the request is longer than this server reads.";
+            BodyIncomplete = "urn:problem-type:lock-body-incomplete", BAD_REQUEST, 1, "Body incomplete",
+                "The body of the request did not arrive as a whole.";
             ShuttingDown = "urn:problem-type:lock-shutting-down", SERVICE_UNAVAILABLE, 14, "Shutting down",
                 "This server takes no more work.";
             Misconfigured = "about:blank", INTERNAL_SERVER_ERROR, 13, "Internal Server Error",

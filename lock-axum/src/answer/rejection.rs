@@ -4,10 +4,10 @@ use std::borrow::Cow;
 use std::fmt::{self, Write};
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
-use axum::response::IntoResponse;
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
 use http::header::{CONNECTION, CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderMap, HeaderValue, Response, StatusCode, Version};
+use http::{HeaderMap, HeaderValue, StatusCode, Version};
 use lock_core::{LockError, LockErrorKind};
 
 use super::outcome::{Outcome, Words};
@@ -80,6 +80,13 @@ impl LockRejection {
         Self::new(Outcome::Misconfigured)
     }
 
+    /// The body did not arrive, or is too much.
+    pub(crate) fn body(outcome: Outcome, template: &str) -> Self {
+        let mut rejection = Self::new(outcome);
+        rejection.0.lock = Some(template.into());
+        rejection
+    }
+
     /// The handler needs the lock that it was not given.
     pub(crate) fn store_unavailable() -> Self {
         let mut rejection = Self::new(Outcome::StoreUnavailable);
@@ -139,8 +146,8 @@ impl LockRejection {
 
     /// The answer: status, headers and document, to be changed at will.
     #[must_use]
-    pub fn to_response(&self) -> Response<Bytes> {
-        let mut response = Response::new(self.0.document().into());
+    pub fn to_response(&self) -> Response {
+        let mut response = Response::new(Body::from(self.0.document()));
         *response.status_mut() = self.status();
         self.0.write_headers(response.headers_mut());
         response
@@ -156,8 +163,8 @@ impl fmt::Display for LockRejection {
 impl std::error::Error for LockRejection {}
 
 impl IntoResponse for LockRejection {
-    fn into_response(self) -> axum::response::Response {
-        self.to_response().map(Body::from)
+    fn into_response(self) -> Response {
+        self.to_response()
     }
 }
 
@@ -263,12 +270,12 @@ mod tests {
             (K::Reentered, 500, false),
         ] {
             let error = LockError::new(kind, "redis://:secret@store");
-            let response =
-                LockRejection::of_error(&error, Some("order:<id>"), Version::HTTP_11).to_response();
+            let rejection = LockRejection::of_error(&error, Some("order:<id>"), Version::HTTP_11);
+            let response = rejection.to_response();
             assert_eq!(response.status(), status, "{kind:?}");
             assert_eq!(response.headers().contains_key(RETRY_AFTER), retry_after, "{kind:?}");
             assert_eq!(response.headers().contains_key(CONNECTION), kind == K::ShuttingDown, "{kind:?}");
-            let text = std::str::from_utf8(response.body()).unwrap();
+            let text = rejection.0.document();
             assert!(!text.contains("secret"), "{text}");
             assert_eq!(text.contains("order:<id>"), status != 500, "{text}");
         }

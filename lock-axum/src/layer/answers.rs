@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use axum::body::Bytes;
+use axum::response::IntoResponse;
+use http::StatusCode;
 use http::request::Parts;
-use http::{Response, StatusCode};
 
 use super::builder::LockLayer;
 use crate::answer::{Form, LockRejection, Outcome};
@@ -70,7 +70,8 @@ impl<K> LockLayer<K> {
     /// | outcome | `grpc-status` |
     /// | --- | --- |
     /// | contended, timed out, lost | 10, `ABORTED` |
-    /// | overloaded | 8, `RESOURCE_EXHAUSTED` |
+    /// | overloaded, body too large | 8, `RESOURCE_EXHAUSTED` |
+    /// | body incomplete | 1, `CANCELLED` |
     /// | store unavailable, shutting down | 14, `UNAVAILABLE` |
     /// | key invalid | 3, `INVALID_ARGUMENT` |
     /// | misconfigured | 13, `INTERNAL` |
@@ -90,8 +91,9 @@ impl<K> LockLayer<K> {
         self
     }
 
-    /// Makes the answer to a request that was not served. Called with the rejection and the head of the request;
-    /// [`LockRejection::to_response`] is what the client would get otherwise, to be changed at will.
+    /// Makes the answer to a request that was not served, from the rejection and the head of the request: anything that a
+    /// handler could return, such as `(StatusCode::LOCKED, Json(..))`. [`LockRejection::to_response`] is what the client
+    /// would get otherwise, to be changed at will.
     ///
     /// The head is copied before the handler runs, which costs a request about a microsecond.
     ///
@@ -107,23 +109,21 @@ impl<K> LockLayer<K> {
     ///
     /// let layer = LockLayer::new(locks.clone()).key("job").respond_with(|rejection, request| {
     ///     let text = format!("{} {}: {}", request.method, request.uri, rejection.detail());
-    ///     let mut answer = rejection.to_response().map(|_| text);
-    ///     answer.headers_mut().insert("content-type", http::HeaderValue::from_static("text/plain"));
-    ///     answer
+    ///     (rejection.status(), [("x-why", "locked")], text)
     /// });
     /// let app: Router = Router::new().route("/", post(async || "done").route_layer(layer));
     /// let _busy = locks.lock("job").acquire().await?;
     /// let answer = app.oneshot(Request::post("/").body(Body::empty())?).await?;
-    /// assert_eq!((answer.status(), &answer.headers()["content-type"]), (StatusCode::CONFLICT, &"text/plain".parse()?));
+    /// assert_eq!((answer.status(), &answer.headers()["x-why"]), (StatusCode::CONFLICT, &"locked".parse()?));
     /// # Ok(())
     /// # }
     /// ```
-    pub fn respond_with<T: Into<Bytes>>(
+    pub fn respond_with<T: IntoResponse>(
         mut self,
-        respond: impl Fn(&LockRejection, &Parts) -> Response<T> + Send + Sync + 'static,
+        respond: impl Fn(&LockRejection, &Parts) -> T + Send + Sync + 'static,
     ) -> Self {
         let respond = Arc::new(move |rejection: &LockRejection, parts: &Parts| {
-            respond(rejection, parts).map(Into::into)
+            respond(rejection, parts).into_response()
         });
         self.options.answers.form = Form::Custom(respond);
         self

@@ -36,6 +36,8 @@ pub(crate) struct Options {
     pub(crate) on_store_error: OnStoreError,
     pub(crate) methods: Methods,
     pub(crate) skip_if: Option<SkipIf>,
+    /// The most bytes of a body that is read before the lock is taken.
+    pub(crate) after_body: Option<usize>,
     pub(crate) max_keys: usize,
     pub(crate) in_flight: KeysInFlight,
     pub(crate) answers: Answers,
@@ -66,6 +68,7 @@ impl Options {
             on_store_error: OnStoreError::default(),
             methods: Methods::default(),
             skip_if: None,
+            after_body: None,
             max_keys: MAX_KEYS,
             in_flight: KeysInFlight::default(),
             answers: Answers::default(),

@@ -171,6 +171,27 @@ impl<K> LockLayer<K> {
         self
     }
 
+    /// Takes the lock when the body of the request has arrived, of at most `limit` bytes: a client that sends its body byte by
+    /// byte then keeps nobody else out. A longer one is answered with 413, one that breaks off with 400, both without the
+    /// lock. Default: the lock is taken first, and the handler reads the body under it.
+    ///
+    /// The body is in memory then, at most `limit` bytes for each request. How long a client may take for it is for a layer
+    /// outside to say, such as `RequestBodyTimeoutLayer` or `TimeoutLayer` of tower-http. It has to be
+    /// [`axum::body::Body`], as in a [`Router`](axum::Router): in a service with another one, each request is a 500.
+    ///
+    /// [`check`](LockLayer::check) refuses 0.
+    ///
+    /// # Examples
+    /// ```
+    /// # let locks = lock_core::LockManager::in_memory();
+    /// let upload = lock_axum::LockLayer::new(locks).key("document:<id:u64>").after_body(1024 * 1024).check()?;
+    /// # Ok::<(), lock_core::LockError>(())
+    /// ```
+    pub fn after_body(mut self, limit: usize) -> Self {
+        self.options.after_body = Some(limit);
+        self
+    }
+
     /// How many different keys the requests of this layer may lock, or wait for, at the same time in this process; a
     /// request for a further one is refused with 503. Keys are made from what clients send: without a limit, one client
     /// could fill the store. Clones of a layer share the count. Default: 10,000.

@@ -14,7 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc};
 
 use crate::bodies::Frames;
-use crate::support::{Log, OnDrop, get, is_free, send};
+use crate::support::{Log, OnDrop, get, is_free, send, text};
 
 /// The key of a client that has gone is free within this time. On a machine that does nothing else it takes less than a
 /// millisecond.
@@ -133,6 +133,7 @@ fn never_ends(locks: &LockManager, begun: impl Fn() + Clone + Send + Sync + 'sta
         std::future::pending::<()>().await;
     };
     let layer = LockLayer::new(locks.clone()).key("order:<id>").on_disconnect(OnDisconnect::Finish);
+    let layer = layer.respond_with(|_, request| (StatusCode::IM_A_TEAPOT, request.uri.to_string()));
     Router::new().route("/orders/{id}", on_get(handler).layer(layer))
 }
 
@@ -162,10 +163,15 @@ fn a_caller_in_another_runtime_is_told_that_that_of_the_handler_has_ended() {
     let handle = runtime.handle().clone();
     std::thread::spawn(move || {
         let app = never_ends(&LockManager::in_memory(), move || begun.send(()).unwrap());
-        done.send(handle.block_on(send(&app, get("/orders/42"))).status()).unwrap();
+        let answer = handle.block_on(send(&app, get("/orders/42")));
+        done.send((answer.status(), handle.block_on(text(answer)))).unwrap();
     });
     is_begun.recv_timeout(LATE).unwrap();
     runtime.shutdown_background();
-    let status = is_done.recv_timeout(LATE).expect("it does not hang");
-    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+    let answer = is_done.recv_timeout(LATE).expect("it does not hang");
+    assert_eq!(
+        answer,
+        (StatusCode::IM_A_TEAPOT, "/orders/42".to_owned()),
+        "as the layer makes all its answers"
+    );
 }

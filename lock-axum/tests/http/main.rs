@@ -17,4 +17,5 @@ mod services;
 mod start_up;
 mod support;
 mod trouble;
+mod uploads;
 mod which;

@@ -45,10 +45,7 @@ async fn an_answer_of_the_programs_own_sees_the_rejection_and_the_request() {
             assert_eq!(rejection.template(), Some("k"));
             assert!(rejection.retry_after().is_some() && rejection.waited().is_some());
             let text = format!("{}: {}", request.uri.path(), rejection.detail());
-            rejection.to_response().map(|document| {
-                assert!(document.starts_with(b"{"));
-                text
-            })
+            (rejection.to_response().into_parts().0, text)
         })
     })
     .await;

@@ -42,6 +42,7 @@ fn contradictions() -> Vec<(LockLayer, &'static str)> {
         (layer().max_keys(0), "max_keys is 0"),
         (new().keys(["a", "b"]).max_keys(1), "max_keys is 1, but each request locks up to 2"),
         (new().key_fn("", |_: &Parts| KeyChoice::Skip), "`key_fn` has no name"),
+        (layer().after_body(0), "after_body is 0"),
         (layer().status(Outcome::Lost, StatusCode::OK), "status 200 OK for Lost"),
         (layer().status(Outcome::Misconfigured, StatusCode::OK), "status 200 OK for Misconfigured"),
         (layer().grpc().locked(), "drop `status` or `grpc`"),
