@@ -34,7 +34,7 @@ const OWN_GUARD: &str = "it was taken in this process, by another task as a rule
                          `run` can it enter its own lock again";
 
 /// What the strategy says.
-enum Next {
+pub(super) enum Next {
     /// It waited, and this came of it.
     Go(Wake),
     /// It has had enough.
@@ -216,6 +216,9 @@ impl<'a> Acquire<'a> {
             return Ok(Next::Go(Wake::Ask(Ask::Enqueue(None))));
         }
         self.fresh = false;
+        if self.is_told() && !self.engine.capability.beats {
+            return self.stay(pause, held).await;
+        }
         let wake = self.pause(pause).await?;
         if matches!(wake, Wake::Again) {
             // The time is over, so the strategy is asked again, but not the store.
@@ -234,7 +237,7 @@ impl<'a> Acquire<'a> {
         self.engine.clock.now().since(self.started)
     }
 
-    fn contention(&self, held: &Held) -> Contention {
+    pub(super) fn contention(&self, held: &Held) -> Contention {
         let local = match &self.waiter {
             Some(waiter) => waiter.others(),
             None => self.engine.gate.waiters(&self.plan.key),
@@ -245,6 +248,7 @@ impl<'a> Acquire<'a> {
             .with_wait_limit(self.plan.wait)
             .with_holder_remaining(held.remaining)
             .with_waiters(Some(local.max(held.waiters.unwrap_or(0))))
+            .with_told(self.is_told())
             .with_jitter(fastrand::f64())
     }
 

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use super::in_flight::Ask;
-use super::steps::Acquire;
-use crate::backend::Queue;
+use super::steps::{Acquire, Next};
+use crate::backend::{Held, Queue};
 use crate::clock::Moment;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::gate::Turn;
+use crate::strategy::Decision;
 use crate::waits::Word;
 
 /// The longest pause of a waiter with others behind it, where the store has no queue: a strategy with long pauses must
@@ -87,6 +88,37 @@ impl Acquire<'_> {
             () if self.claim.has_place() && (store.beats || store.notifies) => self.claim.beat_due(),
             () if self.own && store.fifo => self.free_at.map(|free| free.plus(AFTER_LEASE)),
             () => Some(end),
+        }
+    }
+
+    /// Whether it has a place of its own in the queue of a store, and is told when its turn comes. Those of a line have one
+    /// for all of them, and look after each other.
+    pub(super) fn is_told(&self) -> bool {
+        let store = &self.engine.capability;
+        let tells = store.beats || store.notifies;
+        tells && self.waiter.is_none() && self.claim.has_place() && self.ask_again.is_none()
+    }
+
+    /// Waits in the queue of a store that tells, which is asked nothing until it has told: the strategy's pauses go by
+    /// within one wait. With thousands of waiters, the store would else be busy with those that only look on.
+    pub(super) async fn stay(&mut self, mut pause: Duration, held: &Held) -> Result<Next> {
+        let engine = self.engine;
+        let mut told = std::pin::pin!(engine.backend.changed_dyn(&self.claim.claim));
+        loop {
+            let mut changed = std::pin::pin!(engine.changed.notified());
+            changed.as_mut().enable();
+            engine.check_open()?;
+            tokio::select! {
+                biased;
+                () = &mut told => return Ok(Next::Go(Wake::Ask(self.question()))),
+                () = changed => continue,
+                () = tokio::time::sleep(pause) => {}
+            }
+            self.attempts = self.attempts.saturating_add(1);
+            pause = match self.plan.strategy.decide(&self.contention(held)) {
+                Decision::RetryAfter(pause) => pause,
+                enough => return Ok(Next::Enough(enough)),
+            };
         }
     }
 

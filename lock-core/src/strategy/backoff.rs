@@ -15,6 +15,9 @@ use super::Contention;
 /// the key may be free then; and it never goes beyond what is left of the wait, so that the last try comes at its very
 /// end.
 ///
+/// A caller that is [told](Contention::told) when its turn comes asks nothing after a pause, so none has to be drawn for
+/// it: it pauses for 1 s, or for what is left of the wait.
+///
 /// # Examples
 ///
 /// ```
@@ -38,6 +41,9 @@ impl Backoff {
     /// The default of `max`: 200 ms.
     pub const DEFAULT_MAX: Duration = Duration::from_millis(200);
 
+    /// How often one who is told when its turn comes is asked whether it waits on: for thousands of waiters that only wait,
+    /// this is what they cost.
+    const TOLD: Duration = Duration::from_secs(1);
     const FLOOR: Duration = Duration::from_millis(1);
     /// How long after the end of the holder's lease the next try comes: stores count in milliseconds and round.
     const AFTER_LEASE: Duration = Duration::from_millis(1);
@@ -51,11 +57,15 @@ impl Backoff {
     /// The pause before the next try; `left` is what is left of the wait, `None` when it has no end.
     #[must_use]
     pub fn delay(&self, contention: &Contention, left: Option<Duration>) -> Duration {
+        let left = left.unwrap_or(Duration::MAX);
+        if contention.told {
+            return Self::TOLD.min(left);
+        }
         let lease_end = contention.holder_remaining.map(|rest| rest.saturating_add(Self::AFTER_LEASE));
         scale(self.bound(contention.attempts), contention.jitter)
             .max(Self::FLOOR)
             .min(lease_end.unwrap_or(Duration::MAX))
-            .min(left.unwrap_or(Duration::MAX))
+            .min(left)
     }
 
     /// The longest pause after `attempts` tries.

@@ -26,12 +26,15 @@ pub struct Contention {
     pub holder_remaining: Option<Duration>,
     /// How many others wait for the key, where known.
     pub waiters: Option<usize>,
+    /// Whether the caller has a place in a queue and is told when its turn comes. A pause then puts off no question to the
+    /// store: when it is over, only the strategy is asked again.
+    pub told: bool,
     /// A random number, uniform in 0..1, that the caller draws anew for every decision.
     pub jitter: f64,
 }
 
 impl Contention {
-    /// The first try, no wait so far, nothing known of the holder or of others; `jitter` is 0.5.
+    /// The first try, no wait so far, nothing known of the holder or of others, and nobody tells; `jitter` is 0.5.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -40,6 +43,7 @@ impl Contention {
             wait_limit: None,
             holder_remaining: None,
             waiters: None,
+            told: false,
             jitter: 0.5,
         }
     }
@@ -76,6 +80,13 @@ impl Contention {
     #[must_use]
     pub fn with_waiters(mut self, waiters: Option<usize>) -> Self {
         self.waiters = waiters;
+        self
+    }
+
+    /// Sets [`told`](Self::told).
+    #[must_use]
+    pub fn with_told(mut self, told: bool) -> Self {
+        self.told = told;
         self
     }
 

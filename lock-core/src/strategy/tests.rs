@@ -153,6 +153,20 @@ fn shed_refuses_newcomers_to_a_long_queue_only() {
 }
 
 #[test]
+fn one_who_is_told_pauses_for_a_second_or_for_what_is_left() {
+    let told = Contention::new().with_told(true).with_holder_remaining(Some(MS)).with_jitter(0.0);
+    let late = told.clone().with_waited(LIMIT - MS * 300);
+    for strategy in [&retry().within(LIMIT) as &dyn Strategy, &retry_or_skip().within(LIMIT), &wait()] {
+        assert_eq!(pause(strategy.decide(&told)), MS * 1_000, "{strategy:?}");
+    }
+    assert_eq!(
+        pause(retry().within(LIMIT).decide(&late)),
+        MS * 300,
+        "the last try comes at the end of the wait"
+    );
+}
+
+#[test]
 fn names_are_parsed_and_delegated_to() {
     let strategies: [Arc<dyn Strategy>; 5] = [
         Arc::new(fail_fast()),
@@ -214,13 +228,14 @@ fn contentions() -> impl proptest::strategy::Strategy<Value = Contention> {
     let attempts = prop_oneof![any::<u32>(), 0..40_u32];
     let jitter = prop_oneof![0.0..1.0_f64, any::<f64>(), Just(f64::NAN)];
     let waiters = proptest::option::of(any::<usize>());
-    (attempts, durations(), optional(), optional(), waiters, jitter).prop_map(
-        |(attempts, waited, wait_limit, holder_remaining, waiters, jitter)| Contention {
+    (attempts, durations(), optional(), optional(), waiters, any::<bool>(), jitter).prop_map(
+        |(attempts, waited, wait_limit, holder_remaining, waiters, told, jitter)| Contention {
             attempts,
             waited,
             wait_limit,
             holder_remaining,
             waiters,
+            told,
             jitter,
         },
     )
@@ -288,8 +303,9 @@ proptest! {
             }
         }
         let pause = pause(wait().backoff(backoff).decide(&contention));
-        prop_assert!(pause >= MS && pause <= max.max(MS));
-        if let Some(rest) = contention.holder_remaining {
+        let longest = if contention.told { MS * 1_000 } else { max.max(MS) };
+        prop_assert!(pause >= MS && pause <= longest);
+        if let Some(rest) = contention.holder_remaining.filter(|_| !contention.told) {
             prop_assert!(pause <= rest.saturating_add(MS));
         }
     }

@@ -17,10 +17,20 @@ use tokio::time::Instant;
 /// What the store was asked.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Asked {
-    Acquire { owner: String, fencing: bool },
-    Renew { ttls: Vec<Duration> },
-    Release { owner: String, keep_for: Option<Duration> },
+    Acquire {
+        owner: String,
+        fencing: bool,
+    },
+    Renew {
+        ttls: Vec<Duration>,
+    },
+    Release {
+        owner: String,
+        keep_for: Option<Duration>,
+    },
     Fence,
+    /// For a change.
+    Wait,
     Close,
 }
 
@@ -96,6 +106,11 @@ impl Scripted {
             Asked::Acquire { owner, .. } => Some(owner.clone()),
             _ => None,
         })
+    }
+
+    /// How often it was asked for a grant, and for a change.
+    pub(crate) fn tries_and_waits(&self) -> (usize, usize) {
+        (self.tries().len(), self.asked(&Asked::Wait))
     }
 
     /// When the store was asked for each try.
@@ -225,6 +240,7 @@ impl Backend for Scripted {
     }
 
     async fn changed(&self, claim: &Claim) {
+        drop(self.ask(Asked::Wait));
         self.store.changed(claim).await;
     }
 

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use lock_core::backend::{Attempt, Held};
-use lock_core::{LockErrorKind, LockManager, strategy};
+use lock_core::{Kind, LockErrorKind, LockManager, strategy};
 use tokio::time::Instant;
 
-use crate::millis;
 use crate::scripted::{Every, Scripted, no_answer};
+use crate::{is_free, millis};
 
 /// A manager on a store that tells nobody of a release.
 fn silent() -> (LockManager, Scripted) {
@@ -272,4 +272,51 @@ async fn fair_waiters_ask_for_themselves_and_hold_up_nobody_else() {
         assert!(tries.iter().filter(|other| **other == owner).count() >= 10, "{tries:?}");
     }
     waiting.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_in_order_costs_the_store_no_more_the_longer_it_waits() {
+    const WAITERS: usize = 100;
+    let kinds = [Kind::Fair, Kind::Write, Kind::Read, Kind::Semaphore { permits: 1 }];
+    for kind in kinds {
+        let (locks, store) = Scripted::manager(|_| {});
+        // A reader would hold off no reader.
+        let holds = if kind == Kind::Read { Kind::Write } else { kind };
+        let holder = locks.request("k", holds).acquire().await.unwrap();
+        let waiting: Vec<_> = (0..WAITERS)
+            .map(|_| {
+                let request = locks.request("k", kind).strategy(Every(millis(100), HOUR));
+                tokio::spawn(request.run(async { tokio::time::sleep(millis(1)).await }))
+            })
+            .collect();
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        // 300 pauses each.
+        assert_eq!(store.tries_and_waits(), (1 + WAITERS, WAITERS), "{kind}: one place each, and one wait");
+        holder.release().await.unwrap();
+        for waiter in waiting {
+            waiter.await.unwrap().unwrap();
+        }
+        assert_eq!(
+            store.tries_and_waits(),
+            (1 + 2 * WAITERS, WAITERS),
+            "{kind}: one more try, which is granted"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_strategy_that_has_enough_ends_a_wait_in_order() {
+    let (locks, store) = Scripted::manager(|_| {});
+    let holder = locks.fair("k").acquire().await.unwrap();
+    let start = Instant::now();
+    let error = locks.fair("k").strategy(Every(millis(100), millis(750))).acquire().await.unwrap_err();
+    assert_eq!((error.kind(), error.position()), (LockErrorKind::TimedOut, Some(0)));
+    assert_eq!(start.elapsed(), millis(750));
+    let error = locks.fair("k").wait(millis(2_500)).acquire().await.unwrap_err();
+    assert_eq!(error.kind(), LockErrorKind::TimedOut);
+    assert_eq!(start.elapsed(), millis(3_250));
+    assert_eq!(store.tries_and_waits(), (1 + 2 * 2, 2), "each with a last try");
+    holder.release().await.unwrap();
+    settle().await;
+    assert!(is_free(&locks, "k").await, "they left the queue");
 }

@@ -2,8 +2,9 @@
 
 use sha2::{Digest, Sha256};
 
+use super::holders::Holder;
 use super::signal::Signal;
-use super::state::{Entry, Holder};
+use super::state::Entry;
 use super::store::Memory;
 use crate::backend::{GrantId, HolderInfo, Listed, LockInfo, WaiterInfo};
 use crate::clock::{Clock, Moment};
@@ -44,10 +45,14 @@ impl Entry {
 
     fn take_away(&mut self, id: &GrantId, now: Moment) -> bool {
         self.expire(now);
-        let Some(at) = self.holders.iter().position(|holder| holder.id() == *id) else { return false };
-        let holder = self.holders.remove(at);
-        if !holder.kept {
-            self.signals.push(Signal::Forced(holder.owner));
+        let Some((owner, kept)) =
+            self.holders.iter().find(|holder| holder.id() == *id).map(|holder| (holder.owner, holder.kept))
+        else {
+            return false;
+        };
+        self.holders.remove(owner, kept);
+        if !kept {
+            self.signals.push(Signal::Forced(owner));
         }
         self.settle(now, None);
         true

@@ -15,8 +15,8 @@ pub(super) struct Ticket {
     pub(super) owner: Owner,
     pub(super) mode: Mode,
     pub(super) record: OwnerRecord,
-    /// Counts only while there is no watcher.
-    deadline: Moment,
+    /// Counts only while nobody waits with it.
+    pub(super) deadline: Moment,
     watchers: Vec<Watcher>,
 }
 
@@ -54,7 +54,7 @@ impl Entry {
             return 0;
         }
         let local = self.local_holder().map(|holder| holder.owner.process());
-        let tickets = self.tickets.iter().filter(|ticket| ticket.owner != owner).count();
+        let tickets = self.tickets.len() - usize::from(self.tickets.contains(owner));
         tickets + self.waiters.iter().filter(|watcher| Some(watcher.process) != local).count()
     }
 
@@ -67,15 +67,14 @@ impl Entry {
         let deadline = now.plus(claim.place_lease());
         let (owner, mode, record) = (claim.owner, claim.mode, claim.record.clone());
         let ticket = Ticket { owner, mode, record, deadline, watchers: Vec::new() };
-        self.tickets.push_back(ticket);
+        self.tickets.push(ticket);
         self.tickets.len() - 1
     }
 
     /// Keeps the place of a claim that has one; how many are before it.
     pub(super) fn keep_ticket(&mut self, claim: &Claim, now: Moment) -> Option<usize> {
-        let position = self.tickets.iter().position(|ticket| ticket.owner == claim.owner)?;
-        self.tickets[position].deadline = now.plus(claim.place_lease());
-        Some(position)
+        self.tickets.change(claim.owner, |ticket| ticket.deadline = now.plus(claim.place_lease()))?;
+        self.tickets.position(claim.owner)
     }
 
     /// The first who begins to wait is told to the holder.
@@ -88,13 +87,12 @@ impl Entry {
         }
     }
 
-    /// The watchers of a ticket go with it; their futures find themselves gone and complete.
-    pub(super) fn forget_ticket(&mut self, owner: Owner) {
-        if let Some(at) = self.tickets.iter().position(|ticket| ticket.owner == owner)
-            && let Some(ticket) = self.tickets.remove(at)
-        {
-            self.signals.extend(ticket.watchers.into_iter().map(|watcher| Signal::Ring(watcher.bell)));
-        }
+    /// The watchers of a ticket go with it; their futures find themselves gone and complete. What it waited for, if
+    /// there was one.
+    pub(super) fn forget_ticket(&mut self, owner: Owner) -> Option<Mode> {
+        let ticket = self.tickets.remove(owner)?;
+        self.signals.extend(ticket.watchers.into_iter().map(|watcher| Signal::Ring(watcher.bell)));
+        Some(ticket.mode)
     }
 
     /// Whether `claim` has something to wait for here: it does not have the key, and will not be refused for good.
@@ -111,15 +109,14 @@ impl Entry {
         if claim.queue == Queue::Fifo || !claim.more.is_empty() {
             self.take_ticket(claim, now);
         }
-        match self.tickets.iter_mut().find(|ticket| ticket.owner == claim.owner) {
-            Some(ticket) => ticket.watchers.push(watcher),
-            None => {
-                if self.local_holder().is_some_and(|holder| holder.owner.process() != process) {
-                    self.tell_holder(claim.owner);
-                }
-                self.waiters.push_back(watcher);
-            }
+        if self.tickets.contains(claim.owner) {
+            self.tickets.change(claim.owner, |ticket| ticket.watchers.push(watcher));
+            return;
         }
+        if self.local_holder().is_some_and(|holder| holder.owner.process() != process) {
+            self.tell_holder(claim.owner);
+        }
+        self.waiters.push_back(watcher);
     }
 
     /// What the watcher `id` of `claim` is to do now.
@@ -157,20 +154,17 @@ impl Entry {
     /// The ticket of the claim lives on from here.
     fn remove_watcher(&mut self, claim: &Claim, id: u64, now: Moment) {
         self.waiters.retain(|watcher| watcher.id != id);
-        if let Some(ticket) = self.tickets.iter_mut().find(|ticket| ticket.owner == claim.owner)
-            && ticket.watchers.iter().any(|watcher| watcher.id == id)
-        {
-            ticket.watchers.retain(|watcher| watcher.id != id);
-            ticket.deadline = now.plus(claim.place_lease());
-        }
+        self.tickets.change(claim.owner, |ticket| {
+            if ticket.watchers.iter().any(|watcher| watcher.id == id) {
+                ticket.watchers.retain(|watcher| watcher.id != id);
+                ticket.deadline = now.plus(claim.place_lease());
+            }
+        });
     }
 
-    fn watcher(&mut self, claim: &Claim, id: u64) -> Option<&mut Watcher> {
-        let queued = self.tickets.iter_mut().filter(|ticket| ticket.owner == claim.owner);
-        queued
-            .flat_map(|ticket| &mut ticket.watchers)
-            .chain(&mut self.waiters)
-            .find(|watcher| watcher.id == id)
+    fn watcher(&self, claim: &Claim, id: u64) -> Option<&Watcher> {
+        let queued = self.tickets.get(claim.owner).into_iter().flat_map(|ticket| &ticket.watchers);
+        queued.chain(&self.waiters).find(|watcher| watcher.id == id)
     }
 
     /// Calls every watcher whose turn has come, and lets one of the others look after expiry. The end of every change.
@@ -196,21 +190,16 @@ impl Entry {
     }
 
     fn call(&mut self, acting: Option<Mode>, now: Moment) {
-        let mut room = self.room();
-        for ticket in &mut self.tickets {
-            if room.fit(ticket.mode) != Fit::Yes {
-                return;
-            }
-            room.add(ticket.mode);
-            if ticket.watchers.iter().any(|watcher| !watcher.called) {
-                // One that is called and does not come is not polled: it must not hold up those behind it for long.
-                ticket.deadline = now.plus(PLACE_LEASE);
-            }
-            for watcher in &mut ticket.watchers {
-                watcher.call(&mut self.signals);
-            }
+        let room = self.tickets.serve(self.holders.room());
+        let signals = &mut self.signals;
+        self.tickets.call(|ticket| {
+            // One that is called and does not come is not polled: it must not hold up those behind it for long.
+            ticket.deadline = now.plus(PLACE_LEASE);
+            ticket.watchers.iter_mut().for_each(|watcher| watcher.call(signals));
+        });
+        if self.tickets.served() == self.tickets.len() {
+            self.call_without_place(room, acting);
         }
-        self.call_without_place(room, acting);
     }
 
     fn call_without_place(&mut self, mut room: Room, acting: Option<Mode>) {
@@ -234,13 +223,11 @@ impl Entry {
 
     /// Expiry rings no bell, so the first of those who wait sleeps until the next one.
     fn arm(&mut self, now: Moment) {
-        let holders = self.holders.iter().map(|holder| holder.deadline);
-        let tickets = self.tickets.iter().filter(|ticket| !ticket.is_awaited()).map(|it| it.deadline);
-        let Some(next) = holders.chain(tickets).min_by_key(|deadline| deadline.remaining(now)) else {
-            return;
-        };
-        let queued = self.tickets.iter_mut().flat_map(|ticket| &mut ticket.watchers);
-        if let Some(first) = queued.chain(&mut self.waiters).find(|watcher| !watcher.called)
+        let ends = [self.holders.soonest(), self.tickets.soonest()];
+        let Some(next) = ends.into_iter().flatten().min_by_key(|end| end.remaining(now)) else { return };
+        let first = self.tickets.first_watcher();
+        let first = first.or_else(|| self.waiters.iter_mut().find(|watcher| !watcher.called));
+        if let Some(first) = first
             && first
                 .armed
                 .is_none_or(|armed| armed.is_past(now) || armed.remaining(now) > next.remaining(now))
@@ -252,13 +239,14 @@ impl Entry {
 }
 
 impl Ticket {
-    pub(super) fn is_dead(&self, now: Moment) -> bool {
-        !self.is_awaited() && self.deadline.is_past(now)
+    /// Somebody waits for its turn to come; then it lives without a sign.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.watchers.iter().any(|watcher| !watcher.called)
     }
 
-    /// Somebody waits for its turn to come; then it lives without a sign.
-    fn is_awaited(&self) -> bool {
-        self.watchers.iter().any(|watcher| !watcher.called)
+    /// The first watcher that was not called.
+    pub(super) fn uncalled(&mut self) -> Option<&mut Watcher> {
+        self.watchers.iter_mut().find(|watcher| !watcher.called)
     }
 }
 

@@ -1,9 +1,11 @@
 #![doc = include_str!("docs.md")]
 
 mod fence;
+mod holders;
 mod inspect;
 mod latch;
 mod line;
+mod roll;
 mod room;
 mod several;
 mod signal;
@@ -11,6 +13,7 @@ mod state;
 mod store;
 #[cfg(test)]
 mod tests;
+mod tickets;
 mod watch;
 
 pub use store::Memory;

@@ -61,6 +61,11 @@ impl Room {
         self.count += 1;
     }
 
+    /// With `count` more of `mode`.
+    pub(super) fn with(self, mode: Mode, count: usize) -> Self {
+        Self { mode: Some(mode), count: self.count + count }
+    }
+
     pub(super) fn is_exclusive(self) -> bool {
         self.mode == Some(Mode::Exclusive)
     }

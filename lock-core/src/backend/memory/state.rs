@@ -3,13 +3,15 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::holders::{Holder, Holders};
 use super::latch::Latch;
-use super::line::{Ticket, Watcher};
-use super::room::{Fit, Room, Use};
+use super::line::Watcher;
+use super::room::{Fit, Use};
 use super::signal::Signal;
+use super::tickets::Tickets;
 use crate::backend::{Claim, FencingToken, Held, LatchState, LatchStep, Mode, Queue, Released};
 use crate::clock::Moment;
-use crate::owner::{Owner, OwnerRecord};
+use crate::owner::Owner;
 
 /// The answer to one claim.
 #[derive(Debug)]
@@ -45,9 +47,9 @@ pub(super) enum Ask {
 /// One key. There is none for a key that nobody holds and nobody waits for.
 #[derive(Debug, Default)]
 pub(super) struct Entry {
-    pub(super) holders: Vec<Holder>,
-    /// Claims with a place in the queue, in order of arrival.
-    pub(super) tickets: VecDeque<Ticket>,
+    pub(super) holders: Holders,
+    /// Claims with a place in the queue.
+    pub(super) tickets: Tickets,
     /// Claims without a place that are awaited, in order of arrival.
     pub(super) waiters: VecDeque<Watcher>,
     /// To be sent when the lock of the shard is released.
@@ -55,27 +57,12 @@ pub(super) struct Entry {
     latch: Option<Box<Latch>>,
 }
 
-#[derive(Debug)]
-pub(super) struct Holder {
-    pub(super) owner: Owner,
-    pub(super) mode: Mode,
-    pub(super) deadline: Moment,
-    fence: FencingToken,
-    /// The turn that `fence` was made for.
-    turn: u64,
-    pub(super) record: OwnerRecord,
-    /// It holds other keys with the same claim.
-    several: bool,
-    /// Given back with `keep_for`: nobody's any more, and taken all the same.
-    pub(super) kept: bool,
-}
-
 impl Entry {
     /// Nobody holds it and nobody waits for it, so that it can be dropped.
     pub(super) fn is_idle(&self, now: Moment) -> bool {
         self.waiters.is_empty()
-            && self.holders.iter().all(|holder| holder.deadline.is_past(now))
-            && self.tickets.iter().all(|ticket| ticket.is_dead(now))
+            && self.holders.latest().is_none_or(|end| end.is_past(now))
+            && self.tickets.are_all_dead(now)
             && self.latch.as_ref().is_none_or(|latch| latch.is_past(now))
     }
 
@@ -145,7 +132,9 @@ impl Entry {
 
     /// Gives the key, which is [free](Standing::Free) for it, to `claim`.
     pub(super) fn take(&mut self, claim: &Claim, fence: FencingToken, now: Moment) {
-        self.forget_ticket(claim.owner);
+        if self.forget_ticket(claim.owner).is_some_and(|asked| asked != claim.mode) {
+            self.tickets.unserve();
+        }
         self.holders.push(Holder {
             owner: claim.owner,
             mode: claim.mode,
@@ -168,10 +157,10 @@ impl Entry {
             }
         };
         let position = if takes { Some(self.take_ticket(claim, now)) } else { self.keep_ticket(claim, now) };
-        let left = self.holders.iter().map(|holder| holder.deadline.remaining(now));
+        // An exclusive claim needs the last holder gone, any other the first.
+        let free = if claim.mode == Mode::Exclusive { self.holders.latest() } else { self.holders.soonest() };
         Held {
-            // An exclusive claim needs the last holder gone, any other the first.
-            remaining: if claim.mode == Mode::Exclusive { left.max() } else { left.min() },
+            remaining: free.map(|end| end.remaining(now)),
             holder: self.holders.first().map(|holder| holder.record.clone()),
             waiters: Some(waiters),
             position,
@@ -197,19 +186,21 @@ impl Entry {
     /// Extends the grant of `owner`; how many wait, if there is a grant.
     pub(super) fn renew(&mut self, owner: Owner, ttl: Duration, now: Moment) -> Option<usize> {
         self.expire(now);
-        self.held_by_mut(owner)?.extend(ttl, now);
+        self.holders.change(owner, |holder| holder.extend(ttl, now))?;
         Some(self.waiting(owner))
     }
 
     /// Turns the grant of the owner of `claim` into a shared one; how many wait, if there is a grant.
     pub(super) fn downgrade(&mut self, claim: &Claim, now: Moment) -> Result<Option<usize>, Use> {
         self.expire(now);
-        let Some(holder) = self.held_by_mut(claim.owner) else { return Ok(None) };
+        let Some(holder) = self.held_by(claim.owner) else { return Ok(None) };
         if let Mode::Permit { .. } = holder.mode {
             return Err(Use::Lock(holder.mode));
         }
-        holder.mode = Mode::Shared;
-        holder.extend(claim.ttl, now);
+        self.holders.change(claim.owner, |holder| {
+            holder.mode = Mode::Shared;
+            holder.extend(claim.ttl, now);
+        });
         self.settle(now, None);
         Ok(Some(self.waiting(claim.owner)))
     }
@@ -218,30 +209,25 @@ impl Entry {
     pub(super) fn release(&mut self, claim: &Claim, keep_for: Option<Duration>, now: Moment) -> Released {
         self.expire(now);
         self.forget_ticket(claim.owner);
-        let released = match self.holders.iter().position(|holder| holder.owner == claim.owner) {
-            Some(at) => {
-                self.give_back(at, keep_for.filter(|keep| !keep.is_zero()), now);
-                Released::Released
-            }
-            None if self.room().fit(claim.mode) == Fit::Yes => Released::Expired,
-            None => Released::Taken,
+        let released = match () {
+            // A release that is repeated changes nothing.
+            () if self.holders.get(claim.owner, true).is_some() => Released::Released,
+            () if self.give_back(claim.owner, keep_for, now) => Released::Released,
+            () if self.holders.room().fit(claim.mode) == Fit::Yes => Released::Expired,
+            () => Released::Taken,
         };
         self.settle(now, None);
         released
     }
 
-    fn give_back(&mut self, at: usize, keep_for: Option<Duration>, now: Moment) {
-        let holder = &mut self.holders[at];
-        match keep_for {
-            // A release that is repeated changes nothing.
-            _ if holder.kept => {}
+    /// Whether it was the owner's.
+    fn give_back(&mut self, owner: Owner, keep_for: Option<Duration>, now: Moment) -> bool {
+        match keep_for.filter(|keep| !keep.is_zero()) {
             Some(keep) => {
-                holder.kept = true;
-                holder.deadline = now.plus(keep);
+                let keep = |holder: &mut Holder| (holder.kept, holder.deadline) = (true, now.plus(keep));
+                self.holders.change(owner, keep).is_some()
             }
-            None => {
-                self.holders.remove(at);
-            }
+            None => self.holders.remove(owner, false).is_some(),
         }
     }
 
@@ -253,11 +239,12 @@ impl Entry {
         make: impl FnOnce() -> FencingToken,
     ) -> Option<FencingToken> {
         self.expire(now);
-        let holder = self.held_by_mut(claim.owner)?;
-        if claim.turn > holder.turn {
-            (holder.fence, holder.turn) = (make(), claim.turn);
-        }
-        Some(holder.fence)
+        self.holders.change(claim.owner, |holder| {
+            if claim.turn > holder.turn {
+                (holder.fence, holder.turn) = (make(), claim.turn);
+            }
+            holder.fence
+        })
     }
 
     /// The last token of the grant of `owner`, and its turn.
@@ -267,9 +254,9 @@ impl Entry {
 
     /// Gives the grant of `claim` another token, in its turn.
     pub(super) fn set_fence(&mut self, claim: &Claim, fence: FencingToken) {
-        if let Some(holder) = self.held_by_mut(claim.owner) {
+        self.holders.change(claim.owner, |holder| {
             (holder.fence, holder.turn, holder.several) = (fence, claim.turn, !claim.more.is_empty());
-        }
+        });
     }
 
     /// One step of the latch that the key is.
@@ -289,47 +276,30 @@ impl Entry {
     }
 
     pub(super) fn expire(&mut self, now: Moment) {
-        self.holders.retain(|holder| !holder.deadline.is_past(now));
-        self.tickets.retain(|ticket| !ticket.is_dead(now));
+        self.holders.expire(now);
+        self.tickets.expire(now);
         if self.latch.as_ref().is_some_and(|latch| latch.is_past(now)) {
             self.latch = None;
         }
     }
 
     pub(super) fn held_by(&self, owner: Owner) -> Option<&Holder> {
-        self.holders.iter().find(|holder| holder.owner == owner && !holder.kept)
-    }
-
-    fn held_by_mut(&mut self, owner: Owner) -> Option<&mut Holder> {
-        self.holders.iter_mut().find(|holder| holder.owner == owner && !holder.kept)
-    }
-
-    pub(super) fn room(&self) -> Room {
-        Room::new(self.holders.first().map(|holder| holder.mode), self.holders.len())
+        self.holders.get(owner, false)
     }
 
     /// Whether `claim` may have the key: beside the holders, and beside every older ticket.
-    fn fit(&self, claim: &Claim) -> Fit {
-        let mut room = self.room();
-        for ticket in self.tickets.iter().take_while(|ticket| ticket.owner != claim.owner) {
-            if room.fit(ticket.mode) != Fit::Yes {
-                // What blocks an older ticket blocks this claim. All who hold or wait are of one kind, so it is
-                // enough to compare with the holders.
-                return match room.fit(claim.mode) {
-                    Fit::Conflict(mode) => Fit::Conflict(mode),
-                    Fit::Yes | Fit::No => Fit::No,
-                };
-            }
-            room.add(ticket.mode);
+    fn fit(&mut self, claim: &Claim) -> Fit {
+        let holders = self.holders.room();
+        let all_served = self.tickets.serve(holders);
+        let older = self.tickets.position(claim.owner).unwrap_or(self.tickets.len());
+        if older <= self.tickets.served() {
+            return self.tickets.room_before(older, holders).fit(claim.mode);
         }
-        room.fit(claim.mode)
-    }
-}
-
-impl Holder {
-    fn extend(&mut self, ttl: Duration, now: Moment) {
-        if ttl > self.deadline.remaining(now) {
-            self.deadline = now.plus(ttl);
+        // What blocks an older ticket blocks this claim. All who hold or wait are of one kind, so it is enough to compare
+        // with the holders.
+        match all_served.fit(claim.mode) {
+            Fit::Conflict(mode) => Fit::Conflict(mode),
+            Fit::Yes | Fit::No => Fit::No,
         }
     }
 }

@@ -1,5 +1,6 @@
-//! Tests of the memory store: one key against a naive model, then waiting.
+//! Tests of the memory store: one key against a naive model, a crowd on one key, then waiting.
 
+mod crowd;
 mod model;
 mod several;
 mod store;

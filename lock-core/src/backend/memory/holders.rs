@@ -1,0 +1,182 @@
+//! Who has a key. Pure.
+
+use std::time::Duration;
+
+use super::roll::{Ends, Roll, nanos};
+use super::room::Room;
+use crate::backend::{FencingToken, Mode};
+use crate::clock::Moment;
+use crate::owner::{Owner, OwnerRecord};
+
+/// The holders of one key, in order of arrival.
+#[derive(Debug, Default)]
+pub(super) struct Holders {
+    /// In most cases the only one.
+    first: Option<Holder>,
+    /// Those after it: readers, or permits.
+    rest: Option<Box<Rest>>,
+}
+
+#[derive(Debug)]
+pub(super) struct Holder {
+    pub(super) owner: Owner,
+    pub(super) mode: Mode,
+    pub(super) deadline: Moment,
+    pub(super) fence: FencingToken,
+    /// The turn that `fence` was made for.
+    pub(super) turn: u64,
+    pub(super) record: OwnerRecord,
+    /// It holds other keys with the same claim.
+    pub(super) several: bool,
+    /// Given back with `keep_for`: nobody's any more, and taken all the same.
+    pub(super) kept: bool,
+}
+
+/// An owner, and whether it gave the key back with `keep_for`: it may ask anew meanwhile.
+type Name = (Owner, bool);
+
+#[derive(Debug, Default)]
+struct Rest {
+    roll: Roll<Name, Holder>,
+    ends: Ends,
+}
+
+impl Holders {
+    /// The oldest.
+    pub(super) fn first(&self) -> Option<&Holder> {
+        self.first.as_ref()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        usize::from(self.first.is_some()) + self.rest.as_ref().map_or(0, |rest| rest.roll.len())
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Holder> {
+        self.first.iter().chain(self.rest.iter().flat_map(|rest| rest.roll.iter()))
+    }
+
+    /// How much of the key is in use.
+    pub(super) fn room(&self) -> Room {
+        Room::new(self.first.as_ref().map(|holder| holder.mode), self.len())
+    }
+
+    /// The grant of `owner`, given back with `keep_for` or not.
+    pub(super) fn get(&self, owner: Owner, kept: bool) -> Option<&Holder> {
+        if let Some(first) = self.first.as_ref().filter(|holder| holder.name() == (owner, kept)) {
+            return Some(first);
+        }
+        let rest = self.rest.as_ref()?;
+        rest.roll.get(rest.position(&(owner, kept))?.1)
+    }
+
+    pub(super) fn push(&mut self, holder: Holder) {
+        match &mut self.first {
+            Some(_) => self.rest.get_or_insert_default().push(holder),
+            first @ None => *first = Some(holder),
+        }
+    }
+
+    pub(super) fn remove(&mut self, owner: Owner, kept: bool) -> Option<Holder> {
+        if self.first.as_ref().is_some_and(|holder| holder.name() == (owner, kept)) {
+            let next = self.rest.as_mut().and_then(|rest| rest.pop_front());
+            return std::mem::replace(&mut self.first, next);
+        }
+        self.rest.as_mut()?.remove(&(owner, kept))
+    }
+
+    /// Changes the grant of `owner`, which it did not give back.
+    pub(super) fn change<R>(&mut self, owner: Owner, change: impl FnOnce(&mut Holder) -> R) -> Option<R> {
+        match &mut self.first {
+            Some(first) if first.name() == (owner, false) => Some(change(first)),
+            _ => self.rest.as_mut()?.change(&(owner, false), change),
+        }
+    }
+
+    /// The earliest deadline.
+    pub(super) fn soonest(&self) -> Option<Moment> {
+        self.ends(Ends::first).into_iter().flatten().min_by_key(|end| nanos(*end))
+    }
+
+    /// The latest deadline.
+    pub(super) fn latest(&self) -> Option<Moment> {
+        self.ends(Ends::last).into_iter().flatten().max_by_key(|end| nanos(*end))
+    }
+
+    fn ends(&self, of_rest: impl FnOnce(&Ends) -> Option<Moment>) -> [Option<Moment>; 2] {
+        [self.first().map(|first| first.deadline), self.rest.as_ref().and_then(|rest| of_rest(&rest.ends))]
+    }
+
+    /// Drops those whose deadline has passed.
+    pub(super) fn expire(&mut self, now: Moment) {
+        if let Some(rest) = &mut self.rest {
+            rest.expire(now);
+        }
+        if self.first.as_ref().is_some_and(|first| first.deadline.is_past(now)) {
+            self.first = self.rest.as_mut().and_then(|rest| rest.pop_front());
+        }
+        if self.rest.as_ref().is_some_and(|rest| rest.roll.is_empty()) {
+            self.rest = None;
+        }
+    }
+}
+
+impl Holder {
+    fn name(&self) -> Name {
+        (self.owner, self.kept)
+    }
+
+    pub(super) fn extend(&mut self, ttl: Duration, now: Moment) {
+        if ttl > self.deadline.remaining(now) {
+            self.deadline = now.plus(ttl);
+        }
+    }
+}
+
+impl Rest {
+    /// The number of a holder, and how many of these came before it.
+    fn position(&self, name: &Name) -> Option<(u64, usize)> {
+        let number = self.roll.number(name)?;
+        Some((number, self.roll.position(number)?))
+    }
+
+    fn push(&mut self, holder: Holder) {
+        let end = holder.deadline;
+        let number = self.roll.push(holder.name(), holder);
+        self.ends.insert(end, number);
+    }
+
+    fn remove(&mut self, name: &Name) -> Option<Holder> {
+        let (number, _, holder) = self.roll.remove(name)?;
+        self.ends.remove(holder.deadline, number);
+        Some(holder)
+    }
+
+    fn pop_front(&mut self) -> Option<Holder> {
+        let name = self.roll.get(0)?.name();
+        self.remove(&name)
+    }
+
+    fn change<R>(&mut self, name: &Name, change: impl FnOnce(&mut Holder) -> R) -> Option<R> {
+        let (number, at) = self.position(name)?;
+        let holder = self.roll.get_mut(at)?;
+        let before = holder.deadline;
+        let answer = change(holder);
+        let (end, now_named) = (holder.deadline, holder.name());
+        if end != before {
+            self.ends.remove(before, number);
+            self.ends.insert(end, number);
+        }
+        if now_named != *name {
+            self.roll.rename(name, now_named);
+        }
+        Some(answer)
+    }
+
+    fn expire(&mut self, now: Moment) {
+        while let Some(number) = self.ends.past(now)
+            && let Some(name) = self.roll.position(number).and_then(|at| self.roll.get(at)).map(Holder::name)
+        {
+            self.remove(&name);
+        }
+    }
+}

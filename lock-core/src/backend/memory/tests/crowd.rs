@@ -1,0 +1,178 @@
+//! Thousands who wait for one key: what it costs the store to pass it on, and that its lists stay in order.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tokio::sync::Notify;
+
+use super::Claims;
+use crate::backend::memory::line::Look;
+use crate::backend::memory::roll::Roll;
+use crate::backend::memory::state::{Ask, Entry, Verdict};
+use crate::backend::{Claim, FencingToken, Mode, Queue};
+use crate::clock::Moment;
+
+const MANY: usize = 8_000;
+const FEW: usize = 500;
+
+fn at(millis: u64) -> Moment {
+    Moment::from_parts((0, 0)).plus(Duration::from_millis(millis))
+}
+
+/// A key with its holder and those who wait for it.
+struct Crowd {
+    entry: Entry,
+    claims: Vec<Claim>,
+    /// How many bells were rung.
+    rung: usize,
+}
+
+impl Crowd {
+    fn of(waiters: usize, mode: Mode) -> Self {
+        let claims = Claims::new();
+        let mut crowd = Self { entry: Entry::default(), claims: Vec::new(), rung: 0 };
+        for who in 0..=waiters {
+            crowd.claims.push(claims.claim("k", if who == 0 { Mode::Exclusive } else { mode }, Queue::Fifo));
+            assert_eq!(crowd.acquire(who), who == 0);
+        }
+        for who in 1..=waiters {
+            crowd.entry.watch(&crowd.claims[who], who as u64, Arc::new(Notify::new()), at(0));
+            assert!(matches!(crowd.look(who), Look::Wait(_)));
+        }
+        crowd.entry.take_signals();
+        crowd
+    }
+
+    fn acquire(&mut self, who: usize) -> bool {
+        let ask = Ask::InQueue { room: usize::MAX };
+        matches!(
+            self.entry.acquire(&self.claims[who], ask, at(0), || FencingToken::new(1)),
+            Verdict::Granted { .. }
+        )
+    }
+
+    fn look(&mut self, who: usize) -> Look {
+        self.entry.look(&self.claims[who], who as u64, at(0))
+    }
+
+    /// The holder releases; the next sees its turn, and takes it.
+    fn hand_off(&mut self, from: usize) {
+        self.entry.release(&self.claims[from], None, at(0));
+        let next = from + 1;
+        assert_eq!(self.look(next), Look::Turn);
+        self.entry.go(&self.claims[next], next as u64, at(0));
+        assert!(self.acquire(next));
+        self.rung += self.entry.take_signals().len();
+    }
+}
+
+/// CPU time of this thread so far: other work of the machine does not count.
+fn cpu() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+/// What 400 hand-offs take, at best.
+fn hand_offs(waiters: usize) -> Duration {
+    let took = |_| {
+        let mut crowd = Crowd::of(waiters, Mode::Exclusive);
+        let start = cpu();
+        (0..400).for_each(|from| crowd.hand_off(from));
+        let took = cpu() - start;
+        // The next, and the one behind it, which looks after its end from there on.
+        assert!(crowd.rung <= 2 * 400, "{} bells were rung", crowd.rung);
+        took
+    };
+    (0..5).map(took).min().expect("five rounds")
+}
+
+#[test]
+fn a_hand_off_among_thousands_costs_as_much_as_one_among_hundreds() {
+    let (few, many) = (hand_offs(FEW), hand_offs(MANY));
+    // A store that goes through all of them takes 16 times as long.
+    assert!(many < 5 * few, "400 hand-offs: {few:?} among {FEW}, {many:?} among {MANY}");
+}
+
+#[test]
+fn thousands_of_readers_come_and_go_at_a_cost_of_their_own() {
+    let took = |readers: usize| {
+        let round = |_| {
+            let mut crowd = Crowd::of(readers, Mode::Shared);
+            let start = cpu();
+            crowd.entry.release(&crowd.claims[0], None, at(0));
+            // In no order, as an executor may run them.
+            let mut order: Vec<_> = (1..=readers).collect();
+            fastrand::Rng::with_seed(7).shuffle(&mut order);
+            for who in &order {
+                assert_eq!(crowd.look(*who), Look::Turn);
+                crowd.entry.go(&crowd.claims[*who], *who as u64, at(0));
+            }
+            assert!(order.iter().all(|who| crowd.acquire(*who)));
+            assert!(
+                order
+                    .iter()
+                    .all(|who| crowd.entry.renew(crowd.claims[*who].owner, super::TTL, at(1)).is_some())
+            );
+            order.iter().rev().for_each(|who| {
+                crowd.entry.release(&crowd.claims[*who], None, at(1));
+            });
+            let took = cpu() - start;
+            assert!(crowd.entry.is_idle(at(1)));
+            took
+        };
+        (0..5).map(round).min().expect("five rounds") / u32::try_from(readers).expect("few")
+    };
+    let (few, many) = (took(FEW), took(MANY));
+    assert!(many < 5 * few, "a reader: {few:?} among {FEW}, {many:?} among {MANY}");
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Push(u8),
+    Remove(u8),
+    Rename(u8, u8),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        3 => any::<u8>().prop_map(Step::Push),
+        2 => any::<u8>().prop_map(Step::Remove),
+        1 => (any::<u8>(), any::<u8>()).prop_map(|(from, to)| Step::Rename(from, to)),
+    ];
+    proptest::collection::vec(step, 1..200)
+}
+
+proptest! {
+    /// Against a list that is searched from its beginning.
+    #[test]
+    fn a_roll_is_a_list_in_order_of_arrival(steps in steps()) {
+        let (mut roll, mut list) = (Roll::default(), Vec::<(u8, usize)>::new());
+        for (number, step) in steps.into_iter().enumerate() {
+            match step {
+                Step::Push(name) if list.iter().all(|(other, _)| *other != name) => {
+                    roll.push(name, number);
+                    list.push((name, number));
+                }
+                Step::Push(_) => {}
+                Step::Remove(name) => {
+                    let at = list.iter().position(|(other, _)| *other == name);
+                    let removed = roll.remove(&name).map(|(_, at, member)| (at, member));
+                    prop_assert_eq!(removed, at.map(|at| (at, list.remove(at).1)));
+                }
+                Step::Rename(from, to) => {
+                    if list.iter().all(|(other, _)| *other != to) {
+                        roll.rename(&from, to);
+                        list.iter_mut().filter(|(name, _)| *name == from).for_each(|(name, _)| *name = to);
+                    }
+                }
+            }
+            prop_assert_eq!(roll.len(), list.len());
+            for (at, (name, member)) in list.iter().enumerate() {
+                let number = roll.number(name).expect("it is in the list");
+                prop_assert_eq!(roll.position(number), Some(at));
+                prop_assert_eq!(roll.get(at), Some(member));
+            }
+        }
+    }
+}
