@@ -84,14 +84,18 @@ async fn redlock(rest: &str, tls: bool) -> Result<Arc<dyn DynBackend>> {
     use crate::backend::redis::Redis;
     use crate::backend::redis::voter::RedlockUrl;
 
-    let RedlockUrl { urls, names, options } = RedlockUrl::parse(rest, tls)?;
+    let RedlockUrl { urls, names, options, node_timeout } = RedlockUrl::parse(rest, tls)?;
     if urls.len() == 1 {
         let detail = "a `redlock://` URL with one server is no majority of several: name three or five that share nothing, \
                       or write `redis://` for one";
         return Err(LockError::new(LockErrorKind::InvalidRequest, detail));
     }
     let voters = Redis::connect_voters(urls.iter().map(String::as_str), options).await?;
-    Ok(Arc::new(Quorum::builder(voters).names(names).build()?))
+    let mut quorum = Quorum::builder(voters).names(names);
+    if let Some(node_timeout) = node_timeout {
+        quorum = quorum.node_timeout(node_timeout);
+    }
+    Ok(Arc::new(quorum.build()?))
 }
 
 #[cfg(not(feature = "redlock"))]

@@ -1,12 +1,91 @@
-//! Many locks on a majority of which one server is stuck.
+//! A majority of which servers are stuck: how long an attempt waits for them, and many locks.
 
 use std::time::Duration;
 
-use lock_core::{LockGuard, ManagerBuilder};
+use lock_core::{LockErrorKind, LockGuard, LockManager, ManagerBuilder};
 use lock_tests::{Bound, PATIENCE, RedisServer, wait_until};
 use tokio::task::JoinSet;
 
-use crate::support::{ms, new_cluster};
+use crate::support::{Client, ms, new_cluster};
+
+/// Attempts that each wait for a server in vain.
+const ATTEMPTS: usize = 3;
+/// A tenth of it is a second, which is what an attempt waits for a majority.
+const LONG: Duration = ms(10_000);
+
+async fn three() -> Vec<RedisServer> {
+    let servers: Vec<RedisServer> = (0..3).map(|_| RedisServer::start()).collect();
+    new_cluster(&servers.iter().collect::<Vec<_>>(), LONG).await;
+    servers
+}
+
+/// Whose servers have two seconds for each call.
+async fn connect(servers: &[RedisServer], more: &str) -> LockManager {
+    let hosts: Vec<String> = servers.iter().map(|server| format!("127.0.0.1:{}", server.port())).collect();
+    let url = format!("redlock://{}/?max_ttl=10s&timeout=2s{more}", hosts.join(","));
+    LockManager::connect(&url).await.expect("a majority is up")
+}
+
+#[allow(clippy::print_stdout, reason = "the figures are wanted as well as the verdict")]
+fn report(what: &str, took: &[Duration]) {
+    println!("{what}: {took:?}");
+}
+
+/// Nothing but the third would decide between one yes and one no.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stuck_server_is_waited_for_briefly_and_only_where_the_others_disagree() {
+    let servers = three().await;
+    let other = Client::of(&servers[0], LONG).await;
+    let mut managers = Vec::new();
+    for number in 0..ATTEMPTS {
+        other.take(&format!("k{number}"), LONG).await;
+        managers.push(connect(&servers, "").await);
+    }
+    servers[2].stop();
+    let (mut split, mut free) = (Vec::new(), Vec::new());
+    // Each knows nothing of the stuck one yet.
+    for (number, locks) in managers.iter().enumerate() {
+        let bound = Bound::new(PATIENCE);
+        let attempt = locks.lock(format!("k{number}")).ttl(LONG).try_acquire().await;
+        split.push(bound.elapsed());
+        assert!(attempt.expect("two have answered").is_none(), "one of two is no majority");
+        let bound = Bound::new(PATIENCE);
+        let guard = locks.lock(format!("free{number}")).ttl(LONG).try_acquire().await;
+        free.push(bound.elapsed());
+        drop(guard.expect("two have answered").expect("two of three have granted it"));
+    }
+    report("one yes, one no, one stuck", &split);
+    report("two yes, one stuck", &free);
+    // The least of each: what another process on the machine adds must not decide.
+    let least = |took: &[Duration]| took.iter().copied().min().expect("there are some");
+    assert!(least(&split) < ms(500), "{split:?}");
+    assert!(least(&free) < ms(50), "{free:?}");
+    servers[2].cont();
+    wait_until("what the stuck one granted too late is given back", PATIENCE, async || {
+        servers[2].keys() == ["lock:voter"]
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_node_timeout_bounds_an_attempt_that_finds_no_majority() {
+    let servers = three().await;
+    let locks = connect(&servers, "&node_timeout=50ms").await;
+    servers[1].stop();
+    servers[2].stop();
+    let mut took = Vec::new();
+    for number in 0..ATTEMPTS {
+        let bound = Bound::new(PATIENCE);
+        let attempt = locks.lock(format!("k{number}")).ttl(LONG).try_acquire().await;
+        took.push(bound.elapsed());
+        assert_eq!(attempt.expect_err("one of three").kind(), LockErrorKind::NoQuorum);
+    }
+    report("two stuck, node_timeout=50ms", &took);
+    assert!(took.iter().min().expect("there are some") < &ms(500), "{took:?}");
+    servers[1].cont();
+    let guard = locks.lock("k0").ttl(LONG).acquire().await.expect("two of three");
+    guard.release().await.expect("an answer");
+}
 
 /// 10,000 of them are in `lock-core/benches/renewal.rs`.
 const LOCKS: usize = 1_000;

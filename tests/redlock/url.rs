@@ -41,13 +41,37 @@ async fn the_url_makes_a_majority() {
 }
 
 #[tokio::test]
+async fn three_five_and_seven_servers_survive_the_loss_of_one_two_and_three() {
+    for spare in 1..=3 {
+        let mut servers: Vec<RedisServer> = (0..=2 * spare).map(|_| RedisServer::start()).collect();
+        new_cluster(&servers.iter().collect::<Vec<_>>(), MAX_TTL).await;
+        let locks = connect(&url(&servers, "", "?max_ttl=1s")).await;
+        let guard = locks.lock("held").acquire().await.expect("nobody else is there");
+        for server in &mut servers[..spare] {
+            server.kill9();
+        }
+        // Renewed well beyond its lease by those that are left, who also grant another.
+        tokio::time::sleep(MAX_TTL * 3 / 2).await;
+        guard.check().expect("it is renewed");
+        assert!(locks.lock("held").try_acquire().await.expect("an answer").is_none());
+        locks.lock("other").run(async {}).await.expect("a majority is left");
+        servers[spare].kill9();
+        let error = locks.lock("late").try_acquire().await.expect_err("one too many");
+        assert_eq!(error.kind(), LockErrorKind::NoQuorum, "{error}");
+        guard.lost().await;
+    }
+}
+
+#[tokio::test]
 async fn what_cannot_be_a_majority_is_refused() {
     let servers = [RedisServer::start(), RedisServer::start(), RedisServer::start()];
     let even = LockManager::connect(&url(&servers[..2], "", "")).await.expect_err("an even number");
     assert_eq!(even.kind(), LockErrorKind::InvalidRequest);
     assert!(even.to_string().contains("even number"), "{even}");
-    let options = LockManager::connect(&url(&servers, "u:s3cret@", "?max_tll=1s")).await.expect_err("a slip");
+    let options =
+        LockManager::connect(&url(&servers, "u:s3cret@", "?node_timout=1s")).await.expect_err("a slip");
     assert_eq!(options.kind(), LockErrorKind::InvalidRequest);
+    assert!(options.to_string().contains("did you mean `node_timeout`?"), "{options}");
     let wrong =
         LockManager::connect(&url(&servers, "who:s3cret@", "")).await.expect_err("there is no such user");
     assert!(wrong.kind() == LockErrorKind::Unavailable && !wrong.is_temporary(), "{wrong}");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_core::LockErrorKind;
-use lock_core::backend::quorum::Quorum;
+use lock_core::backend::quorum::{Quorum, QuorumBuilder};
 use lock_core::backend::{Attempt, Backend, Claim, Mode, Queue, Released};
 use lock_core::testkit::Claims;
 use tokio::time::Instant;
@@ -11,8 +11,10 @@ use tokio::time::Instant;
 use super::node::{Health, Kind, Node, Weather};
 use super::{TTL, claims, gets, held, key, millis, nodes, quorum, reader, release, settle};
 
-/// How long an attempt with this ttl waits for a node.
-const NODE_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long an attempt with this ttl waits for a node when a majority has answered.
+const NODE_TIMEOUT: Duration = Duration::from_millis(50);
+/// How long it waits for a majority to answer.
+const FOR_A_MAJORITY: Duration = Duration::from_secs(1);
 
 async fn all_free(nodes: &[Node]) -> bool {
     for node in nodes {
@@ -114,14 +116,19 @@ async fn of_many_who_ask_at_once_at_most_one_wins_and_the_others_leave_nothing()
 
 #[tokio::test(start_paused = true)]
 async fn without_a_majority_there_is_no_quorum_in_time() {
-    let limit = millis(200);
-    for (health, in_time) in
-        [(Health::Down, Duration::ZERO), (Health::Stuck, NODE_TIMEOUT), (Health::Mute, NODE_TIMEOUT)]
-    {
-        for (most, in_time) in [(Duration::from_secs(60), in_time), (limit, in_time.min(limit))] {
+    for health in [Health::Down, Health::Stuck, Health::Mute] {
+        for (given, in_time) in [
+            (None, FOR_A_MAJORITY),
+            (Some(millis(20)), millis(20)),
+            (Some(millis(200)), millis(200)),
+            (Some(Duration::from_secs(60)), TTL / 5),
+        ] {
+            let in_time = if health == Health::Down { Duration::ZERO } else { in_time };
             let nodes = nodes::<5>();
             nodes[1..4].iter().for_each(|node| node.is(health));
-            let quorum = Quorum::builder(nodes.to_vec()).node_timeout(most).build().expect("odd");
+            let builder = Quorum::builder(nodes.to_vec());
+            let builder = given.into_iter().fold(builder, QuorumBuilder::node_timeout);
+            let quorum = builder.build().expect("odd");
             let [claim] = claims();
             let start = Instant::now();
             let error = quorum.try_acquire(&claim).await.expect_err("2 of 5");
@@ -130,7 +137,7 @@ async fn without_a_majority_there_is_no_quorum_in_time() {
                 error.to_string().contains("3 of 5 nodes did not answer, 3 are needed: `2`: "),
                 "{error}"
             );
-            assert_eq!(start.elapsed(), in_time, "{health:?}");
+            assert_eq!(start.elapsed(), in_time, "{health:?}, {given:?}");
             settle().await;
             assert!(nodes[0].is_free(&key()).await && nodes[4].is_free(&key()).await, "given back");
 
@@ -190,7 +197,7 @@ async fn what_a_node_may_have_granted_that_lost_its_answer_goes_back_soon() {
     held(&quorum, &claim).await;
     settle().await;
     assert!(nodes[2].has(&claim).await);
-    tokio::time::sleep(NODE_TIMEOUT * 2 + millis(1)).await;
+    tokio::time::sleep(FOR_A_MAJORITY * 2 + millis(1)).await;
     assert!(nodes[2].is_free(&key()).await);
 }
 
@@ -295,6 +302,63 @@ async fn a_node_that_does_not_answer_is_not_waited_for_and_not_overrun() {
     let [claim] = claims();
     assert!(gets(&quorum, &claim).await, "and its vote counts");
     assert!(nodes[2].has(&claim).await);
+}
+
+/// One that is slow decides where the others disagree: it is waited for briefly, and is no failure for that.
+#[tokio::test(start_paused = true)]
+async fn a_slow_node_is_waited_for_briefly_and_stays_a_node_like_the_others() {
+    for (delay, waited, won) in [(40, 40, true), (80, 50, false)] {
+        let nodes = nodes::<3>();
+        let (quorum, [holder]) = (quorum(&nodes), claims());
+        nodes[2].slow(Kind::Try, millis(delay));
+        for _ in 0..5 {
+            assert!(gets(&nodes[0].memory(), &holder).await);
+            let (start, [claim]) = (Instant::now(), claims());
+            let granted = gets(&quorum, &claim).await;
+            assert_eq!((granted, start.elapsed()), (won, millis(waited)), "{delay} ms");
+            if granted {
+                release(&quorum, &claim).await;
+            }
+            tokio::time::sleep(millis(100)).await;
+            release(&nodes[0].memory(), &holder).await;
+            assert!(all_free(&nodes).await, "what it granted too late went back");
+            assert_eq!(quorum.silent(), [""; 0]);
+        }
+        // Where the others agree nobody waits for it, and it has the lock all the same.
+        let (start, [claim]) = (Instant::now(), claims());
+        assert!(gets(&quorum, &claim).await);
+        assert_eq!(start.elapsed(), Duration::ZERO);
+        tokio::time::sleep(millis(delay)).await;
+        settle().await;
+        assert!(nodes[2].has(&claim).await, "{delay} ms");
+    }
+}
+
+/// Of many who ask at once, each finds the same node the slowest, and the others no faster than it was waited for.
+#[tokio::test(start_paused = true)]
+async fn nodes_that_are_all_far_away_are_a_majority_and_none_of_them_is_given_up() {
+    let nodes = nodes::<3>();
+    let quorum = quorum(&nodes);
+    for (node, delay) in nodes.iter().zip([150, 160, 170]) {
+        node.slow(Kind::Try, millis(delay));
+        node.slow(Kind::Release, millis(delay));
+    }
+    let tries = (0..20).map(|number| {
+        let quorum = quorum.clone();
+        let key = lock_core::key::Key::new(&format!("order:{number}")).expect("a key");
+        let claim = Claims::new().expect("random bytes").exclusive(&key, TTL);
+        tokio::spawn(async move {
+            assert!(gets(&quorum, &claim).await);
+            assert_eq!(quorum.silent(), [""; 0], "nobody waited in vain");
+            assert_eq!(release(&quorum, &claim).await, Released::Released);
+        })
+    });
+    for attempt in tries.collect::<Vec<_>>() {
+        attempt.await.expect("no panic");
+    }
+    tokio::time::sleep(FOR_A_MAJORITY).await;
+    assert_eq!(quorum.silent(), [""; 0]);
+    assert!(nodes[2].calls().tries == 20 && all_free(&nodes).await);
 }
 
 #[tokio::test(start_paused = true)]

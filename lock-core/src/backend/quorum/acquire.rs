@@ -10,7 +10,7 @@ use super::ledger::{Slot, Tracked};
 use super::patience::{Alone, Patience};
 use super::round::{Fate, Open, Round};
 use super::store::Inner;
-use super::timing;
+use super::timing::{self, Waiting, Waits};
 use super::votes::{Tally, Verdict, Vote, Why, spare};
 use crate::backend::{Attempt, Backend, Claim, Grant};
 use crate::clock::Moment;
@@ -45,12 +45,12 @@ impl<B: Backend> Inner<B> {
         let open = Open::with_fate(self.nodes.len(), unwanted);
         let attempt = Try { claim, sent, tracked, open };
         let crew = self.ask_all(&attempt, how);
-        let verdict = |answers: &[Option<Said>], over| match self.tally(answers, over).verdict() {
+        let verdict = |answers: &[Option<Said>], waiting| match self.tally(answers, waiting).verdict() {
             Verdict::Open => None,
             verdict => Some(verdict),
         };
-        let limit = timing::attempt(claim.ttl, self.at_most);
-        match attempt.open.decided(limit, crew, verdict).await {
+        let waits = timing::attempt(claim.ttl, self.node_timeout);
+        match attempt.open.decided(waits, crew, verdict).await {
             Some(Verdict::Won) => self.won(attempt).await,
             Some(Verdict::Lost(why)) => self.lost(attempt, why).await,
             Some(Verdict::Open) | None => {
@@ -78,12 +78,13 @@ impl<B: Backend> Inner<B> {
             let tracked = attempt.tracked.clone();
             let is_suspect = node.is_suspect();
             let alone = if is_suspect { Alone::from_the_beginning() } else { crew.alone() };
-            let patience = self.patience(alone, attempt.sent, timing::attempt(claim.ttl, self.at_most));
+            let limit = timing::patience(claim.ttl, self.node_timeout);
+            let patience = Patience { with_caller: true, ..self.patience(alone, attempt.sent, limit) };
             let call = async move {
                 let slot = match tracked.free_slot(number) {
                     Some(slot) => Some(slot),
                     None => {
-                        let limit = timing::attempt(claim.ttl, quorum.at_most);
+                        let limit = timing::patience(claim.ttl, quorum.node_timeout);
                         Box::pin(tokio::time::timeout(limit, tracked.slot(number))).await.ok()
                     }
                 };
@@ -155,7 +156,7 @@ impl<B: Backend> Inner<B> {
         claim: &Claim,
         round: &Round<Said>,
     ) -> Result<Attempt> {
-        let limit = timing::attempt(claim.ttl, self.at_most);
+        let limit = timing::patience(claim.ttl, self.node_timeout);
         if let Ok(answer) = tokio::time::timeout(limit, &mut call).await {
             return answer;
         }
@@ -180,7 +181,7 @@ impl<B: Backend> Inner<B> {
     async fn clean(&self, slot: &Slot, claim: &Claim) -> bool {
         let node = &self.nodes[slot.node];
         slot.tracked.releasing(slot.node);
-        let limit = timing::attempt(claim.ttl, self.at_most);
+        let limit = timing::patience(claim.ttl, self.node_timeout);
         match tokio::time::timeout(limit, node.backend.release(claim, None)).await {
             Ok(Ok(_)) => {
                 slot.tracked.released(slot.node);
@@ -190,8 +191,10 @@ impl<B: Backend> Inner<B> {
         }
     }
 
-    fn tally(&self, answers: &[Option<Said>], over: bool) -> Tally {
+    fn tally(&self, answers: &[Option<Said>], waiting: Waiting) -> Tally {
         let vote = |node: usize| answers[node].as_ref().map(Said::vote);
+        let said = |node: &usize| vote(*node).is_some_and(|vote| vote != Vote::Unavailable);
+        let over = waiting.is_over((0..answers.len()).filter(said).count(), answers.len());
         let skipped = self.skipped(|node| vote(node) == Some(Vote::Unavailable));
         let votes = (0..answers.len()).filter_map(|node| match vote(node) {
             Some(vote) => Some(vote),
@@ -292,10 +295,18 @@ impl<B: Backend> Inner<B> {
             }
             answers.push(Some(said.answer));
         }
-        for release in cleaning {
-            // Each has a deadline of its own, and they run side by side.
-            clean &= release.await.unwrap_or(false);
-        }
+        // As long as they took to grant it, at least.
+        let Waits { node, .. } = timing::release(attempt.claim.ttl, self.node_timeout);
+        let limit = node.max(self.now().since(attempt.sent));
+        let cleaned = async {
+            let mut clean = true;
+            for release in cleaning {
+                clean &= release.await.unwrap_or(false);
+            }
+            clean
+        };
+        // They run side by side, and go on where one is slow.
+        clean &= tokio::time::timeout(limit, cleaned).await.unwrap_or(false);
         (answers, clean)
     }
 

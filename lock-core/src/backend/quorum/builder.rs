@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::store::Quorum;
-use super::timing;
 use super::votes::spare;
 use crate::backend::Backend;
 use crate::error::{LockError, LockErrorKind, Result};
@@ -27,12 +26,12 @@ use crate::error::{LockError, LockErrorKind, Result};
 pub struct QuorumBuilder<B> {
     nodes: Vec<B>,
     names: Vec<String>,
-    at_most: Duration,
+    node_timeout: Option<Duration>,
 }
 
 impl<B: Backend> QuorumBuilder<B> {
     pub(super) fn new(nodes: Vec<B>) -> Self {
-        Self { nodes, names: Vec::new(), at_most: timing::AT_MOST }
+        Self { nodes, names: Vec::new(), node_timeout: None }
     }
 
     /// Names the nodes, in their order, for logs and errors: never with a password in them. Default: their numbers,
@@ -42,10 +41,14 @@ impl<B: Backend> QuorumBuilder<B> {
         self
     }
 
-    /// The longest that a node is waited for. Default: 1 s. Less where the ttl is short: a tenth of it for an attempt, a
-    /// sixth for a renewal.
-    pub fn node_timeout(mut self, at_most: Duration) -> Self {
-        self.at_most = at_most;
+    /// Sets how long an attempt waits for a node. Default: a tenth of the ttl, 10 to 50 ms, for a node that is slower
+    /// than a majority; and up to 1 s for a majority to answer.
+    ///
+    /// One that is set is the limit of both, and at most a fifth of the ttl. Choose one that is longer than the nodes take
+    /// to answer on a bad day. What a slower node still grants goes back. Renewals wait for a sixth of the ttl, up to 1 s
+    /// or the node timeout, whichever is longer.
+    pub fn node_timeout(mut self, node_timeout: Duration) -> Self {
+        self.node_timeout = Some(node_timeout);
         self
     }
 
@@ -71,13 +74,13 @@ impl<B: Backend> QuorumBuilder<B> {
         if names > 0 && names != count {
             return invalid(format!("a quorum has {count} nodes and {names} names: give each node one"));
         }
-        if self.at_most.is_zero() {
+        if self.node_timeout.is_some_and(|node_timeout| node_timeout.is_zero()) {
             return invalid("the node timeout is 0: no node could answer".to_owned());
         }
         let names = match names {
             0 => (1..=count).map(|number| number.to_string()).collect(),
             _ => self.names,
         };
-        Ok(Quorum::assemble(names.into_iter().zip(self.nodes), self.at_most))
+        Ok(Quorum::assemble(names.into_iter().zip(self.nodes), self.node_timeout))
     }
 }

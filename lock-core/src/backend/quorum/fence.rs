@@ -12,7 +12,7 @@ use super::crew::Crew;
 use super::ledger::Tracked;
 use super::round::{Fate, Open};
 use super::store::Inner;
-use super::timing;
+use super::timing::{self, Waiting};
 use super::votes::{Kept, kept, majority};
 use crate::backend::{Backend, Claim, FencingToken, Renew, Renewal};
 use crate::error::{LockError, LossReason, Result};
@@ -104,7 +104,8 @@ impl<B: Backend> Inner<B> {
         F: Future<Output = Answer<T>> + Send + 'static,
     {
         let open = Open::new(self.nodes.len());
-        let limit = timing::attempt(claim.ttl, self.at_most);
+        let waits = timing::attempt(claim.ttl, self.node_timeout);
+        let limit = timing::patience(claim.ttl, self.node_timeout);
         let mut crew = Crew::of(self.nodes.len());
         for number in 0..self.nodes.len() {
             if !tracked.is_sure(number) {
@@ -126,11 +127,12 @@ impl<B: Backend> Inner<B> {
                 drop(tracked);
             });
         }
-        let decide = |answers: &[Option<Answer<T>>], over: bool| {
-            let open = kept(answers.len(), yes(answers), no(answers), self.awaited(answers));
-            (over || open != Kept::Open).then_some(())
+        let decide = |answers: &[Option<Answer<T>>], waiting: Waiting| {
+            let (yes, no) = (yes(answers), no(answers));
+            let verdict = kept(answers.len(), yes, no, self.awaited(answers));
+            (verdict != Kept::Open || waiting.is_over(yes + no, answers.len())).then_some(())
         };
-        open.decided(limit, crew, decide).await;
+        open.decided(waits, crew, decide).await;
         open.close(Fate::Keep)
     }
 

@@ -61,7 +61,7 @@ impl<B: Backend> Inner<B> {
         }
         let open = Open::<Said>::with_fate(self.nodes.len(), Fate::Keep);
         let claim = Claim { ttl: part.ttl, fencing: false, ..part.claim.clone() };
-        let limit = timing::attempt(claim.ttl, self.at_most);
+        let limit = timing::patience(claim.ttl, self.node_timeout);
         let patience = self.patience(Alone::from_the_beginning(), self.now(), limit);
         self.ask(slot, &claim, How::Try, &open.share(), &patience).await;
         // There is a verdict on the lock already: what the node says changes nothing but whether it has the grant.
@@ -71,7 +71,7 @@ impl<B: Backend> Inner<B> {
         if !taken && part.claim.own_fence().is_some() && !part.tracked.is_returned() {
             // The node is to know the token as well.
             let renew = [Renew { claim: &part.claim, ttl: part.ttl }];
-            let limit = timing::renewal(part.ttl, self.at_most);
+            let limit = timing::renewal(part.ttl, self.node_timeout);
             let _ = tokio::time::timeout(limit, self.nodes[number].backend.renew(&renew)).await;
         }
         taken

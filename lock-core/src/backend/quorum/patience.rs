@@ -6,7 +6,7 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -16,20 +16,25 @@ use crate::clock::{Clock, Moment};
 
 /// Whether calls are left to themselves; clones tell the same.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Alone(Arc<AtomicBool>);
+pub(super) struct Alone(Arc<AtomicU8>);
+
+const ALONE: u8 = 1;
+const IN_VAIN: u8 = 2;
 
 impl Alone {
     /// For a call that nobody drives.
     pub(super) fn from_the_beginning() -> Self {
-        Self(Arc::new(AtomicBool::new(true)))
+        Self(Arc::new(AtomicU8::new(ALONE)))
     }
 
+    /// Their caller has gone.
     pub(super) fn set(&self) {
-        self.0.store(true, Ordering::Release);
+        self.0.fetch_max(ALONE, Ordering::Release);
     }
 
-    fn get(&self) -> bool {
-        self.0.load(Ordering::Acquire)
+    /// Their caller has waited for them in vain.
+    pub(super) fn in_vain(&self) {
+        self.0.fetch_max(IN_VAIN, Ordering::Release);
     }
 }
 
@@ -40,10 +45,12 @@ pub(super) struct Patience {
     pub(super) clock: Clock,
     pub(super) from: Moment,
     pub(super) limit: Duration,
+    /// Whether it is over at once where its caller has waited in vain.
+    pub(super) with_caller: bool,
 }
 
 impl Patience {
-    /// The outcome of `call`; `None` when it is left alone and its time is over.
+    /// The outcome of `call`; `None` when it is left alone and its time is over, or was waited for in vain.
     ///
     /// # Cancel safety
     /// As safe as `call`, which is only borrowed: it may go on afterwards.
@@ -53,7 +60,11 @@ impl Patience {
             if let Poll::Ready(outcome) = call.as_mut().poll(cx) {
                 return Poll::Ready(Some(outcome));
             }
-            if timer.is_none() && self.alone.get() {
+            let alone = self.alone.0.load(Ordering::Acquire);
+            if alone == IN_VAIN && self.with_caller {
+                return Poll::Ready(None);
+            }
+            if timer.is_none() && alone >= ALONE {
                 let gone = self.clock.now().since(self.from);
                 timer = Some(Box::pin(sleep(self.limit.saturating_sub(gone))));
             }
@@ -76,7 +87,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn time_counts_from_the_question_and_ends_only_for_one_who_is_alone() {
         let (alone, clock, limit) = (Alone::default(), Clock::Tokio, Duration::from_secs(1));
-        let patience = Patience { alone: alone.clone(), clock, from: clock.now(), limit };
+        let patience = Patience { alone: alone.clone(), clock, from: clock.now(), limit, with_caller: true };
         let mut never = pin!(pending::<()>());
         let mut waiting = pin!(patience.with(never.as_mut()));
         assert!(tokio::time::timeout(limit * 9 / 10, waiting.as_mut()).await.is_err());
@@ -84,10 +95,14 @@ mod tests {
         assert!(tokio::time::timeout(limit * 2, waiting).await.is_ok_and(|outcome| outcome.is_none()));
         assert_eq!(clock.now().since(patience.from), limit);
 
-        let with_caller = Patience { alone: Alone::default(), clock, from: clock.now(), limit };
+        let with_caller =
+            Patience { alone: Alone::default(), clock, from: clock.now(), limit, with_caller: true };
         let other = pin!(pending::<()>());
         let waiting = with_caller.with(other);
         assert!(tokio::time::timeout(limit * 2, waiting).await.is_err(), "its caller has the timer");
+        with_caller.alone.in_vain();
+        let never = pin!(pending::<()>());
+        assert!(with_caller.with(never).await.is_none(), "it waited long enough");
         let ready = pin!(async { 7 });
         assert_eq!(patience.with(ready).await, Some(7), "what is there counts, however late");
     }

@@ -10,7 +10,7 @@ use super::crew::Crew;
 use super::fence::Answer;
 use super::round::{Fate, Open};
 use super::store::Inner;
-use super::timing;
+use super::timing::{self, Waiting};
 use super::votes::{GivenBack, Kept, Releases, kept};
 use crate::backend::{Backend, Claim, Released, Renewal};
 use crate::error::{LockError, LossReason, Result};
@@ -27,12 +27,12 @@ impl<B: Backend> Inner<B> {
         tracked.returns();
         let open = Open::<Result<Released>>::new(self.nodes.len());
         let shared = Arc::new(claim.clone());
-        let limit = timing::release(claim.ttl, self.at_most);
+        let waits = timing::release(claim.ttl, self.node_timeout);
         let mut crew = Crew::of(self.nodes.len());
         for number in 0..self.nodes.len() {
             let (quorum, claim, round) = (Arc::clone(self), Arc::clone(&shared), open.share());
             let tracked = tracked.clone();
-            let patience = self.patience(crew.alone(), sent, limit);
+            let patience = self.patience(crew.alone(), sent, waits.majority);
             crew.add(async move {
                 let node = &quorum.nodes[number];
                 tracked.releasing(number);
@@ -45,11 +45,11 @@ impl<B: Backend> Inner<B> {
                 let _ = round.put(number, answer);
             });
         }
-        let decide = |answers: &[Option<Result<Released>>], over: bool| {
-            let verdict = self.releases(answers, over).verdict();
+        let decide = |answers: &[Option<Result<Released>>], waiting: Waiting| {
+            let verdict = self.releases(answers, waiting).verdict();
             (verdict != GivenBack::Open).then_some(verdict)
         };
-        let verdict = open.decided(limit, crew, decide).await;
+        let verdict = open.decided(waits, crew, decide).await;
         let answers = open.close(Fate::Keep);
         match verdict {
             Some(GivenBack::Released) => Ok(Released::Released),
@@ -59,7 +59,9 @@ impl<B: Backend> Inner<B> {
         }
     }
 
-    fn releases(&self, answers: &[Option<Result<Released>>], over: bool) -> Releases {
+    fn releases(&self, answers: &[Option<Result<Released>>], waiting: Waiting) -> Releases {
+        let answered = answers.iter().filter(|answer| matches!(answer, Some(Ok(_)))).count();
+        let over = waiting.is_over(answered, self.nodes.len());
         let skipped = self.skipped(|node| matches!(answers[node], Some(Err(_))));
         let mut releases = Releases { nodes: self.nodes.len(), ..Releases::default() };
         for (node, answer) in answers.iter().enumerate() {

@@ -9,7 +9,7 @@ use super::crew::Crew;
 use super::ledger::Tracked;
 use super::round::{Fate, Open};
 use super::store::Inner;
-use super::timing;
+use super::timing::{self, Waiting, Waits};
 use super::votes::{Kept, kept};
 use crate::backend::{Backend, Claim, Renew, Renewal};
 use crate::clock::Moment;
@@ -57,7 +57,7 @@ impl<B: Backend> Inner<B> {
         };
         let batch = Arc::new(Batch { parts: batch.iter().map(part).collect(), renewed: OnceLock::new() });
         let open = Open::<Answers>::new(self.nodes.len());
-        let limit = timing::renewal(shortest, self.at_most);
+        let limit = timing::renewal(shortest, self.node_timeout);
         let mut crew = Crew::of(self.nodes.len());
         for number in 0..self.nodes.len() {
             let (quorum, batch, round) = (Arc::clone(self), Arc::clone(&batch), open.share());
@@ -71,12 +71,13 @@ impl<B: Backend> Inner<B> {
                 }
             });
         }
-        let decide = |answers: &[Option<Answers>], over: bool| {
+        let decide = |answers: &[Option<Answers>], waiting: Waiting| {
+            let over = waiting == Waiting::Nobody;
             let verdicts: Vec<_> =
                 (0..batch.parts.len()).map(|part| self.verdict(&batch, part, answers, over)).collect();
             (!verdicts.contains(&Kept::Open)).then_some(verdicts)
         };
-        let Some(verdicts) = open.decided(limit, crew, decide).await else {
+        let Some(verdicts) = open.decided(Waits::all(limit), crew, decide).await else {
             unreachable!("BUG: with nobody left to wait for there is a verdict");
         };
         let renewed = verdicts.iter().map(|verdict| *verdict == Kept::Yes).collect();

@@ -5,11 +5,12 @@ use std::ops::Deref;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, ready};
-use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::time::sleep;
 
 use super::crew::Crew;
+use super::timing::{Waiting, Waits};
 
 /// What becomes of an answer that comes after the verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,29 +69,43 @@ impl<T> Round<T> {
         std::mem::take(&mut inner.answers)
     }
 
-    /// Drives `crew` until `decide` has a verdict on the answers, at most for `limit`; then it is asked once more and told
-    /// that nobody is waited for any longer.
+    /// Drives `crew` until `decide` has a verdict on the answers. It is told whom its caller still waits for: each node,
+    /// then a majority, and at last nobody. Where that made the verdict, the calls that are left were waited for in vain.
     pub(super) async fn decided<V, F: Future<Output = ()> + Send + 'static>(
         &self,
-        limit: Duration,
+        waits: Waits,
         mut crew: Crew<F>,
-        decide: impl Fn(&[Option<T>], bool) -> Option<V>,
+        decide: impl Fn(&[Option<T>], Waiting) -> Option<V>,
     ) -> Option<V> {
-        let mut news = pin!(self.news.notified());
-        let early = poll_fn(|cx| {
+        let (mut news, mut timer) = (pin!(self.news.notified()), pin!(sleep(waits.node)));
+        let mut waiting = Waiting::Each;
+        poll_fn(|cx| {
             crew.drive(cx);
             loop {
-                if let Some(verdict) = decide(&self.lock().answers, false) {
+                let inner = self.lock();
+                let verdict = decide(&inner.answers, waiting);
+                if verdict.is_some() || waiting == Waiting::Nobody {
+                    if waiting != Waiting::Each && decide(&inner.answers, Waiting::Each).is_none() {
+                        crew.alone().in_vain();
+                    }
                     return Poll::Ready(verdict);
                 }
-                ready!(news.as_mut().poll(cx));
-                news.set(self.news.notified());
+                drop(inner);
+                if news.as_mut().poll(cx).is_ready() {
+                    news.set(self.news.notified());
+                    continue;
+                }
+                ready!(timer.as_mut().poll(cx));
+                waiting = match waiting {
+                    Waiting::Each if waits.majority > waits.node => {
+                        timer.set(sleep(waits.majority - waits.node));
+                        Waiting::Majority
+                    }
+                    _ => Waiting::Nobody,
+                };
             }
-        });
-        match tokio::time::timeout(limit, early).await {
-            Ok(verdict) => Some(verdict),
-            Err(_) => decide(&self.lock().answers, true),
-        }
+        })
+        .await
     }
 
     /// Looks at the answers so far.
@@ -146,7 +161,11 @@ impl<T> Drop for Open<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    const SECOND: Waits = Waits::all(Duration::from_secs(1));
 
     /// Nobody to drive.
     fn nobody() -> Crew<std::future::Pending<()>> {
@@ -156,25 +175,21 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_verdict_waits_for_enough_answers_and_no_longer() {
         let open = Open::new(3);
-        let two = |answers: &[Option<u32>], over: bool| {
+        let two = |answers: &[Option<u32>], waiting: Waiting| {
             let sum: u32 = answers.iter().flatten().sum();
-            (over || answers.iter().flatten().count() == 2).then_some(sum)
+            (waiting == Waiting::Nobody || answers.iter().flatten().count() == 2).then_some(sum)
         };
         assert_eq!(open.put(1, 10), Ok(()));
         let round = open.share();
         let late = tokio::spawn(async move { round.put(0, 5) });
-        assert_eq!(open.decided(Duration::from_secs(1), nobody(), two).await, Some(15));
+        assert_eq!(open.decided(SECOND, nobody(), two).await, Some(15));
         assert_eq!(late.await.expect("no panic"), Ok(()));
         assert_eq!(open.close(Fate::Keep), [Some(5), Some(10), None]);
         assert_eq!(open.put(2, 1), Err((Fate::Keep, 1)));
 
         let silent = Open::new(3);
         assert_eq!(silent.put(0, 7), Ok(()));
-        assert_eq!(
-            silent.decided(Duration::from_secs(1), nobody(), two).await,
-            Some(7),
-            "nobody else in time"
-        );
+        assert_eq!(silent.decided(SECOND, nobody(), two).await, Some(7), "nobody else in time");
     }
 
     #[test]

@@ -45,7 +45,8 @@ pub(super) struct Inner<B> {
     pub(super) nodes: Box<[Node<B>]>,
     pub(super) ledger: Arc<Ledger>,
     pub(super) capability: Capability,
-    pub(super) at_most: Duration,
+    /// The one that was asked for.
+    pub(super) node_timeout: Option<Duration>,
 }
 
 impl<B: Backend> Quorum<B> {
@@ -65,10 +66,10 @@ impl<B: Backend> Quorum<B> {
         QuorumBuilder::new(nodes)
     }
 
-    pub(super) fn assemble(nodes: impl Iterator<Item = (String, B)>, at_most: Duration) -> Self {
+    pub(super) fn assemble(nodes: impl Iterator<Item = (String, B)>, node_timeout: Option<Duration>) -> Self {
         let nodes: Box<[_]> = nodes.map(|(name, backend)| Node::new(name, backend)).collect();
         let capability = of_all(&nodes.iter().map(|node| node.backend.capability()).collect::<Vec<_>>());
-        Self(Arc::new(Inner { ledger: Ledger::new(nodes.len()), nodes, capability, at_most }))
+        Self(Arc::new(Inner { ledger: Ledger::new(nodes.len()), nodes, capability, node_timeout }))
     }
 }
 
@@ -134,7 +135,7 @@ impl<B> Inner<B> {
 
     /// The time for a call that was asked for at `from`.
     pub(super) fn patience(&self, alone: Alone, from: Moment, limit: Duration) -> Patience {
-        Patience { alone, clock: self.clock(), from, limit }
+        Patience { alone, clock: self.clock(), from, limit, with_caller: false }
     }
 
     pub(super) fn drift(&self, lease: Duration) -> Duration {

@@ -2,36 +2,86 @@
 
 use std::time::Duration;
 
-/// How many times an attempt that waits for every node in vain fits into its lease. Small against the ttl, as the
-/// algorithm asks: one that has waited so long has nine tenths of the lease left.
+use super::votes::majority;
+
+/// What a node is waited for, as a part of the lease: small against the ttl, as the algorithm asks. An attempt that has
+/// waited so long has nine tenths of the lease left.
 const SHARE_OF_TTL: u32 = 10;
+/// The longest that is asked for fits twice into a lease, for an attempt with its fencing token, and leaves half of it.
+const LARGEST_SHARE: u32 = 5;
 /// A renewal has its turn at a third of the lease. A sixth leaves time for two more before the lease is over.
 const RENEWAL_SHARE: u32 = 6;
 /// Below this an ordinary hiccup of the network would count as a failure.
 const SHORTEST: Duration = Duration::from_millis(10);
 /// A release has nobody's lease to fit into.
 const SHORTEST_RELEASE: Duration = Duration::from_millis(50);
-
-/// The longest that a node is waited for, unless the quorum is told otherwise: a node that takes longer is no help to
-/// anybody, however long the lease.
-pub(super) const AT_MOST: Duration = Duration::from_secs(1);
+/// The longest that a node is waited for when a majority has answered: their answers are worth more than its own.
+const STRAGGLER: Duration = Duration::from_millis(50);
+/// The longest that is waited for a majority to answer, however long the lease.
+const AT_MOST: Duration = Duration::from_secs(1);
 
 /// The shortest lease: ten times the shortest time that a node is waited for.
 pub(super) const MIN_TTL: Duration = Duration::from_millis(100);
 
-/// How long an attempt waits for a node.
-pub(super) fn attempt(ttl: Duration, at_most: Duration) -> Duration {
-    (ttl / SHARE_OF_TTL).max(SHORTEST).min(at_most).min(ttl / 4)
+/// How long a caller waits for the nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Waits {
+    /// For each node, once a majority has answered.
+    pub(super) node: Duration,
+    /// For a majority to answer: without one there is nothing but an error, and nodes that are far away are no worse for it.
+    pub(super) majority: Duration,
 }
 
-/// How long a renewal of this lease waits for a node.
-pub(super) fn renewal(ttl: Duration, at_most: Duration) -> Duration {
-    (ttl / RENEWAL_SHARE).max(SHORTEST).min(at_most).min(ttl / 4)
+impl Waits {
+    pub(super) const fn all(limit: Duration) -> Self {
+        Self { node: limit, majority: limit }
+    }
 }
 
-/// How long a release waits for a node.
-pub(super) fn release(ttl: Duration, at_most: Duration) -> Duration {
-    (ttl / SHARE_OF_TTL).max(SHORTEST_RELEASE).min(at_most)
+/// Whom a caller still waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waiting {
+    Each,
+    /// A majority; when it has answered, nobody.
+    Majority,
+    Nobody,
+}
+
+impl Waiting {
+    /// Whether a node that has not answered counts as one that does not, when `answered` nodes said yes or no.
+    pub(super) const fn is_over(self, answered: usize, nodes: usize) -> bool {
+        match self {
+            Self::Each => false,
+            Self::Majority => answered >= majority(nodes),
+            Self::Nobody => true,
+        }
+    }
+}
+
+/// How long an attempt waits for the nodes; `given` is the node timeout that was asked for.
+pub(super) fn attempt(ttl: Duration, given: Option<Duration>) -> Waits {
+    if let Some(given) = given {
+        return Waits::all(given.min(ttl / LARGEST_SHARE));
+    }
+    let share = (ttl / SHARE_OF_TTL).max(SHORTEST).min(ttl / 4);
+    Waits { node: share.min(STRAGGLER), majority: share.min(AT_MOST) }
+}
+
+/// When a node is given up that nobody waits for any longer: much later than its caller does, because one that is slow
+/// is no failure.
+pub(super) fn patience(ttl: Duration, given: Option<Duration>) -> Duration {
+    attempt(ttl, None).majority.max(attempt(ttl, given).majority)
+}
+
+/// How long a renewal of this lease waits for a node. It keeps nobody waiting.
+pub(super) fn renewal(ttl: Duration, given: Option<Duration>) -> Duration {
+    (ttl / RENEWAL_SHARE).max(SHORTEST).min(AT_MOST.max(given.unwrap_or(AT_MOST))).min(ttl / 4)
+}
+
+/// How long a release waits for the nodes.
+pub(super) fn release(ttl: Duration, given: Option<Duration>) -> Waits {
+    let majority = (ttl / SHARE_OF_TTL).max(SHORTEST_RELEASE).min(AT_MOST.max(given.unwrap_or(AT_MOST)));
+    Waits { node: given.unwrap_or(STRAGGLER).min(majority), majority }
 }
 
 /// What is left of a lease that counts from before the first request: the *validity* of the algorithm.
@@ -41,7 +91,7 @@ pub(super) fn validity(lease: Duration, drift: Duration, elapsed: Duration) -> D
 
 /// Whether so little is left that the grant goes back.
 ///
-/// The nodes are waited for a tenth of the lease at most, so less than half is left only where this process stood still
+/// The nodes are waited for a fifth of the lease at most, so less than half is left only where this process stood still
 /// meanwhile, or the nodes take longer than the ttl allows. The holder would begin with its first renewal overdue and no
 /// time for another; it is better off with a new attempt.
 pub(super) fn is_too_little(validity: Duration, lease: Duration) -> bool {
@@ -59,21 +109,44 @@ mod tests {
     }
 
     #[test]
-    fn how_long_a_node_is_waited_for() {
-        // ttl, at most; attempt, renewal, release.
+    fn how_long_nodes_are_waited_for() {
+        let waits = |node, majority| Waits { node, majority };
+        let second = Duration::from_secs(1);
+        // ttl, node timeout; attempt, renewal, release, given up.
         let table = [
-            ((ms(100), AT_MOST), (ms(10), ms(100) / 6, ms(50))),
-            ((ms(500), AT_MOST), (ms(50), ms(500) / 6, ms(50))),
-            ((ms(3_000), AT_MOST), (ms(300), ms(500), ms(300))),
-            ((ms(10_000), AT_MOST), (ms(1_000), ms(1_000), ms(1_000))),
-            ((ms(86_400_000), AT_MOST), (ms(1_000), ms(1_000), ms(1_000))),
-            ((ms(10_000), ms(20)), (ms(20), ms(20), ms(20))),
+            ((ms(100), None), (waits(ms(10), ms(10)), ms(100) / 6, waits(ms(50), ms(50)), ms(10))),
+            ((ms(500), None), (waits(ms(50), ms(50)), ms(500) / 6, waits(ms(50), ms(50)), ms(50))),
+            ((ms(3_000), None), (waits(ms(50), ms(300)), ms(500), waits(ms(50), ms(300)), ms(300))),
+            ((ms(10_000), None), (waits(ms(50), second), second, waits(ms(50), second), second)),
+            ((ms(86_400_000), None), (waits(ms(50), second), second, waits(ms(50), second), second)),
+            // One that is asked for is for a majority, too, and shortens neither renewals nor what goes on behind.
+            ((ms(10_000), Some(ms(5))), (Waits::all(ms(5)), second, waits(ms(5), second), second)),
+            ((ms(10_000), Some(ms(200))), (Waits::all(ms(200)), second, waits(ms(200), second), second)),
+            ((ms(10_000), Some(ms(1_500))), {
+                (Waits::all(ms(1_500)), ms(1_500), waits(second, second), ms(1_500))
+            }),
+            // Nor is it longer than a fifth of the lease.
+            (
+                (ms(1_000), Some(ms(500))),
+                (Waits::all(ms(200)), ms(1_000) / 6, waits(ms(100), ms(100)), ms(200)),
+            ),
             // Shorter than is allowed, but never a hang.
-            ((ms(20), AT_MOST), (ms(5), ms(5), ms(50))),
+            ((ms(20), None), (Waits::all(ms(5)), ms(5), waits(ms(50), ms(50)), ms(5))),
         ];
-        for ((ttl, most), expected) in table {
-            let waits = (attempt(ttl, most), renewal(ttl, most), release(ttl, most));
-            assert_eq!(waits, expected, "{ttl:?}, at most {most:?}");
+        for ((ttl, given), expected) in table {
+            let found = (attempt(ttl, given), renewal(ttl, given), release(ttl, given), patience(ttl, given));
+            assert_eq!(found, expected, "{ttl:?}, {given:?}");
+        }
+    }
+
+    #[test]
+    fn a_silent_node_is_given_up_for_a_majority_only() {
+        // Answered, of; over.
+        let table = [((0, 3), false), ((1, 3), false), ((2, 3), true), ((2, 5), false), ((3, 5), true)];
+        for ((answered, nodes), over) in table {
+            assert!(!Waiting::Each.is_over(answered, nodes), "{answered} of {nodes}");
+            assert_eq!(Waiting::Majority.is_over(answered, nodes), over, "{answered} of {nodes}");
+            assert!(Waiting::Nobody.is_over(answered, nodes), "{answered} of {nodes}");
         }
     }
 
@@ -96,12 +169,16 @@ mod tests {
     proptest! {
         /// Two waits, as an attempt with its fencing token needs, leave more than half of every lease that is allowed.
         #[test]
-        fn a_grant_in_time_is_worth_having(ttl in 100_u64..100_000_000, most in 1_u64..5_000) {
-            let (ttl, most) = (ms(ttl), ms(most));
-            let wait = attempt(ttl, most);
-            prop_assert!(wait > Duration::ZERO && wait <= most && renewal(ttl, most) * 2 <= ttl);
+        fn a_grant_in_time_is_worth_having(
+            ttl in 100_u64..100_000_000,
+            given in prop::option::of(1_u64..5_000),
+        ) {
+            let (ttl, given) = (ms(ttl), given.map(ms));
+            let Waits { node, majority } = attempt(ttl, given);
+            prop_assert!(node > Duration::ZERO && node <= majority && majority <= patience(ttl, given));
+            prop_assert!(given.is_none_or(|given| majority <= given) && renewal(ttl, given) * 2 <= ttl);
             let drift = ttl / 100 + ms(2);
-            prop_assert!(!is_too_little(validity(ttl, drift, wait * 2), ttl));
+            prop_assert!(!is_too_little(validity(ttl, drift, majority * 2), ttl));
         }
     }
 }

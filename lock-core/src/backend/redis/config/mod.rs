@@ -9,4 +9,6 @@ mod tests;
 mod text;
 
 pub(super) use address::{Address, Sentinels};
+#[cfg(feature = "redlock")]
+pub(super) use settings::CALL_TIMEOUT;
 pub(super) use settings::{Config, TlsFiles};

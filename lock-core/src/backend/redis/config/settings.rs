@@ -12,7 +12,7 @@ use super::Address;
 /// A dial that takes longer than this has most likely lost a packet on a network that drops them for good.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// A healthy server answers in less than a millisecond; half a second survives two retransmissions.
-pub(super) const CALL_TIMEOUT: Duration = Duration::from_millis(500);
+pub(in crate::backend::redis) const CALL_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The PEM files of a `rediss://` URL.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

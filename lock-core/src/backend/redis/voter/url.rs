@@ -1,10 +1,16 @@
 //! `redlock://` and `redlocks://`, read once.
 
+use std::time::Duration;
+
+use super::super::config::CALL_TIMEOUT;
 use super::options::VoterOptions;
 use crate::error::{LockError, LockErrorKind, Result};
 
 const FORM: &str = "expected `redlock[s]://[user:password@]host[:port],host[:port],host[:port][/db]` with an odd number \
-                    of servers, and `?max_ttl=30s&timeout=500ms&connect_timeout=1s` if need be";
+                    of servers, and `?max_ttl=30s&node_timeout=50ms&timeout=500ms&connect_timeout=1s` if need be";
+
+/// Every option; the last three are for TLS.
+const KNOWN: [&str; 7] = ["max_ttl", "node_timeout", "timeout", "connect_timeout", "ca", "cert", "key"];
 
 /// A `redlock://` URL as those of its servers. `Debug` is left out: they hold the password.
 pub(crate) struct RedlockUrl {
@@ -14,6 +20,17 @@ pub(crate) struct RedlockUrl {
     pub(crate) names: Vec<String>,
     /// What the clients agree on.
     pub(crate) options: VoterOptions,
+    /// How long an attempt waits for a server, where that is not left to the quorum.
+    pub(crate) node_timeout: Option<Duration>,
+}
+
+/// What stands behind the `?`.
+#[derive(Default)]
+struct Query<'a> {
+    options: VoterOptions,
+    node_timeout: Option<Duration>,
+    /// Left to the reader of each server's URL.
+    others: Vec<&'a str>,
 }
 
 impl RedlockUrl {
@@ -29,31 +46,7 @@ impl RedlockUrl {
             Some((credentials, hosts)) => (format!("{credentials}@"), hosts),
             None => (String::new(), authority),
         };
-        let mut options = VoterOptions::default();
-        let mut others = Vec::new();
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            match pair.split_once('=') {
-                Some(("max_ttl", value)) => options = max_ttl(value)?,
-                // Left to the reader of each server's URL, but for what makes no sense here.
-                Some(("timeout" | "connect_timeout", _)) => others.push(pair),
-                Some(("ca" | "cert" | "key", _)) if tls => others.push(pair),
-                Some(("ca" | "cert" | "key", _)) => {
-                    return Err(invalid("`ca`, `cert` and `key` are options of a `redlocks://` URL"));
-                }
-                Some(("durability" | "min_replicas", _)) => {
-                    return Err(invalid(
-                        "`durability` is no option of the redlock URL: the servers of a majority have no replicas, and a \
-                         lock that a majority has survives the loss of the others",
-                    ));
-                }
-                _ => {
-                    return Err(invalid(
-                        "unknown option in the redlock URL; there are `max_ttl`, `timeout` and `connect_timeout`, and \
-                         `ca`, `cert` and `key` with `redlocks://`",
-                    ));
-                }
-            }
-        }
+        let Query { options, node_timeout, others } = Query::parse(query, tls)?;
         let others = others.join("&");
         let hosts: Vec<&str> = hosts.split(',').map(str::trim).collect();
         if hosts.len().is_multiple_of(2) {
@@ -68,7 +61,44 @@ impl RedlockUrl {
         let scheme = if tls { "rediss" } else { "redis" };
         let url = |host: &&str| format!("{scheme}://{credentials}{host}/{db}?{others}");
         let names = hosts.iter().map(ToString::to_string).collect();
-        Ok(Self { urls: hosts.iter().map(url).collect(), names, options })
+        Ok(Self { urls: hosts.iter().map(url).collect(), names, options, node_timeout })
+    }
+}
+
+impl<'a> Query<'a> {
+    fn parse(text: &'a str, tls: bool) -> Result<Self> {
+        let mut query = Self::default();
+        let mut timeout = CALL_TIMEOUT;
+        for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+            match pair.split_once('=').unwrap_or((pair, "")) {
+                ("max_ttl", value) => query.options = max_ttl(value)?,
+                ("node_timeout", value) => query.node_timeout = Some(node_timeout(value)?),
+                ("timeout", value) => {
+                    // Whether it is one is for the reader of each server's URL to say.
+                    timeout = humantime::parse_duration(value).unwrap_or(Duration::MAX);
+                    query.others.push(pair);
+                }
+                ("connect_timeout", _) => query.others.push(pair),
+                ("ca" | "cert" | "key", _) if tls => query.others.push(pair),
+                ("ca" | "cert" | "key", _) => {
+                    return Err(invalid("`ca`, `cert` and `key` are options of a `redlocks://` URL"));
+                }
+                ("durability" | "min_replicas", _) => {
+                    return Err(invalid(
+                        "`durability` is no option of the redlock URL: the servers of a majority have no replicas, and a \
+                         lock that a majority has survives the loss of the others",
+                    ));
+                }
+                (name, _) => return Err(unknown(name)),
+            }
+        }
+        match query.node_timeout {
+            Some(node_timeout) if node_timeout > timeout => Err(invalid(format!(
+                "the `node_timeout` of the redlock URL is {node_timeout:?}, and no call takes longer than its `timeout`, \
+                 {timeout:?}: make that one longer too"
+            ))),
+            _ => Ok(query),
+        }
     }
 }
 
@@ -79,21 +109,41 @@ fn max_ttl(value: &str) -> Result<VoterOptions> {
     }
 }
 
-fn invalid(what: &'static str) -> LockError {
+fn node_timeout(value: &str) -> Result<Duration> {
+    let parsed = humantime::parse_duration(value).ok().filter(|duration| !duration.is_zero());
+    parsed.ok_or_else(|| {
+        invalid("the option `node_timeout` of the redlock URL needs a duration above zero, such as `50ms`")
+    })
+}
+
+/// The name is shown only when it looks like one.
+fn unknown(name: &str) -> LockError {
+    let shown = name.len() <= 32 && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    let near = KNOWN.into_iter().map(|known| (strsim::osa_distance(name, known), known));
+    match near.filter(|(distance, known)| shown && distance * 3 <= known.len()).min() {
+        Some((_, known)) => {
+            invalid(format!("unknown option `{name}` in the redlock URL; did you mean `{known}`?"))
+        }
+        None => invalid(
+            "unknown option in the redlock URL; there are `max_ttl`, `node_timeout`, `timeout` and `connect_timeout`, \
+             and `ca`, `cert` and `key` with `redlocks://`",
+        ),
+    }
+}
+
+fn invalid(what: impl std::fmt::Display) -> LockError {
     LockError::new(LockErrorKind::InvalidRequest, format!("{what}; {FORM}"))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::super::super::config::Config;
     use super::*;
 
     #[test]
     fn every_server_gets_a_url_of_its_own() {
-        let url = RedlockUrl::parse("app:s%2Cx@a,b:7000, [::1]:7001/2?max_ttl=10s&timeout=250ms", false)
-            .expect("a URL");
+        let url = "app:s%2Cx@a,b:7000, [::1]:7001/2?max_ttl=10s&node_timeout=20ms&timeout=250ms";
+        let url = RedlockUrl::parse(url, false).expect("a URL");
         let expected = [
             "redis://app:s%2Cx@a/2?timeout=250ms",
             "redis://app:s%2Cx@b:7000/2?timeout=250ms",
@@ -102,11 +152,13 @@ mod tests {
         assert_eq!(url.urls, expected);
         assert_eq!(url.names, ["a", "b:7000", "[::1]:7001"]);
         assert_eq!(url.options, VoterOptions::new(Duration::from_secs(10)));
+        assert_eq!(url.node_timeout, Some(Duration::from_millis(20)));
         for url in &url.urls {
             Config::parse(url).unwrap_or_else(|error| panic!("{url}: {error}"));
         }
         let url = RedlockUrl::parse("one", false).expect("a URL");
         assert_eq!((url.urls, url.options), (vec!["redis://one/?".to_owned()], VoterOptions::default()));
+        assert_eq!(url.node_timeout, None);
     }
 
     #[test]
@@ -117,7 +169,21 @@ mod tests {
             ("", "empty server"),
             ("u:s3cret@a,b,c?max_ttl=s3cret", "`max_ttl` of the redlock URL needs"),
             ("u:s3cret@a,b,c?max_ttl=1ms", "it can be 10ms"),
-            ("u:s3cret@a,b,c?db=1", "unknown option"),
+            ("u:s3cret@a,b,c?db=1", "unknown option in the redlock URL; there are `max_ttl`, `node_timeout`"),
+            ("u:s3cret@a,b,c?s3cret=1", "unknown option in the redlock URL; there are"),
+            (
+                "u:s3cret@a,b,c?nodetimeout=20ms",
+                "`nodetimeout` in the redlock URL; did you mean `node_timeout`?",
+            ),
+            ("u:s3cret@a,b,c?max_tll=1s", "did you mean `max_ttl`?"),
+            ("u:s3cret@a,b,c?node_timeout=s3cret", "`node_timeout` of the redlock URL needs a duration"),
+            ("u:s3cret@a,b,c?node_timeout", "`node_timeout` of the redlock URL needs a duration"),
+            ("u:s3cret@a,b,c?node_timeout=0s", "needs a duration above zero, such as `50ms`"),
+            (
+                "u:s3cret@a,b,c?node_timeout=501ms",
+                "is 501ms, and no call takes longer than its `timeout`, 500ms",
+            ),
+            ("u:s3cret@a,b,c?node_timeout=300ms&timeout=200ms", "`timeout`, 200ms: make that one longer too"),
             ("u:s3cret@a,b,c?ca=/s3cret.pem", "options of a `redlocks://` URL"),
             ("u:s3cret@a,b,c?durability=replicas(1)", "no option of the redlock URL"),
             ("u:x?s3cret@a,b,c", "behind the `?`"),
