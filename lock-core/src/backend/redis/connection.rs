@@ -414,26 +414,28 @@ async fn watch_over(server: &Server, session: &mut Session, pause: &mut Duration
                 false => "the server has become a replica",
             }),
             () = &mut replaced => return lost("the sentinels name another primary"),
-            () = sleep(HEARTBEAT) => {}
+            // The wait for an answer that did not come was the pause.
+            () = sleep(if missed == 0 { HEARTBEAT } else { Duration::ZERO }) => {}
         }
         let mut command = Cmd::new();
         command.arg("TIME");
         let sent = Clock::Suspend.now();
         match timeout(bound, live.send(&command)).await {
             Ok(Ok(answer)) => {
-                missed = 0;
                 // Only a connection that lasts may shorten the pause: else a server that closes every connection at
                 // once would be dialled in a tight loop.
                 *pause = FIRST_PAUSE;
                 if let Ok(now) = server_time(&answer) {
                     live.learn(now, sent, Clock::Suspend.now());
                 }
-                if let Some(seat) = &live.seat {
-                    // One that hangs is found out by the next question for the time.
-                    let _ = timeout(HEARTBEAT, seat.look(live)).await;
+                let looked = if let Some(seat) = &live.seat {
+                    timeout(HEARTBEAT, seat.look(live)).await.is_ok()
                 } else if beats % BEATS_PER_LOOK == 0 {
-                    let _ = timeout(bound, server.evictions.look(live, server)).await;
-                }
+                    timeout(bound, server.evictions.look(live, server)).await.is_ok()
+                } else {
+                    true
+                };
+                missed = u32::from(!looked);
                 beats = beats.wrapping_add(1);
             }
             // An error reply is an answer too, and a connection that broke ends the driver.
