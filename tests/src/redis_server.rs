@@ -17,6 +17,8 @@ use crate::recorder::Recorder;
 use crate::wait::{Bound, PATIENCE};
 
 const INSTALL: &str = "redis-server is not installed; run: apt-get install -y redis-server";
+/// The variable that names another server than the `redis-server` on the path: another version, or Valkey.
+const VARIABLE: &str = "LOCK_REDIS_SERVER";
 
 /// How long [`RedisServer::command`] waits for an answer; a stopped server then is a panic and no hang.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
@@ -303,7 +305,7 @@ fn ping(port: &Port) -> bool {
 }
 
 fn spawn(builder: &RedisBuilder, directory: &Directory, port: &Port) -> Process {
-    let mut command = Command::new("redis-server");
+    let mut command = program();
     command.args(["--bind", "127.0.0.1", "--port", &port.address().port().to_string()]);
     command.arg("--dir").arg(directory.path());
     command.args(["--logfile", "log", "--save", "", "--appendonly", "no"]);
@@ -318,11 +320,16 @@ fn spawn(builder: &RedisBuilder, directory: &Directory, port: &Port) -> Process 
     Process::spawn(&mut command, Some(directory.path())).unwrap_or_else(|error| panic!("{}", why_not(&error)))
 }
 
-/// The major version of the installed server; older ones than 7 allow DEBUG without being asked.
+/// The server's program, without arguments.
+pub(crate) fn program() -> Command {
+    Command::new(std::env::var_os(VARIABLE).unwrap_or_else(|| "redis-server".into()))
+}
+
+/// The major version of the server; older ones than 7 allow DEBUG without being asked.
 fn major_version() -> u32 {
     static VERSION: OnceLock<u32> = OnceLock::new();
     *VERSION.get_or_init(|| {
-        let output = Command::new("redis-server").arg("--version").output();
+        let output = program().arg("--version").output();
         let output = output.unwrap_or_else(|error| panic!("{}", why_not(&error)));
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let version = text.split_once(" v=").and_then(|(_, rest)| rest.split('.').next()?.parse().ok());
@@ -331,8 +338,9 @@ fn major_version() -> u32 {
 }
 
 fn why_not(error: &std::io::Error) -> String {
-    match error.kind() {
-        std::io::ErrorKind::NotFound => INSTALL.to_owned(),
+    match (error.kind(), std::env::var(VARIABLE)) {
+        (_, Ok(path)) => format!("cannot start `{path}`, the server that {VARIABLE} names: {error}"),
+        (std::io::ErrorKind::NotFound, _) => INSTALL.to_owned(),
         _ => format!("cannot start redis-server: {error}"),
     }
 }
