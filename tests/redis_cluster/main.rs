@@ -3,6 +3,7 @@
 mod contract;
 mod durability;
 mod failover;
+mod following;
 mod listing;
 mod looking;
 mod moving;

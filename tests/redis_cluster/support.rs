@@ -5,7 +5,7 @@ use lock_tests::RedisCluster;
 
 /// A lease that no test outlives.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
-/// From the death of a primary to a lock on its replica: the nodes wait for a second, vote and promote.
+/// When a test gives up: the nodes wait for a second, vote and promote. How soon the library follows is in `following.rs`.
 pub(crate) const FAILOVER: Duration = Duration::from_secs(20);
 
 pub(crate) async fn connect(cluster: &RedisCluster) -> LockManager {

@@ -1,5 +1,6 @@
 //! Locks on a primary that is found by sentinels, and what a failover does to them.
 
+mod following;
 mod secure;
 
 use std::time::Duration;
@@ -9,7 +10,8 @@ use lock_tests::{PATIENCE, RedisServer, Sentinels, wait_until};
 
 /// A lease that only a failover ends.
 const LONG: Duration = Duration::from_secs(60);
-/// From the death of a primary to a lock on the next: the sentinels wait for a second, vote and promote.
+/// When a test gives up: the sentinels wait for a second, vote and promote. How soon the library follows is in
+/// `following.rs`.
 const FAILOVER: Duration = Duration::from_secs(20);
 
 async fn connect(sentinels: &Sentinels) -> LockManager {

@@ -1,10 +1,11 @@
 //! A Redis Cluster: three primaries, each with a replica.
 
+use std::sync::mpsc;
 use std::time::Duration;
 
 use crate::port::Port;
 use crate::redis_server::{RedisBuilder, RedisServer};
-use crate::wait::{Bound, PATIENCE};
+use crate::wait::{Bound, PATIENCE, monotonic};
 
 /// How long a node has to be silent to be taken for dead.
 const NODE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -114,6 +115,25 @@ impl RedisCluster {
     pub fn wait_promoted(&self, number: usize) {
         let replica = &self.nodes[PRIMARIES + number];
         Bound::new(PATIENCE).block_until("the replica is promoted", || replica.info("role") == "master");
+    }
+
+    /// Looks from now on: when the replica of a primary takes its place, by [`monotonic`](crate::monotonic).
+    ///
+    /// # Panics
+    /// When it does not answer.
+    #[must_use]
+    pub fn promoted(&self, number: usize) -> mpsc::Receiver<Duration> {
+        let client = redis::Client::open(self.nodes[PRIMARIES + number].url()).expect("a URL");
+        let mut connection = client.get_connection_with_timeout(PATIENCE).expect("the replica answers");
+        let (tell, told) = mpsc::channel();
+        std::thread::spawn(move || {
+            Bound::new(PATIENCE).block_until("the replica is promoted", || {
+                let role: redis::RedisResult<Vec<redis::Value>> = redis::cmd("ROLE").query(&mut connection);
+                role.is_ok_and(|role| role.first() == Some(&redis::Value::BulkString(b"master".to_vec())))
+            });
+            let _ = tell.send(monotonic());
+        });
+        told
     }
 
     /// Begins to move a slot from one primary to another: from now on the first sends on who asks for a key that it does

@@ -1,15 +1,16 @@
 //! A primary, a replica, and three sentinels that watch them.
 
-use std::process::{Command, Stdio};
+use std::process::Stdio;
+use std::sync::mpsc;
 use std::time::Duration;
 
 use crate::certificates::Certificates;
 use crate::directory::Directory;
 use crate::port::Port;
 use crate::process::Process;
-use crate::redis_server::RedisServer;
+use crate::redis_server::{self, RedisServer};
 use crate::replica::Replica;
-use crate::wait::{Bound, PATIENCE};
+use crate::wait::{Bound, PATIENCE, monotonic};
 
 /// How long a primary has to be silent to be taken for dead.
 const DOWN_AFTER: Duration = Duration::from_secs(1);
@@ -139,6 +140,33 @@ impl Sentinels {
         self.sentinels.iter().find_map(ask).expect("a sentinel answers").1
     }
 
+    /// Listens from now on: when the first of them names another primary than before, by [`monotonic`](crate::monotonic).
+    ///
+    /// # Panics
+    /// When one does not answer.
+    #[must_use]
+    pub fn switched(&self) -> mpsc::Receiver<Duration> {
+        let ((tell, told), (ready, listens)) = (mpsc::channel(), mpsc::channel());
+        for sentinel in &self.sentinels {
+            let mut connection = sentinel.connection().expect("the sentinel answers");
+            let (tell, ready) = (tell.clone(), ready.clone());
+            std::thread::spawn(move || {
+                let mut channel = connection.as_pubsub();
+                channel.subscribe("+switch-master").expect("a sentinel can be listened to");
+                channel.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+                ready.send(()).expect("somebody waits");
+                if channel.get_message().is_ok() {
+                    // Only the first is looked at.
+                    let _ = tell.send(monotonic());
+                }
+            });
+        }
+        for _ in &self.sentinels {
+            listens.recv_timeout(PATIENCE).expect("every sentinel can be listened to");
+        }
+        told
+    }
+
     fn wait_ready(&self) {
         Bound::new(PATIENCE * 3)
             .block_until("every sentinel knows everybody", || self.sentinels.iter().all(Sentinel::knows_all));
@@ -175,7 +203,7 @@ impl Sentinel {
             );
         }
         std::fs::write(&file, text).expect("a file in a directory of our own");
-        let mut command = Command::new("redis-server");
+        let mut command = redis_server::program();
         command.arg(&file).arg("--sentinel").current_dir(directory.path());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let process = Process::spawn(&mut command, Some(directory.path())).expect("redis-server starts");

@@ -1,0 +1,43 @@
+//! How soon a failover is followed: from the moment at which the replica is promoted.
+
+use std::time::Duration;
+
+use lock_tests::{PATIENCE, RedisCluster, monotonic};
+
+use crate::support::{connect, key_on, locked};
+
+/// What takes a second or more until it is sent, looked up or tried again would be noticed.
+const SOON: Duration = Duration::from_secs(1);
+
+#[allow(clippy::print_stdout, reason = "the figures are wanted as well as the verdict")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_is_granted_within_a_second_of_the_promotion() {
+    let mut cluster = RedisCluster::start();
+    let (waits, idle) = (connect(&cluster).await, connect(&cluster).await);
+    let (key, other) = (key_on(&cluster, 1, "k"), key_on(&cluster, 1, "other"));
+    for locks in [&waits, &idle] {
+        locks.lock(&key).run(async {}).await.expect("free");
+    }
+    let promoted = cluster.promoted(1);
+    cluster.nodes[1].kill9();
+    let killed = monotonic();
+    // One asks through the failover, the other when it is over.
+    let waiting = tokio::spawn(async move {
+        let guard = locked(&waits, &key).await;
+        (monotonic(), guard)
+    });
+    let named = tokio::task::spawn_blocking(move || promoted.recv_timeout(PATIENCE)).await;
+    let named = named.expect("no panic").expect("the replica is promoted");
+    let late = locked(&idle, &other).await;
+    let second = monotonic();
+    let (first, guard) = waiting.await.expect("no panic");
+    let [first, second] = [first, second].map(|granted| granted.saturating_sub(named));
+    println!(
+        "cluster: promotion {:?} after the kill; a lock {first:?} after that for one who waits, {second:?} for one who \
+         comes",
+        named - killed
+    );
+    assert!(first < SOON && second < SOON, "{first:?}, {second:?}");
+    guard.release().await.expect("an answer");
+    late.release().await.expect("an answer");
+}
