@@ -269,6 +269,16 @@ impl Outcome {
         (0..processes).map(|p| self.grants.iter().filter(|grant| grant.process == p).count()).collect()
     }
 
+    /// The same, from when the last of them had its first grant until the first of them had its last.
+    pub(crate) fn while_all_asked(&self, processes: usize) -> Vec<usize> {
+        let times = |process| {
+            self.grants.iter().filter(move |grant| grant.process == process).map(|grant| grant.acquired)
+        };
+        let from = (0..processes).filter_map(|process| times(process).min()).max().unwrap_or_default();
+        let until = (0..processes).filter_map(|process| times(process).max()).min().unwrap_or_default();
+        (0..processes).map(|process| times(process).filter(|at| (from..until).contains(at)).count()).collect()
+    }
+
     pub(crate) fn of_kind(&self, kind: &str) -> usize {
         self.grants.iter().filter(|grant| grant.kind == kind).count()
     }

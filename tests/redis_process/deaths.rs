@@ -7,8 +7,8 @@ use lock_tests::{RedisServer, Worker, monotonic, wait_until};
 
 use crate::WORKER;
 
-/// What a loaded machine may add.
-const SLACK: Duration = Duration::from_millis(900);
+/// What a loaded machine may add to the least of three: less than one sign of life more would cost.
+const SLACK: Duration = Duration::from_millis(250);
 /// No waiter's ttl plays a part where the bound is 2 s.
 const LONG: Duration = Duration::from_secs(60);
 
@@ -45,6 +45,12 @@ async fn after_a_dead_waiter(kind: &str, ttl: Duration) -> Duration {
     monotonic() - released
 }
 
+/// The least of three at the same time: what another process on the machine adds must not decide.
+async fn least<F: Future<Output = Duration>>(measure: impl Fn() -> F) -> Duration {
+    let (one, two, three) = tokio::join!(measure(), measure(), measure());
+    one.min(two).min(three)
+}
+
 async fn connect(server: &RedisServer) -> LockManager {
     LockManager::connect(&server.url()).await.expect("the server takes locks")
 }
@@ -52,7 +58,7 @@ async fn connect(server: &RedisServer) -> LockManager {
 #[tokio::test]
 async fn a_waiter_that_dies_costs_those_behind_it_two_seconds_at_most() {
     for kind in ["lock", "fair"] {
-        let took = after_a_dead_waiter(kind, LONG).await;
+        let took = least(|| after_a_dead_waiter(kind, LONG)).await;
         assert!(took < Duration::from_secs(2) + SLACK, "{kind}: {took:?}");
     }
 }
@@ -61,28 +67,34 @@ async fn a_waiter_that_dies_costs_those_behind_it_two_seconds_at_most() {
 async fn a_waiter_that_dies_costs_those_behind_it_its_ttl_at_most() {
     for kind in ["lock", "fair"] {
         let ttl = Duration::from_millis(600);
-        let took = after_a_dead_waiter(kind, ttl).await;
+        let took = least(|| after_a_dead_waiter(kind, ttl)).await;
         assert!(took < ttl + SLACK, "{kind}: {took:?}");
     }
+}
+
+/// One process holds and dies, and another waits. How long that one waits after the death.
+async fn after_a_dead_holder(kind: &str, ttl: Duration) -> Duration {
+    let server = RedisServer::start();
+    let mut holder = waiter(&server, kind, ttl);
+    holder.expect("HELD").await;
+    let locks = connect(&server).await;
+    let next = tokio::spawn(request(&locks, kind, LONG).acquire());
+    waiting(&server, 1).await;
+    holder.process().kill9();
+    let died = monotonic();
+    next.await.expect("no panic").expect("it gets the key").release().await.expect("an answer");
+    let took = monotonic() - died;
+    // It was renewed until its death, so this is no accident of a lease that had run out.
+    assert!(took > ttl / 3, "{kind}: {took:?}");
+    took
 }
 
 #[tokio::test]
 async fn a_holder_that_dies_costs_those_who_wait_its_ttl_at_most() {
     let ttl = Duration::from_millis(1_500);
     for kind in ["lock", "fair"] {
-        let server = RedisServer::start();
-        let mut holder = waiter(&server, kind, ttl);
-        holder.expect("HELD").await;
-        let locks = connect(&server).await;
-        let next = tokio::spawn(request(&locks, kind, LONG).acquire());
-        waiting(&server, 1).await;
-        holder.process().kill9();
-        let died = monotonic();
-        next.await.expect("no panic").expect("it gets the key").release().await.expect("an answer");
-        let took = monotonic() - died;
+        let took = least(|| after_a_dead_holder(kind, ttl)).await;
         assert!(took < ttl + SLACK, "{kind}: {took:?}");
-        // It was renewed until its death, so this is no accident of a lease that had run out.
-        assert!(took > ttl / 3, "{kind}: {took:?}");
     }
 }
 
