@@ -31,6 +31,31 @@ async fn a_lock_is_kept_for_four_leases_against_others() {
     assert_eq!(guard.release().await.expect("an answer"), Released::Released);
 }
 
+/// Else a hold that is longer outlives it, and a clock that is set back would then make the next one smaller.
+#[tokio::test]
+async fn the_last_fencing_token_is_remembered_as_long_as_its_holder_is_renewed() {
+    let server = RedisServer::start();
+    let locks = manager(&server).await;
+    let with_the_grant = locks.lock("granted").ttl(TTL).fencing(true).acquire().await.expect("it is free");
+    let on_demand = locks.read("asked").ttl(TTL).acquire().await.expect("it is free");
+    on_demand.fencing_token().await.expect("the lock is held");
+    let unfenced = locks.lock("unfenced").ttl(TTL).acquire().await.expect("it is free");
+    let left = |key: &str| server.get::<i64>(&["PTTL", &format!("{{{key}}}:f")]);
+    for key in ["granted", "asked"] {
+        // A minute and ten leases.
+        assert!((62_000..=63_000).contains(&left(key)), "{key}: {}", left(key));
+        server.command(&["PEXPIRE", &format!("{{{key}}}:f"), "30000"]);
+    }
+    wait_until("renewals remember it anew", PATIENCE, async || {
+        ["granted", "asked"].into_iter().all(|key| (62_000..=63_000).contains(&left(key)))
+    })
+    .await;
+    assert_eq!(left("unfenced"), -2, "nothing is stored where nobody asked for a token");
+    for guard in [with_the_grant, on_demand, unfenced] {
+        assert_eq!(guard.release().await.expect("an answer"), Released::Released);
+    }
+}
+
 #[tokio::test]
 async fn without_renewal_a_lock_is_lost_after_its_lease() {
     let server = RedisServer::start();

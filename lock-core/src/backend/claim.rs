@@ -75,6 +75,8 @@ pub(crate) struct Marks {
     fence_ahead: AtomicBool,
     /// The last fencing token that was numbered here; 0 for none.
     own_fence: AtomicU64,
+    /// The store has made a fencing token for it.
+    fenced: AtomicBool,
 }
 
 impl Clone for Marks {
@@ -83,6 +85,7 @@ impl Clone for Marks {
             sent: AtomicBool::new(self.sent.load(Ordering::Relaxed)),
             fence_ahead: AtomicBool::new(self.fence_ahead.load(Ordering::Relaxed)),
             own_fence: AtomicU64::new(self.own_fence.load(Ordering::Relaxed)),
+            fenced: AtomicBool::new(self.fenced.load(Ordering::Relaxed)),
         }
     }
 }
@@ -155,5 +158,15 @@ impl Claim {
     /// Notes a token that was numbered in this process; see [`Capability::fence_is_time`].
     pub fn number_fence(&self, token: FencingToken) {
         self.marks.own_fence.fetch_max(token.get(), Ordering::Relaxed);
+    }
+
+    /// Notes that the store has made a fencing token for this claim, which it is to remember as long as the grant lives.
+    pub(crate) fn mark_fenced(&self) {
+        self.marks.fenced.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the store remembers a fencing token of this claim.
+    pub(crate) fn is_fenced(&self) -> bool {
+        self.marks.fenced.load(Ordering::Relaxed) || self.own_fence().is_some()
     }
 }

@@ -16,10 +16,15 @@ use crate::clock::Clock;
 use crate::key::Key;
 use crate::owner::OwnerToken;
 
-/// How much longer than the lease the last fencing token is remembered: ten leases, and not less than an hour. While
-/// it is, the tokens grow even if the server's clock is set back; without it, that clock alone makes them grow.
+/// How long the last fencing token is remembered after it was made, or its holder was renewed: ten leases, of long ones
+/// an hour more than one, and a minute.
+///
+/// It matters only where the server's clock is set back. By no more than this, tokens grow in any case: the server
+/// forgets the last one when its clock is so far ahead of it, and cannot fall behind it. By more, they grow where the
+/// next one is made before it is forgotten, because it is above the last one then.
 const FENCE_LEASES: u32 = 10;
-const FENCE_AT_LEAST: Duration = Duration::from_secs(60 * 60);
+const FENCE_MORE: Duration = Duration::from_secs(60 * 60);
+const FENCE_AT_LEAST: Duration = Duration::from_secs(60);
 
 /// What an attempt may do where the key is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,7 +180,8 @@ pub(super) fn common(command: &mut Cmd, claim: &Claim, (token, value): (&OwnerTo
 }
 
 pub(super) fn fence_ttl(lease: Duration) -> Duration {
-    lease.saturating_mul(FENCE_LEASES).max(FENCE_AT_LEAST)
+    let leases = lease.saturating_mul(FENCE_LEASES).min(lease.saturating_add(FENCE_MORE));
+    leases.saturating_add(FENCE_AT_LEAST)
 }
 
 /// Whose a fencing token is: the owner's, and from the second turn on its grant also the turn's.
@@ -196,8 +202,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_fence_outlives_ten_leases() {
-        assert_eq!(fence_ttl(Duration::from_millis(500)), FENCE_AT_LEAST);
-        assert_eq!(fence_ttl(Duration::from_secs(3_600)), Duration::from_secs(36_000));
+    fn the_last_fence_outlives_its_lease_and_no_key_stays_for_long() {
+        let secs = Duration::from_secs;
+        for (lease, remembered) in [
+            (Duration::from_millis(500), secs(65)),
+            (secs(30), secs(360)),
+            (secs(400), secs(4_060)),
+            (secs(24 * 3_600), secs(25 * 3_600 + 60)),
+        ] {
+            assert_eq!(fence_ttl(lease), remembered, "{lease:?}");
+        }
+        assert_eq!(fence_ttl(Duration::MAX), Duration::MAX);
     }
 }

@@ -36,6 +36,7 @@ pub(super) fn granted(claim: &Claim, sent: Moment, now: i64, rest: &[Value]) -> 
 pub(super) fn fence(claim: &Claim, now: i64, number: &Value) -> Result<FencingToken, Failure> {
     match number {
         Value::Int(number) => {
+            claim.mark_fenced();
             if *number > now {
                 claim.mark_fence_ahead();
             }

@@ -9,7 +9,7 @@ use super::client::{Redis, millis};
 use super::connection::Live;
 use super::error::{Failure, Reaction};
 use super::scripts::Script;
-use crate::backend::{Claim, Mode, Renew, Renewal};
+use crate::backend::{Claim, FencingToken, Mode, Renew, Renewal};
 use crate::clock::{Clock, Moment};
 use crate::error::LockError;
 use crate::key::Key;
@@ -178,8 +178,9 @@ fn script(live: &Live, chunk: &[Lock<'_>]) -> Cmd {
         command.arg(millis(lock.ttl));
     }
     for (number, lock) in chunk.iter().enumerate() {
-        if let Some(fence) = lock.claim.own_fence() {
-            command.arg(number + 1).arg(fence.get()).arg(millis(fence_ttl(lock.ttl)));
+        if lock.claim.is_fenced() {
+            let own = lock.claim.own_fence().map_or(0, FencingToken::get);
+            command.arg(number + 1).arg(own).arg(millis(fence_ttl(lock.ttl)));
         }
     }
     command

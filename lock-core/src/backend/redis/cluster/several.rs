@@ -162,6 +162,7 @@ impl Cluster {
                     return Ok(Err(reason));
                 }
             }
+            claim.mark_fenced();
             if part.is_fence_ahead() {
                 claim.mark_fence_ahead();
             }

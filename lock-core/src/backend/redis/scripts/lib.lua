@@ -50,12 +50,17 @@ local function store_fence(key, number, of, ttl)
   redis.call('SET', names_of(key) .. 'f', string.format('%.0f', number) .. ' ' .. of, 'PX', ttl)
 end
 
--- Raises the last fencing token to one that was numbered by its holder. Never a reason to fail: as long as the clock
--- of the server is not set back, the tokens grow without it.
+-- Raises the last fencing token to one that was numbered by its holder, and remembers it for so long from now. Never a
+-- reason to fail: as long as the clock of the server is not set back, the tokens grow without it.
 local function raise_fence(key, number, ttl)
   local ok, last, _, bad = pcall(last_fence, key)
-  if ok and not bad and last < number then
+  if not ok or bad then
+    return
+  end
+  if last < number then
     pcall(store_fence, key, number, '-', ttl)
+  elseif last > 0 then
+    redis.pcall('PEXPIRE', names_of(key) .. 'f', ttl)
   end
 end
 
