@@ -1,16 +1,12 @@
 //! What happens to locks when the server forgets: everything, its scripts, its clients.
 
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lock_core::clock::Clock;
-use lock_core::strategy;
-use lock_core::testkit::history::History;
 use lock_core::{LockErrorKind, LockGuard, LockManager, LossReason, Released};
 use lock_tests::{PATIENCE, RedisServer, wait_until};
-use tokio::task::JoinSet;
 
-use crate::support::{LONG, calls, empty, manager, ms, try_once, within, works_again};
+use crate::support::{calls, empty, manager, ms, try_once, within, works_again};
+use crate::turns::{Beside, beside};
 
 const TTL: Duration = ms(1_200);
 
@@ -61,59 +57,17 @@ async fn a_flush_is_told_at_the_next_renewal_and_tokens_grow_on() {
     }
 }
 
-/// When a turn began, and its token.
-type Turns = Arc<Mutex<Vec<(Duration, u64)>>>;
-
-/// Turn after turn, each with a token; nothing is done in them.
-async fn take_turns(locks: LockManager, clock: History, turns: Turns) {
-    loop {
-        let request = locks.lock("k").ttl(LONG).fencing(true).strategy(strategy::wait());
-        let Ok(guard) = request.acquire().await else { continue };
-        let began = clock.now();
-        if let Ok(token) = guard.fencing_token().await
-            && guard.is_held()
-        {
-            turns.lock().expect("no panic").push((began, token.get()));
-        }
-        let _ = guard.release().await;
-    }
-}
-
-/// A process takes turns on one grant for a while, the server forgets the grant, and another process gets the key. How
-/// many turns of the old process began after that and before it learnt of it, and how many had a larger token; `None`
-/// where the old process was faster, and has the key again.
-async fn turns_beside_the_next_holder(
-    server: &mut RedisServer,
-    lose: fn(&mut RedisServer),
-) -> Option<(usize, usize)> {
-    let (locks, others) = (manager(server).await, manager(server).await);
-    let (clock, turns) = (History::new(Clock::Suspend), Turns::default());
-    let mut tasks = JoinSet::new();
-    for _ in 0..8 {
-        tasks.spawn(take_turns(locks.clone(), clock.clone(), Arc::clone(&turns)));
-    }
-    wait_until("turns", PATIENCE, async || turns.lock().expect("no panic").len() > 100).await;
-    lose(server);
-    let next = others.lock("k").ttl(LONG).fencing(true).wait(PATIENCE).max_waiters(0).acquire().await.ok()?;
-    let (since, token) = (clock.now(), next.fencing_token().await.expect("it came with the grant").get());
-    // While it takes turns, the old process asks the server once a second.
-    tokio::time::sleep(ms(1_200)).await;
-    tasks.shutdown().await;
-    next.release().await.expect("an answer");
-    let turns = turns.lock().expect("no panic");
-    let beside: Vec<u64> =
-        turns.iter().filter(|(began, _)| *began > since).map(|(_, token)| *token).collect();
-    Some((beside.len(), beside.into_iter().filter(|other| *other > token).count()))
-}
-
-/// Else the resource would take what the old holder writes, and then refuse the only one that holds.
+/// A process takes turns, the server forgets the lock, and another process gets it.
 #[allow(clippy::print_stdout, reason = "the figures are wanted as well as the verdict")]
 async fn the_next_holder_has_the_largest_token(lose: fn(&mut RedisServer)) {
     let mut server = RedisServer::start();
+    let (old, next) = (manager(&server).await, manager(&server).await);
     for _ in 0..20 {
-        if let Some((beside, larger)) = turns_beside_the_next_holder(&mut server, lose).await {
-            println!("{beside} turns beside the next holder, {larger} with a larger token");
-            assert_eq!(larger, 0, "of {beside} turns beside the next holder");
+        // While it takes turns, the old process asks the server once a second.
+        let seen = beside((&old, &next), "k", (100, ms(1_200)), || lose(&mut server)).await;
+        if let Some(Beside { turns, larger }) = seen {
+            println!("{turns} turns beside the next holder, {larger} tokens that are not smaller");
+            assert_eq!(larger, 0, "and {turns} turns beside the next holder");
             return;
         }
     }

@@ -26,4 +26,5 @@ mod store;
 mod storm;
 mod support;
 mod tls;
+mod turns;
 mod unpolled;

@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::support::{LONG, connect, ms};
+use crate::turns::{Beside, beside};
 
 const TIME: Duration = Duration::from_secs(5);
 
@@ -92,4 +93,39 @@ async fn a_storm_leaves_nothing_behind_and_shows_one_holder_at_a_time() {
         left == 0 && managers.iter().all(|locks| locks.held() == 0)
     })
     .await;
+}
+
+/// The server forgets the lock again and again, in one way or another, while the holder's network is bad.
+#[tokio::test]
+#[allow(clippy::print_stdout, reason = "what came of it is wanted as well as the verdict")]
+async fn a_storm_that_takes_the_data_leaves_the_next_holder_the_largest_token() {
+    let seed = fastrand::u64(..);
+    let mut random = Rng::with_seed(seed);
+    let server = RedisServer::start();
+    let way = Proxy::before(&server);
+    let (old, next) = (connect(&way.url()).await, connect(&server.url()).await);
+    let mut faults = random.fork();
+    let rounds = async {
+        let (over, mut sum) = (Bound::new(TIME + LONG), Beside { turns: 0, larger: 0 });
+        let mut rounds = 0;
+        while over.elapsed() < TIME {
+            let (turns, hold) = (random.usize(20..3_000), ms(random.u64(50..600)));
+            let forget = || {
+                let how: &[&str] =
+                    [&["FLUSHALL"][..], &["DEL", "k"], &["UNLINK", "k", "{k}:f", "{k}:q"]][faults.usize(..3)];
+                server.command(how);
+            };
+            if let Some(Beside { turns, larger }) = beside((&old, &next), "k", (turns, hold), forget).await {
+                (sum.turns, sum.larger, rounds) = (sum.turns + turns, sum.larger + larger, rounds + 1);
+            }
+        }
+        (rounds, sum)
+    };
+    let (rounds, sum) = tokio::select! {
+        sum = rounds => sum,
+        () = disturb(&way, Rng::with_seed(seed)) => unreachable!("it never ends"),
+    };
+    println!("seed {seed}: {rounds} times the next holder had the lock: {sum:?}");
+    assert_eq!(sum.larger, 0, "seed {seed}: {sum:?}");
+    assert!(rounds > 0, "seed {seed}: nobody else ever got the lock, this shows nothing");
 }

@@ -13,4 +13,6 @@ mod several;
 mod storm;
 mod support;
 mod tls;
+#[path = "../redis/turns.rs"]
+mod turns;
 mod waiting;

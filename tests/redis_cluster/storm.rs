@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::support::{LONG, connect, key_on};
+use crate::turns::{Beside, beside};
 
 const TIME: Duration = Duration::from_secs(8);
 
@@ -116,6 +117,39 @@ async fn a_storm_leaves_nothing_behind_and_shows_one_holder_at_a_time() {
         left == 0 && managers.iter().all(|locks| locks.held() == 0)
     })
     .await;
+}
+
+/// The nodes forget the lock again and again, while its slot moves from one to the other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[allow(clippy::print_stdout, reason = "what came of it is wanted as well as the verdict")]
+async fn a_storm_that_takes_the_data_leaves_the_next_holder_the_largest_token() {
+    let seed = fastrand::u64(..);
+    let mut random = Rng::with_seed(seed);
+    let cluster = RedisCluster::start();
+    let keys = [key_on(&cluster, 0, "k")];
+    let (old, next) = (connect(&cluster).await, connect(&cluster).await);
+    let rounds = async {
+        let (over, mut sum, mut rounds) = (Bound::new(TIME + LONG), Beside { turns: 0, larger: 0 }, 0);
+        while over.elapsed() < TIME {
+            let how = (random.usize(20..100), ms(random.u64(200..900)));
+            let forget = || {
+                for node in &cluster.nodes[..3] {
+                    node.command(&["FLUSHALL"]);
+                }
+            };
+            if let Some(Beside { turns, larger }) = beside((&old, &next), &keys[0], how, forget).await {
+                (sum.turns, sum.larger, rounds) = (sum.turns + turns, sum.larger + larger, rounds + 1);
+            }
+        }
+        (rounds, sum)
+    };
+    let (rounds, sum) = tokio::select! {
+        sum = rounds => sum,
+        () = disturb(&cluster, &keys, Rng::with_seed(seed)) => unreachable!("it never ends"),
+    };
+    println!("seed {seed}: {rounds} times the next holder had the lock: {sum:?}");
+    assert_eq!(sum.larger, 0, "seed {seed}: {sum:?}");
+    assert!(rounds > 0, "seed {seed}: nobody else ever got the lock, this shows nothing");
 }
 
 /// Ends a move that was cut off in the middle.

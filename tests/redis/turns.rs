@@ -1,0 +1,88 @@
+//! A process that goes on with its turns on a grant that the store has forgotten, beside the next holder.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lock_core::clock::Clock;
+use lock_core::testkit::history::History;
+use lock_core::{LockManager, strategy};
+use lock_tests::{PATIENCE, wait_until};
+use tokio::task::JoinSet;
+
+/// Neither process loses its lock by time.
+const TTL: Duration = Duration::from_secs(60);
+
+/// One process whose tasks take turns on one key.
+struct Old {
+    clock: History,
+    /// When each turn began, and its token.
+    turns: Arc<Mutex<Vec<(Duration, u64)>>>,
+    tasks: JoinSet<()>,
+}
+
+impl Old {
+    fn start(locks: &LockManager, key: &str) -> Self {
+        let (clock, turns) = (History::new(Clock::Suspend), Arc::default());
+        let mut old = Self { clock, turns, tasks: JoinSet::new() };
+        for number in 0..8 {
+            // With the grant, and on demand.
+            let request = locks.lock(key).ttl(TTL).fencing(number % 2 == 0).strategy(strategy::wait());
+            let (clock, turns) = (old.clock.clone(), Arc::clone(&old.turns));
+            old.tasks.spawn(async move {
+                loop {
+                    let Ok(guard) = request.clone().acquire().await else { continue };
+                    let began = clock.now();
+                    if let Ok(token) = guard.fencing_token().await
+                        && guard.is_held()
+                    {
+                        turns.lock().unwrap_or_else(PoisonError::into_inner).push((began, token.get()));
+                    }
+                    let _ = guard.release().await;
+                }
+            });
+        }
+        old
+    }
+
+    fn turns(&self) -> MutexGuard<'_, Vec<(Duration, u64)>> {
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the old process did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Beside {
+    /// Its turns that began while the next holder had the lock.
+    pub(crate) turns: usize,
+    /// Its tokens, from before or then, that are not smaller than the next holder's: the resource would take what the old
+    /// process writes with one, and then refuse the only one that has the lock.
+    pub(crate) larger: usize,
+}
+
+/// After so many turns of a process the store forgets its grant, and `next` has the lock for so long. `None` where the
+/// old process has it again, because it asked first.
+pub(crate) async fn beside(
+    (old, next): (&LockManager, &LockManager),
+    key: &str,
+    (turns, hold): (usize, Duration),
+    forget: impl FnOnce(),
+) -> Option<Beside> {
+    let mut old = Old::start(old, key);
+    wait_until("turns", PATIENCE, async || old.turns().len() > turns).await;
+    forget();
+    let request = next.lock(key).ttl(TTL).fencing(true).wait(PATIENCE).max_waiters(0);
+    let guard = request.acquire().await.ok()?;
+    let token = guard.fencing_token().await.expect("it came with the grant").get();
+    let since = old.clock.now();
+    tokio::time::sleep(hold).await;
+    let until = old.clock.now();
+    old.tasks.shutdown().await;
+    guard.check().expect("nobody takes it away");
+    guard.release().await.ok();
+    let turns = old.turns();
+    let until_then = || turns.iter().filter(|(began, _)| *began < until);
+    Some(Beside {
+        turns: until_then().filter(|(began, _)| *began > since).count(),
+        larger: until_then().filter(|(_, other)| *other >= token).count(),
+    })
+}
