@@ -17,7 +17,7 @@ use lock_core::{Kind, LockError, LockErrorKind, LockRequest, Result};
 use crate::answer::{Answers, LockRejection, Outcome};
 use crate::in_flight::Ticket;
 use crate::key::{Keys, NoKey, Rendered};
-use crate::layer::{LockLayer, Methods, OnStoreError, Options};
+use crate::layer::{LockLayer, Methods, OnNoRoute, OnStoreError, Options};
 use crate::upload::{self, Unread};
 
 /// What was logged already. All services of a layer share it: a router makes many, even one for each request until it
@@ -265,16 +265,29 @@ impl Config {
     }
 
     /// The answer to a request without a key; `None` when it is to go on without a lock.
-    pub(crate) fn no_key(&self, why: NoKey) -> Option<LockRejection> {
+    pub(crate) fn no_key(&self, why: NoKey, parts: &Parts) -> Option<Response> {
         let template = self.keys().template();
-        match why {
-            NoKey::Client(detail) => Some(LockRejection::key_invalid(detail, template)),
+        let rejection = match why {
+            NoKey::Client(detail) => LockRejection::key_invalid(detail, template),
             NoKey::Program(text) => {
                 self.misconfigured(&text);
-                Some(LockRejection::misconfigured())
+                LockRejection::misconfigured()
             }
-            NoKey::NoRoute | NoKey::Skip => None,
-        }
+            NoKey::Refused(_) if self.options().answers.are_grpc() => LockRejection::key_invalid(
+                "The key of the lock cannot be made from this request.".into(),
+                template,
+            ),
+            NoKey::Refused(answer) => return Some(*answer),
+            NoKey::NoRoute if self.options().on_no_route == OnNoRoute::Refuse => {
+                self.misconfigured(
+                    &"the router knows no route for this request: mount the layer inside of `nest_service`, or on the routes \
+                     with `route_layer`",
+                );
+                LockRejection::misconfigured()
+            }
+            NoKey::NoRoute | NoKey::Skip => return None,
+        };
+        Some(self.answer(rejection, Some(parts)))
     }
 
     /// A request without a route went on without a lock. A service that answers it with anything but "not found" is

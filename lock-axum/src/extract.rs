@@ -1,6 +1,7 @@
 //! What handlers can ask about the lock they run under.
 
 use std::convert::Infallible;
+use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -94,7 +95,8 @@ impl<S: Send + Sync> OptionalFromRequestParts<S> for LockHandle {
 }
 
 /// Extracts the fencing token of the lock that the request runs under: what the protected resource compares, so that a
-/// late write of an earlier owner is refused. May ask the store once.
+/// late write of an earlier owner is refused. May ask the store once. It dereferences to [`lock_core::FencingToken`], which is
+/// inside.
 ///
 /// # Errors
 /// As [`LockHandle`], with `Option<FencingToken>` too; 503 when the lock is lost or the store does not answer, 500 when the store gives no tokens.
@@ -103,13 +105,34 @@ impl<S: Send + Sync> OptionalFromRequestParts<S> for LockHandle {
 /// ```
 /// use lock_axum::FencingToken;
 ///
-/// async fn pay(FencingToken(token): FencingToken) -> String {
-///     format!("UPDATE account SET .., fence = {token} WHERE id = 7 AND fence <= {token}")
+/// async fn pay(token: FencingToken) -> String {
+///     let fence: i64 = token.get_i64();
+///     format!("UPDATE account SET .., fence = {fence} WHERE id = 7 AND fence <= {fence}")
 /// }
 /// # let _ = axum::routing::post::<_, _, ()>(pay);
 /// ```
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FencingToken(pub lock_core::FencingToken);
+
+impl Deref for FencingToken {
+    type Target = lock_core::FencingToken;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl From<FencingToken> for lock_core::FencingToken {
+    fn from(token: FencingToken) -> Self {
+        token.0
+    }
+}
+
+impl fmt::Display for FencingToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 impl<S: Send + Sync> FromRequestParts<S> for FencingToken {
     type Rejection = LockRejection;

@@ -115,8 +115,8 @@ where
         Ok(keys) => keys,
         Err(NoKey::Skip) => return skip(inner, parts, body).await,
         Err(why) => {
-            if let Some(rejection) = config.no_key(why) {
-                return Ok(config.answer(rejection, Some(&parts)).map(LockBody::problem));
+            if let Some(answer) = config.no_key(why, &parts) {
+                return Ok(answer.map(LockBody::problem));
             }
             let response = pass(inner, Request::from_parts(parts, body)).await?;
             config.passed_without_route(response.status());

@@ -53,6 +53,10 @@ impl Answers {
         matches!(self.form, Form::Custom(_))
     }
 
+    pub(crate) fn are_grpc(&self) -> bool {
+        matches!(self.form, Form::Grpc)
+    }
+
     /// Refuses what no client could understand.
     pub(crate) fn check(&self) -> Result<(), String> {
         if let Some((outcome, status)) =

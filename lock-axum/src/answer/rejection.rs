@@ -154,6 +154,42 @@ impl LockRejection {
     }
 }
 
+/// For locks that a handler takes itself: the client gets what the layer would answer, also from a function under
+/// `#[distributed_lock]` that returns `Result<_, LockRejection>`.
+///
+/// It names no template, and the status is that of the table, whatever a layer says.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), lock_core::LockError> {
+/// use axum::response::IntoResponse;
+/// use lock_axum::LockRejection;
+/// use lock_core::LockManager;
+///
+/// async fn import(locks: &LockManager) -> Result<&'static str, LockRejection> {
+///     let _guard = locks.lock("import").wait(std::time::Duration::ZERO).acquire().await?;
+///     Ok("done")
+/// }
+///
+/// let locks = LockManager::in_memory();
+/// let _busy = locks.lock("import").acquire().await?;
+/// assert_eq!(import(&locks).await.into_response().status(), 409);
+/// # Ok(())
+/// # }
+/// ```
+impl From<LockError> for LockRejection {
+    fn from(error: LockError) -> Self {
+        // The version is not known here, and a server of HTTP/1 closes the connection when it ends all the same.
+        let rejection = Self::of_error(&error, None, Version::HTTP_2);
+        if rejection.outcome() == Outcome::Misconfigured {
+            // Without its text, which may name what is kept out of the log; the lock itself tells it where it may.
+            tracing::error!(why = ?error.kind(), "a lock of a handler cannot be had, which is answered with 500");
+        }
+        rejection
+    }
+}
+
 impl fmt::Display for LockRejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.0.detail())

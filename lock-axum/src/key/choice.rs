@@ -2,8 +2,10 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 
+use axum::extract::{MatchedPath, RawPathParams};
 use http::request::Parts;
 use lock_core::LockError;
 use lock_core::key::Key;
@@ -41,11 +43,48 @@ impl From<Result<Key, LockError>> for KeyChoice {
     }
 }
 
+/// An error says what to do with the request without a key: for the `?` of a function.
+impl From<Result<Key, Self>> for KeyChoice {
+    fn from(key: Result<Key, Self>) -> Self {
+        key.map_or_else(|choice| choice, Self::Lock)
+    }
+}
+
+/// The path parameters of a request, for a function of [`LockLayer::key_with`](crate::LockLayer::key_with).
+#[derive(Clone, Copy, Debug)]
+pub struct PathParams<'a>(&'a RawPathParams);
+
+impl<'a> PathParams<'a> {
+    /// The text of the parameter `name`, decoded; of two with this name the inner one.
+    ///
+    /// A handler takes several texts for one number: use [`parse`](Self::parse) where it does.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&'a str> {
+        self.0.iter().filter(|(param, _)| *param == name).last().map(|(_, value)| value)
+    }
+
+    /// The parameter `name` as the handler parses it.
+    ///
+    /// # Errors
+    /// [`KeyChoice::Reject`] when there is none, or none of this type.
+    pub fn parse<T: FromStr>(&self, name: &str) -> Result<T, KeyChoice> {
+        self.get(name).and_then(|text| text.parse().ok()).ok_or_else(|| {
+            KeyChoice::Reject(format!("The path parameter `{name}` is missing or invalid.").into())
+        })
+    }
+}
+
 /// The function, under a name for spans and metrics.
 #[derive(Clone)]
 pub(crate) struct Chooser {
     name: Box<str>,
-    choose: Arc<dyn Fn(&Parts) -> KeyChoice + Send + Sync>,
+    choose: Choose,
+}
+
+#[derive(Clone)]
+enum Choose {
+    Of(Arc<dyn Fn(&Parts) -> KeyChoice + Send + Sync>),
+    WithPath(Arc<dyn Fn(&Parts, PathParams<'_>) -> KeyChoice + Send + Sync>),
 }
 
 impl Chooser {
@@ -53,15 +92,37 @@ impl Chooser {
         name: &str,
         choose: impl Fn(&Parts) -> C + Send + Sync + 'static,
     ) -> Self {
-        Self { name: name.into(), choose: Arc::new(move |parts| choose(parts).into()) }
+        Self { name: name.into(), choose: Choose::Of(Arc::new(move |parts| choose(parts).into())) }
+    }
+
+    pub(crate) fn with_path<C: Into<KeyChoice>>(
+        name: &str,
+        choose: impl Fn(&Parts, PathParams<'_>) -> C + Send + Sync + 'static,
+    ) -> Self {
+        let choose = move |parts: &Parts, params: PathParams<'_>| choose(parts, params).into();
+        Self { name: name.into(), choose: Choose::WithPath(Arc::new(choose)) }
+    }
+
+    pub(crate) fn needs_path(&self) -> bool {
+        matches!(self.choose, Choose::WithPath(_))
     }
 
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    pub(crate) fn key(&self, parts: &Parts) -> Result<Key, NoKey> {
-        match (self.choose)(parts) {
+    /// The key of this request; `params` are there when it [needs them](Self::needs_path).
+    pub(crate) fn key(&self, parts: &Parts, params: Option<&RawPathParams>) -> Result<Key, NoKey> {
+        let choice = match (&self.choose, params) {
+            (Choose::Of(choose), _) => choose(parts),
+            // The 404 of a request without a route stays one.
+            (Choose::WithPath(_), Some(_)) if parts.extensions.get::<MatchedPath>().is_none() => {
+                return Err(NoKey::NoRoute);
+            }
+            (Choose::WithPath(choose), Some(params)) => choose(parts, PathParams(params)),
+            (Choose::WithPath(_), None) => unreachable!("BUG: the parameters were not read"),
+        };
+        match choice {
             KeyChoice::Lock(key) => Ok(key),
             KeyChoice::Skip => Err(NoKey::Skip),
             KeyChoice::Reject(detail) => Err(NoKey::Client(detail)),

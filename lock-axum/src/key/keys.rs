@@ -4,7 +4,9 @@ use http::request::Parts;
 use lock_core::key::Key;
 use lock_core::{LockError, LockErrorKind, Result};
 
-use super::choice::{Chooser, KeyChoice};
+use super::choice::Chooser;
+use super::extension::Registered;
+use super::extracted::Extracted;
 use super::source::{KeySource, NoKey, path_params};
 
 /// The templates of a layer.
@@ -18,8 +20,10 @@ pub(crate) enum Keys {
         /// The templates with commas between them, for clients and the log.
         templates: Box<str>,
     },
-    /// Of [`LockLayer::key_fn`](crate::LockLayer::key_fn).
+    /// Of [`LockLayer::key_fn`](crate::LockLayer::key_fn) and [`LockLayer::key_with`](crate::LockLayer::key_with).
     Chosen(Chooser),
+    /// Of [`LockLayer::key_of`](crate::LockLayer::key_of).
+    Extracted(Extracted),
 }
 
 /// What one request locks.
@@ -39,21 +43,17 @@ impl Rendered {
 }
 
 impl Keys {
-    pub(crate) fn chosen<C: Into<KeyChoice>>(
-        name: &str,
-        choose: impl Fn(&Parts) -> C + Send + Sync + 'static,
-    ) -> Self {
-        Self::Chosen(Chooser::new(name, choose))
+    pub(crate) fn one(template: &str, extensions: &Registered) -> Result<Self> {
+        KeySource::parse(template, extensions).map(Self::One)
     }
 
-    pub(crate) fn one(template: &str) -> Result<Self> {
-        KeySource::parse(template).map(Self::One)
-    }
-
-    pub(crate) fn all<T: AsRef<str>>(templates: impl IntoIterator<Item = T>) -> Result<Self> {
+    pub(crate) fn all<T: AsRef<str>>(
+        templates: impl IntoIterator<Item = T>,
+        extensions: &Registered,
+    ) -> Result<Self> {
         let mut sources: Vec<KeySource> = Vec::new();
         for template in templates {
-            let source = KeySource::parse(template.as_ref())?;
+            let source = KeySource::parse(template.as_ref(), extensions)?;
             if sources.iter().any(|other| other.template() == source.template()) {
                 let detail =
                     format!("`keys` has the template `{}` twice: drop one of the two", source.template());
@@ -81,13 +81,14 @@ impl Keys {
             Self::One(source) => source.template(),
             Self::All { templates, .. } => templates,
             Self::Chosen(chooser) => chooser.name(),
+            Self::Extracted(extracted) => extracted.template(),
         }
     }
 
     /// How many keys a request has at most.
     pub(crate) fn count(&self) -> usize {
         match self {
-            Self::One(_) | Self::Chosen(_) => 1,
+            Self::One(_) | Self::Chosen(_) | Self::Extracted(_) => 1,
             Self::All { sources, .. } => sources.len(),
         }
     }
@@ -96,13 +97,17 @@ impl Keys {
         match self {
             Self::One(source) => std::slice::from_ref(source),
             Self::All { sources, .. } => sources,
-            Self::Chosen(_) => &[],
+            Self::Chosen(_) | Self::Extracted(_) => &[],
         }
     }
 
     /// The keys of this request.
     pub(crate) async fn render(&self, parts: &mut Parts) -> Result<Rendered, NoKey> {
-        let needs_path = self.sources().iter().any(KeySource::needs_path);
+        let needs_path = match self {
+            Self::Extracted(extracted) => return extracted.key(parts).await.map(Rendered::One),
+            Self::Chosen(chooser) => chooser.needs_path(),
+            Self::One(_) | Self::All { .. } => self.sources().iter().any(KeySource::needs_path),
+        };
         let params = if needs_path { Some(path_params(parts).await?) } else { None };
         let (parts, params) = (&*parts, params.as_ref());
         for source in self.sources() {
@@ -114,7 +119,8 @@ impl Keys {
                 let keys = sources.iter().map(|source| source.render(parts, params));
                 keys.collect::<Result<_, _>>().map(Rendered::All)
             }
-            Self::Chosen(chooser) => chooser.key(parts).map(Rendered::One),
+            Self::Chosen(chooser) => chooser.key(parts, params).map(Rendered::One),
+            Self::Extracted(_) => unreachable!("BUG: has been rendered"),
         }
     }
 }
@@ -137,7 +143,7 @@ mod tests {
         for templates in
             [&["a:<x>"][..], &["b:<y>", "a:<x>"], &["a:<x>", "a:<y>", "a:<header.z>"], &["a:<x:u64>", "a:b"]]
         {
-            let keys = Keys::all(templates).expect("they are templates");
+            let keys = Keys::all(templates, &Registered::default()).expect("they are templates");
             assert_eq!(keys.template(), templates.join(", "));
         }
         for (templates, says) in [
@@ -148,9 +154,9 @@ mod tests {
             (&["a:<x>", "b", "a:b"], "`a:<x>` and `a:b`, which can both give the key `a:b`"),
             (&["a:<x>", "a:<x>.b"], "which can both give the key"),
             (&["a:<x>", "b:{x}"], "placeholders are written `<x>`"),
-            (&["a:<x>", "<ext.Tenant>"], "expected a path parameter"),
+            (&["a:<x>", "<cookie.a>"], "expected a path parameter"),
         ] {
-            let error = Keys::all(templates).unwrap_err();
+            let error = Keys::all(templates, &Registered::default()).unwrap_err();
             assert_eq!(error.kind(), LockErrorKind::InvalidKey, "{templates:?}");
             assert!(error.to_string().contains(says), "{templates:?}: {error}");
         }

@@ -2,6 +2,8 @@
 
 mod canonical;
 mod choice;
+mod extension;
+mod extracted;
 mod keys;
 mod place;
 mod query;
@@ -9,6 +11,10 @@ mod source;
 mod uuid;
 mod value;
 
-pub use choice::KeyChoice;
+pub(crate) use choice::Chooser;
+pub use choice::{KeyChoice, PathParams};
+pub(crate) use extension::Registered;
+pub(crate) use extracted::Extracted;
+pub use extracted::KeyValues;
 pub(crate) use keys::{Keys, Rendered};
 pub(crate) use source::NoKey;

@@ -8,6 +8,7 @@ use http::request::Parts;
 use lock_core::key::{Key, KeyTemplate};
 use lock_core::{LockError, LockErrorKind, Result};
 
+use super::extension::Registered;
 use super::value::{Value, values_of};
 
 /// A template whose placeholders are known to mean something.
@@ -29,14 +30,18 @@ pub(crate) enum NoKey {
     Client(Cow<'static, str>),
     /// The program's fault; the text is for its log.
     Program(String),
+    /// An extractor has refused the request, with this answer.
+    Refused(Box<axum::response::Response>),
 }
 
 impl KeySource {
-    pub(crate) fn parse(template: &str) -> Result<Self> {
+    pub(crate) fn parse(template: &str, extensions: &Registered) -> Result<Self> {
         let template = KeyTemplate::parse(template)?;
         no_braces(template.as_str())?;
-        let values =
-            template.placeholders().map(|name| Value::parse(name, &template)).collect::<Result<_>>()?;
+        let values = template
+            .placeholders()
+            .map(|name| Value::parse(name, &template, extensions))
+            .collect::<Result<_>>()?;
         Ok(Self { template, values })
     }
 
@@ -128,7 +133,7 @@ mod tests {
             "<a>:<header.b>:<query.c.d>",
             "<id:u64>:<other:uuid>:<header.x-tenant:lower>:<query.page:i32>:<zip:text>",
         ] {
-            assert!(KeySource::parse(template).is_ok(), "{template}");
+            assert!(KeySource::parse(template, &Registered::default()).is_ok(), "{template}");
         }
         for (template, says) in [
             ("", "is empty"),
@@ -136,7 +141,9 @@ mod tests {
             ("<header.>", "no name of a header"),
             ("<header.a b>", "no name of a header"),
             ("<query.>", "a name is expected after the dot"),
-            ("<ext.Tenant>", "expected a path parameter, `<header.name>`"),
+            ("<cookie.a>", "expected a path parameter, `<header.name>`"),
+            ("<ext.Tenant>", "`.extension::<Tenant>(\"Tenant\")`"),
+            ("<ext:Tenant>", "did you mean `<ext.Tenant>`?"),
             ("<header:x-tenant>", "did you mean `<header.x-tenant>`?"),
             ("<query:page>", "did you mean `<query.page>`?"),
             ("<id:u65>", "did you mean `<id:u64>`?"),
@@ -148,7 +155,7 @@ mod tests {
             ("<method:lower>", "`<method>` takes no type"),
             ("<header.x:y>", "expected one of `u8`"),
         ] {
-            let error = KeySource::parse(template).unwrap_err();
+            let error = KeySource::parse(template, &Registered::default()).unwrap_err();
             assert_eq!(error.kind(), LockErrorKind::InvalidKey);
             assert!(error.to_string().contains(says), "{error}");
         }

@@ -10,6 +10,7 @@ use lock_core::key::{KeyTemplate, Values};
 use lock_core::{LockError, LockErrorKind, Result};
 
 use super::canonical::Form;
+use super::extension::{Registered, Registration};
 use super::source::NoKey;
 use super::{place, query};
 
@@ -28,6 +29,7 @@ enum Origin {
     Method,
     Route,
     Uri,
+    Extension(Registration),
 }
 
 /// The longest header that is a part of a key: long enough for every identifier, and no token by mistake.
@@ -46,7 +48,7 @@ fn split(name: &str) -> (&str, Option<&str>) {
 
 impl Value {
     /// What the placeholder `name` of `template` stands for.
-    pub(super) fn parse(name: &str, template: &KeyTemplate) -> Result<Self> {
+    pub(super) fn parse(name: &str, template: &KeyTemplate, extensions: &Registered) -> Result<Self> {
         let invalid = |detail: String| {
             let detail = format!("the template `{template}` has the placeholder `<{name}>`: {detail}");
             LockError::new(LockErrorKind::InvalidKey, detail)
@@ -57,7 +59,7 @@ impl Value {
             Some(Ok(form)) => Some(form),
             Some(Err(word)) => return Err(invalid(unknown(place, word))),
         };
-        let origin = Origin::parse(place).map_err(invalid)?;
+        let origin = Origin::parse(place, extensions).map_err(invalid)?;
         match (&origin, form) {
             (Origin::Method | Origin::Route | Origin::Uri, Some(_)) => {
                 Err(invalid(format!("`<{place}>` takes no type: write it without")))
@@ -84,7 +86,11 @@ impl Value {
         params: Option<&'a RawPathParams>,
     ) -> Result<Cow<'a, str>, NoKey> {
         let value = self.raw(parts, params)?;
-        self.form.canonical(value).map_err(|why| NoKey::Client(format!("The {} {why}.", self.origin).into()))
+        self.form.canonical(value).map_err(|why| match &self.origin {
+            // What the program has put there is not for the client to mend.
+            Origin::Extension(_) => NoKey::Program(format!("the {} {why}", self.origin)),
+            _ => NoKey::Client(format!("The {} {why}.", self.origin).into()),
+        })
     }
 
     /// As the request has it.
@@ -106,6 +112,9 @@ impl Value {
                 let uri = parts.extensions.get::<OriginalUri>().map_or(&parts.uri, |uri| &uri.0);
                 Ok(place::canonical(uri.path()))
             }
+            Origin::Extension(extension) => {
+                extension.value(&parts.extensions).map(Cow::Owned).map_err(NoKey::Program)
+            }
             Origin::Route => match parts.extensions.get::<MatchedPath>() {
                 Some(route) => Ok(route.as_str().into()),
                 None => Err(NoKey::NoRoute),
@@ -116,7 +125,7 @@ impl Value {
 
 /// What to write in place of the `word` behind the colon of `<place:word>`.
 fn unknown(place: &str, word: &str) -> String {
-    if ["header", "query", "uri"].contains(&place) {
+    if ["header", "query", "uri", "ext"].contains(&place) {
         return format!("`{word}` is no type of a value; did you mean `<{place}.{word}>`?");
     }
     let lower = word.to_ascii_lowercase();
@@ -132,12 +141,15 @@ fn unknown(place: &str, word: &str) -> String {
 }
 
 impl Origin {
-    fn parse(name: &str) -> Result<Self, String> {
+    fn parse(name: &str, extensions: &Registered) -> Result<Self, String> {
         if let Some(header) = name.strip_prefix("header.") {
             return match HeaderName::try_from(header) {
                 Ok(header) => Ok(Self::Header(header)),
                 Err(_) => Err("this is no name of a header".to_owned()),
             };
+        }
+        if let Some(extension) = name.strip_prefix("ext.") {
+            return extensions.get(extension).map(Self::Extension);
         }
         match name.strip_prefix("query.") {
             Some("") => return Err("a name is expected after the dot, such as `<query.page>`".to_owned()),
@@ -150,7 +162,7 @@ impl Origin {
             "route" => Ok(Self::Route),
             "uri.path" => Ok(Self::Uri),
             _ if name.contains('.') => Err(
-                "expected a path parameter, `<header.name>`, `<query.name>`, `<method>`, `<route>` or `<uri.path>`".to_owned(),
+                "expected a path parameter, `<header.name>`, `<query.name>`, `<ext.Name>`, `<method>`, `<route>` or `<uri.path>`".to_owned(),
             ),
             _ => Ok(Self::Path(name.into())),
         }
@@ -167,6 +179,7 @@ impl fmt::Display for Origin {
             Self::Method => f.write_str("method"),
             Self::Route => f.write_str("route"),
             Self::Uri => f.write_str("path"),
+            Self::Extension(extension) => write!(f, "extension `{}`", extension.name),
         }
     }
 }

@@ -1,10 +1,13 @@
 //! Which key.
 
+use std::fmt::Display;
+
+use axum::extract::FromRequestParts;
 use http::request::Parts;
 use lock_core::Result;
 
 use super::builder::{Keyed, LockLayer, NoKeyYet};
-use crate::key::{KeyChoice, Keys};
+use crate::key::{Chooser, Extracted, KeyChoice, KeyValues, Keys, PathParams};
 
 impl LockLayer<NoKeyYet> {
     /// Sets the key to lock, a template:
@@ -14,6 +17,7 @@ impl LockLayer<NoKeyYet> {
     /// | `<id>` | the path parameter of this name, decoded | 500, and the log says which there are |
     /// | `<header.x-tenant>` | a header, once, not empty and of at most 255 visible ASCII characters | 400 |
     /// | `<query.page>` | a parameter of the query, once and not empty | 400 |
+    /// | `<ext.Tenant>` | an extension that is [registered](Self::extension) under this name | 500 |
     /// | `<method>` | the method: `POST` | |
     /// | `<route>` | the route as it was registered: `/orders/{id}` | not locked, as no route was found |
     /// | `<uri.path>` | the whole path, also under `nest`: `/orders/42`; `/orders/%34%32` is the same | |
@@ -30,7 +34,8 @@ impl LockLayer<NoKeyYet> {
     /// | `<zip:text>`, or a header | any text | the text |
     ///
     /// What else two texts may have in common only the handler knows: `1.0` and `1e0` as `f64`, or a name that the
-    /// database compares without regard to accents. There, take the key from the value that the handler gets.
+    /// database compares without regard to accents. There, take the key from the value that the handler gets, with
+    /// [`key_of`](Self::key_of).
     ///
     /// Values are encoded, so that no value reaches the key of another template, as long as the fixed texts of the
     /// templates differ in a character such as `:`. `job:<name>` and `job:nightly` can meet, where `name` is `nightly`:
@@ -52,7 +57,8 @@ impl LockLayer<NoKeyYet> {
     /// # Errors
     /// [`InvalidKey`](lock_core::LockErrorKind::InvalidKey) with the place and what was expected there.
     pub fn try_key(self, template: &str) -> Result<LockLayer> {
-        Ok(self.keyed(Keys::one(template)?))
+        let keys = Keys::one(template, &self.options.extensions)?;
+        Ok(self.keyed(keys))
     }
 
     /// Sets several keys to lock, all or none, each a template as that of [`key`](Self::key). The order does not matter:
@@ -116,15 +122,16 @@ impl LockLayer<NoKeyYet> {
     /// assert!(error.to_string().contains("twice"));
     /// ```
     pub fn try_keys<T: AsRef<str>>(self, templates: impl IntoIterator<Item = T>) -> Result<LockLayer> {
-        Ok(self.keyed(Keys::all(templates)?))
+        let keys = Keys::all(templates, &self.options.extensions)?;
+        Ok(self.keyed(keys))
     }
 
     /// Lets a function choose the key of each request, or serve it without one, or refuse it: for keys that no template
     /// can write. `name` stands in its place in spans, metrics, the log and what clients get to see: one of few, and no
     /// secret.
     ///
-    /// The function sees the head of the request, without path parameters by name: they are in the
-    /// [`Uri`](http::Uri), and what layers outside have put there is in the extensions.
+    /// The function sees the head of the request, also what layers outside have put into its extensions. For one that needs
+    /// path parameters there is [`key_with`](Self::key_with).
     ///
     /// # Examples
     /// ```
@@ -167,7 +174,127 @@ impl LockLayer<NoKeyYet> {
         name: &str,
         choose: impl Fn(&Parts) -> C + Send + Sync + 'static,
     ) -> LockLayer {
-        self.keyed(Keys::chosen(name, choose))
+        self.keyed(Keys::Chosen(Chooser::new(name, choose)))
+    }
+
+    /// As [`key_fn`](Self::key_fn), for a function that needs the path parameters too. A request that the router has found
+    /// no route for goes without a lock.
+    ///
+    /// # Examples
+    /// ```
+    /// # let locks = lock_core::LockManager::in_memory();
+    /// use lock_axum::{KeyChoice, LockLayer};
+    /// use lock_core::key::{Key, KeyBuilder};
+    ///
+    /// let layer = LockLayer::new(locks).key_with("order", |parts, params| -> Result<Key, KeyChoice> {
+    ///     if parts.headers.contains_key("x-dry-run") {
+    ///         return Err(KeyChoice::Skip);
+    ///     }
+    ///     let id: u64 = params.parse("id")?;
+    ///     KeyBuilder::new().literal("order:").value(&id).finish().map_err(|_| KeyChoice::Reject("No key.".into()))
+    /// });
+    /// # let app: axum::Router =
+    /// #     axum::Router::new().route("/orders/{id}", axum::routing::post(async || "").route_layer(layer));
+    /// ```
+    pub fn key_with<C: Into<KeyChoice>>(
+        self,
+        name: &str,
+        choose: impl Fn(&Parts, PathParams<'_>) -> C + Send + Sync + 'static,
+    ) -> LockLayer {
+        self.keyed(Keys::Chosen(Chooser::with_path(name, choose)))
+    }
+
+    /// Sets the key from what an extractor of axum gives: the values that the handler gets, so that one thing has one key
+    /// however the client writes it. The function gives one value, or a tuple of up to four, in the order of the
+    /// placeholders of `template`, whose names are for people; the values are encoded.
+    ///
+    /// The extractor runs before the lock is taken. When it refuses, the client gets its answer, such as 401, and with
+    /// [`grpc`](LockLayer::grpc) that of an invalid key. It has no state of the router; several are a tuple.
+    ///
+    /// # Panics
+    /// When the template cannot be read, or has another number of placeholders than the function has values.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use axum::{Router, body::Body, routing::post};
+    /// # use http::{Request, StatusCode};
+    /// # use tower::ServiceExt;
+    /// use axum::Extension;
+    /// use axum::extract::Path;
+    /// use lock_axum::LockLayer;
+    ///
+    /// /// Who was authenticated by a layer outside.
+    /// #[derive(Clone)]
+    /// struct User {
+    ///     tenant: u32,
+    /// }
+    ///
+    /// type Of = (Extension<User>, Path<u64>);
+    ///
+    /// # let locks = lock_core::LockManager::in_memory();
+    /// let layer = LockLayer::new(locks.clone())
+    ///     .key_of("order:<tenant>:<id>", |(Extension(user), Path(id)): Of| (user.tenant, id))
+    ///     .check()?;
+    /// let app: Router = Router::new().route("/orders/{id}", post(async || "paid").route_layer(layer));
+    ///
+    /// let busy = locks.lock("order:3:7").acquire().await?;
+    /// let request = Request::post("/orders/007").extension(User { tenant: 3 }).body(Body::empty())?;
+    /// assert_eq!(app.clone().oneshot(request).await?.status(), StatusCode::CONFLICT);
+    /// # busy.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn key_of<E, P, M>(self, template: &str, values: impl Fn(E) -> P + Send + Sync + 'static) -> LockLayer
+    where
+        E: FromRequestParts<()> + 'static,
+        P: KeyValues<M>,
+    {
+        match Extracted::new(template, values) {
+            Ok(extracted) => self.keyed(Keys::Extracted(extracted)),
+            Err(error) => panic!("LockLayer: {error}"),
+        }
+    }
+
+    /// Lets `<ext.name>` in the templates of this layer stand for the `T` that a layer outside has put into the extensions of
+    /// the request, as its [`Display`] shows it: who was authenticated, say. A request without it is a 500, and the log says
+    /// so: a missing layer must not let two tenants share a key.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use axum::{Router, body::Body, routing::post};
+    /// # use http::{Request, StatusCode};
+    /// # use tower::ServiceExt;
+    /// use lock_axum::LockLayer;
+    ///
+    /// #[derive(Clone)]
+    /// struct Tenant(String);
+    ///
+    /// impl std::fmt::Display for Tenant {
+    ///     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+    ///         f.write_str(&self.0)
+    ///     }
+    /// }
+    ///
+    /// # let locks = lock_core::LockManager::in_memory();
+    /// let layer =
+    ///     LockLayer::new(locks.clone()).extension::<Tenant>("Tenant").key("order:<ext.Tenant>:<id:u64>").check()?;
+    /// let app: Router = Router::new().route("/orders/{id}", post(async || "paid").route_layer(layer));
+    ///
+    /// let busy = locks.lock("order:acme:7").acquire().await?;
+    /// let request = Request::post("/orders/7").extension(Tenant("acme".to_owned())).body(Body::empty())?;
+    /// assert_eq!(app.clone().oneshot(request).await?.status(), StatusCode::CONFLICT);
+    /// # busy.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn extension<T: Display + Send + Sync + 'static>(mut self, name: &str) -> Self {
+        self.options.extensions.add::<T>(name);
+        self
     }
 
     fn keyed(self, keys: Keys) -> LockLayer {

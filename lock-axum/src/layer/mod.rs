@@ -10,4 +10,4 @@ mod when;
 pub use builder::{Keyed, LockLayer, NoKeyYet};
 pub(crate) use options::Options;
 pub(crate) use when::Methods;
-pub use when::{OnDisconnect, OnStoreError};
+pub use when::{OnDisconnect, OnNoRoute, OnStoreError};

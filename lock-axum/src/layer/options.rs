@@ -9,11 +9,12 @@ use http::request::Parts;
 use lock_core::strategy::Strategy;
 use lock_core::{Kind, LockManager, OnLost};
 
-use super::when::{Methods, OnDisconnect, OnStoreError};
+use super::when::{Methods, OnDisconnect, OnNoRoute, OnStoreError};
 use crate::answer::Answers;
 use crate::config::Told;
 use crate::hold::Hold;
 use crate::in_flight::KeysInFlight;
+use crate::key::Registered;
 
 /// See the methods of [`LockLayer`](crate::LockLayer) of the same names.
 #[derive(Clone, Debug)]
@@ -34,6 +35,7 @@ pub(crate) struct Options {
     pub(crate) on_disconnect: OnDisconnect,
     pub(crate) on_lost: OnLost,
     pub(crate) on_store_error: OnStoreError,
+    pub(crate) on_no_route: OnNoRoute,
     pub(crate) methods: Methods,
     pub(crate) skip_if: Option<SkipIf>,
     /// The most bytes of a body that is read before the lock is taken.
@@ -42,6 +44,8 @@ pub(crate) struct Options {
     pub(crate) in_flight: KeysInFlight,
     pub(crate) answers: Answers,
     pub(crate) told: Arc<Told>,
+    /// What `<ext.Name>` stands for.
+    pub(crate) extensions: Registered,
 }
 
 /// More keys at once than a process serves requests, as a rule.
@@ -66,6 +70,7 @@ impl Options {
             on_disconnect: OnDisconnect::default(),
             on_lost: OnLost::default(),
             on_store_error: OnStoreError::default(),
+            on_no_route: OnNoRoute::default(),
             methods: Methods::default(),
             skip_if: None,
             after_body: None,
@@ -73,6 +78,7 @@ impl Options {
             in_flight: KeysInFlight::default(),
             answers: Answers::default(),
             told: Arc::default(),
+            extensions: Registered::default(),
         }
     }
 

@@ -42,6 +42,19 @@ pub enum OnStoreError {
     RunUnlocked,
 }
 
+/// What becomes of a request that the router has found no route for, where the key needs one: a path parameter or
+/// `<route>`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum OnNoRoute {
+    /// It is served **without a lock**, so that its 404 stays one. Where the answer is anything else, as behind
+    /// [`nest_service`](axum::Router::nest_service), the log says so once. The default.
+    #[default]
+    Serve,
+    /// It is answered with 500, and the log says so once: nothing is done without the lock, and a 404 is a 500 too.
+    Refuse,
+}
+
 /// Which methods are locked.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Methods {
@@ -125,6 +138,21 @@ impl<K> LockLayer<K> {
     /// ```
     pub fn on_store_error(mut self, on_store_error: OnStoreError) -> Self {
         self.options.on_store_error = on_store_error;
+        self
+    }
+
+    /// What becomes of a request without a route, for a layer outside of services that axum knows no routes of. Default:
+    /// [`OnNoRoute::Serve`].
+    ///
+    /// # Examples
+    /// ```
+    /// # let locks = lock_core::LockManager::in_memory();
+    /// use lock_axum::{LockLayer, OnNoRoute};
+    ///
+    /// let strict = LockLayer::new(locks).key("order:<id:u64>").on_no_route(OnNoRoute::Refuse);
+    /// ```
+    pub fn on_no_route(mut self, on_no_route: OnNoRoute) -> Self {
+        self.options.on_no_route = on_no_route;
         self
     }
 

@@ -165,7 +165,7 @@ fn a_wrong_template_is_found_at_start_up() {
     assert!(new().try_key("order:<id").unwrap_err().to_string().contains("not closed"));
     let panic = std::panic::catch_unwind(|| new().key("order:<ext.Tenant>")).unwrap_err();
     let text = panic.downcast_ref::<String>().unwrap();
-    assert!(text.contains("`<ext.Tenant>`: expected a path parameter"), "{text}");
+    assert!(text.contains("`<ext.Tenant>`: no extension `Tenant` is registered"), "{text}");
 }
 
 #[tokio::test]

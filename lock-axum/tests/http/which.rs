@@ -3,17 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
+use axum::extract::Path;
 use axum::routing::{any, get as on_get};
+use axum::{Extension, Router};
 use http::request::Parts;
 use http::{Method, Request, StatusCode};
-use lock_axum::{KeyChoice, LockHandle, LockLayer};
+use lock_axum::{KeyChoice, LockHandle, LockLayer, OnNoRoute, PathParams};
 use lock_core::backend::memory::Memory;
 use lock_core::key::{Key, KeyBuilder};
 use lock_core::{LockManager, Profile, strategy};
 use tokio::sync::Notify;
 
+use crate::logs::capture;
 use crate::support::{get, is_free, request, send, text};
 
 /// Answers with the key that the request is under.
@@ -200,4 +202,107 @@ async fn a_key_is_kept_for_a_while_after_a_quick_answer() {
     assert!(text.contains("Another request has locked this."), "nobody is at work: {text}");
     tokio::time::sleep(Duration::from_secs(6)).await;
     assert!(is_free(&locks, "mail:7").await);
+}
+
+#[derive(Clone)]
+struct User {
+    tenant: &'static str,
+}
+
+/// As the handler sees it.
+impl std::fmt::Display for User {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.tenant)
+    }
+}
+
+fn of(tenant: &'static str, uri: &str) -> Request<Body> {
+    Request::get(uri).extension(User { tenant }).body(Body::empty()).unwrap()
+}
+
+#[tokio::test]
+async fn an_extractor_gives_the_key_that_the_handler_means() {
+    let new = || LockLayer::new(LockManager::in_memory());
+    let orders = app(new().key_of("order:<id>", |Path(id): Path<u64>| id));
+    for (uri, expected) in [("/orders/7", "order:7"), ("/orders/007", "order:7"), ("/orders/+7", "order:7")] {
+        assert_eq!(text(send(&orders, get(uri)).await).await, expected, "{uri}");
+    }
+    let refused = send(&orders, get("/orders/seven")).await;
+    assert_eq!(refused.status(), StatusCode::BAD_REQUEST, "the answer of the extractor");
+    assert!(text(refused).await.contains("Invalid URL"));
+    assert_eq!(send(&orders, get("/elsewhere")).await.status(), StatusCode::NOT_FOUND);
+
+    let several = new()
+        .key_of("o:<tenant>:<id>", |(Extension(user), Path(id)): (Extension<User>, Path<u64>)| {
+            (user.tenant, id)
+        });
+    let app = app(several);
+    assert_eq!(text(send(&app, of("a:b", "/orders/07")).await).await, "o:a%3Ab:7");
+    assert_eq!(send(&app, of("", "/orders/7")).await.status(), StatusCode::BAD_REQUEST, "an empty value");
+    let lacking = send(&app, get("/orders/7")).await;
+    assert_eq!(lacking.status(), StatusCode::INTERNAL_SERVER_ERROR, "the answer of `Extension`");
+}
+
+#[tokio::test]
+async fn the_404_of_a_router_is_no_answer_of_an_extractor() {
+    let layer = LockLayer::new(LockManager::in_memory()).key_of("order:<id>", |Path(id): Path<u64>| id);
+    let app = Router::new().route("/orders/{id}", on_get(key)).layer(layer);
+    assert_eq!(send(&app, get("/elsewhere/7")).await.status(), StatusCode::NOT_FOUND);
+    assert_eq!(text(send(&app, get("/orders/07")).await).await, "order:7");
+}
+
+#[test]
+fn an_extractor_and_its_template_have_as_many_values() {
+    let layer = || LockLayer::new(LockManager::in_memory()).key_of("order", |Path(id): Path<u64>| id);
+    let panic = std::panic::catch_unwind(layer).unwrap_err();
+    let text = panic.downcast_ref::<String>().unwrap();
+    assert!(text.contains("has 0 placeholders, and the function gives 1 of their values"), "{text}");
+}
+
+#[tokio::test]
+async fn an_extension_is_a_part_of_the_key_and_its_absence_is_no_shared_lock() {
+    let layer = || LockLayer::new(LockManager::in_memory()).extension::<User>("User");
+    let app = app(layer().key("order:<ext.User:lower>:<id:u64>"));
+    assert_eq!(text(send(&app, of("ACME", "/orders/07")).await).await, "order:acme:7");
+    assert_eq!(send(&app, get("/orders/7")).await.status(), StatusCode::INTERNAL_SERVER_ERROR);
+    assert_eq!(send(&app, of("", "/orders/7")).await.status(), StatusCode::INTERNAL_SERVER_ERROR);
+    let error = layer().try_key("<ext.Tenant>").unwrap_err().to_string();
+    assert!(error.contains("no extension `Tenant` is registered (there are `User`)"), "{error}");
+}
+
+#[tokio::test]
+async fn a_function_may_see_the_path_parameters() {
+    let choose = |parts: &Parts, params: PathParams<'_>| -> Result<Key, KeyChoice> {
+        if parts.uri.query() == Some("skip") {
+            return Err(KeyChoice::Skip);
+        }
+        let id: u64 = params.parse("id")?;
+        assert_eq!(params.get("nothing"), None);
+        Ok(KeyBuilder::new().literal("order:").value(&id).finish().unwrap())
+    };
+    let layer = LockLayer::new(LockManager::in_memory()).key_with("order", choose);
+    let app = Router::new().route("/orders/{id}", on_get(key)).layer(layer);
+    assert_eq!(text(send(&app, get("/orders/007")).await).await, "order:7");
+    assert_eq!(text(send(&app, get("/orders/7?skip")).await).await, "none");
+    let refused = send(&app, get("/orders/seven")).await;
+    assert_eq!(refused.status(), StatusCode::BAD_REQUEST);
+    assert!(text(refused).await.contains("`id` is missing or invalid"));
+    assert_eq!(send(&app, get("/elsewhere")).await.status(), StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn nothing_is_served_unlocked_behind_a_nested_service_where_the_layer_says_so() {
+    let service = Router::<()>::new().route("/orders/{id}", on_get(async || "served"));
+    let layer = LockLayer::new(LockManager::in_memory()).key("order:<id>").on_no_route(OnNoRoute::Refuse);
+    let app = Router::new()
+        .route("/orders/{id}", on_get(async || "served"))
+        .nest_service("/api", service)
+        .layer(layer);
+    let (log, _capturing) = capture();
+    for _ in 0..2 {
+        assert_eq!(send(&app, get("/api/orders/42")).await.status(), StatusCode::INTERNAL_SERVER_ERROR);
+    }
+    assert_eq!(send(&app, get("/orders/42")).await.status(), StatusCode::OK);
+    let lines = log.all();
+    assert!(lines.len() == 1 && lines[0].contains("inside of `nest_service`"), "{lines:?}");
 }

@@ -35,6 +35,14 @@ impl FencingToken {
     pub const fn get(self) -> u64 {
         self.0
     }
+
+    /// The number for a signed 64-bit column: `UPDATE .. SET .., fence = $token WHERE .. AND fence <= $token`.
+    ///
+    /// No store of this crate gives one that does not fit; of a store of your own that does, it is `i64::MAX`.
+    #[must_use]
+    pub const fn get_i64(self) -> i64 {
+        if self.0 > i64::MAX.cast_unsigned() { i64::MAX } else { self.0.cast_signed() }
+    }
 }
 
 impl fmt::Display for FencingToken {

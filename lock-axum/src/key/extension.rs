@@ -1,0 +1,68 @@
+//! Values that a layer outside has put into the extensions of the request.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use http::Extensions;
+
+type Read = Arc<dyn Fn(&Extensions) -> Option<String> + Send + Sync>;
+
+/// The types that `<ext.Name>` can stand for, by name.
+#[derive(Clone, Default)]
+pub(crate) struct Registered(BTreeMap<Box<str>, Read>);
+
+impl Registered {
+    pub(crate) fn add<T: fmt::Display + Send + Sync + 'static>(&mut self, name: &str) {
+        let read = |extensions: &Extensions| extensions.get::<T>().map(ToString::to_string);
+        self.0.insert(name.into(), Arc::new(read));
+    }
+
+    /// The type of this name, or what to do about its absence.
+    pub(super) fn get(&self, name: &str) -> Result<Registration, String> {
+        if let Some(read) = self.0.get(name) {
+            return Ok(Registration { name: name.into(), read: Arc::clone(read) });
+        }
+        let known: Vec<_> = self.0.keys().map(|name| format!("`{name}`")).collect();
+        let known =
+            if known.is_empty() { "none is".to_owned() } else { format!("there are {}", known.join(", ")) };
+        Err(format!(
+            "no extension `{name}` is registered ({known}): say which type it is before the key, such as \
+             `.extension::<{}>(\"{name}\")`, or use `key_of`",
+            if name.is_empty() { "Tenant" } else { name }
+        ))
+    }
+}
+
+impl fmt::Debug for Registered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+/// One of them.
+#[derive(Clone)]
+pub(super) struct Registration {
+    pub(super) name: Box<str>,
+    read: Read,
+}
+
+impl Registration {
+    /// The value in this request, or what is wrong with the program.
+    pub(super) fn value(&self, extensions: &Extensions) -> Result<String, String> {
+        let name = &self.name;
+        match (self.read)(extensions) {
+            Some(value) if value.is_empty() => Err(format!("the extension `{name}` of the request is empty")),
+            Some(value) => Ok(value),
+            None => Err(format!(
+                "the request has no extension `{name}`: mount the layer that puts it there outside of the `LockLayer`"
+            )),
+        }
+    }
+}
+
+impl fmt::Debug for Registration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Registration").field(&self.name).finish()
+    }
+}

@@ -1,0 +1,145 @@
+//! Keys from an extractor of axum.
+
+use std::fmt::{self, Display};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use axum::extract::{FromRequestParts, MatchedPath, RawPathParams};
+use axum::response::IntoResponse;
+use http::request::Parts;
+use lock_core::key::{Key, KeyTemplate};
+use lock_core::{LockError, LockErrorKind, Result};
+
+use super::source::NoKey;
+
+/// What a function of [`LockLayer::key_of`](crate::LockLayer::key_of) gives: one value that can be shown, or two to four
+/// of them, one for each placeholder of the template.
+///
+/// `M` tells the two apart and is never written.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no value of a key",
+    label = "expected a value with `Display`, or a tuple of two to four of them",
+    note = "give what identifies the thing, such as its id: `|Path(id): Path<u64>| id`"
+)]
+pub trait KeyValues<M> {
+    /// How many values there are.
+    const COUNT: usize;
+
+    /// The values, not encoded.
+    fn values(self) -> Vec<String>;
+}
+
+/// Marks one value.
+#[derive(Clone, Copy, Debug)]
+pub struct One(());
+
+/// Marks several values.
+#[derive(Clone, Copy, Debug)]
+pub struct Several(());
+
+impl<T: Display> KeyValues<One> for T {
+    const COUNT: usize = 1;
+
+    fn values(self) -> Vec<String> {
+        vec![self.to_string()]
+    }
+}
+
+macro_rules! tuples {
+    ($($count:literal: $($name:ident)*;)*) => {$(
+        impl<$($name: Display),*> KeyValues<Several> for ($($name,)*) {
+            const COUNT: usize = $count;
+
+            #[allow(non_snake_case, reason = "a value is called as its type")]
+            fn values(self) -> Vec<String> {
+                let ($($name,)*) = self;
+                vec![$($name.to_string()),*]
+            }
+        }
+    )*};
+}
+
+tuples! {
+    2: A B;
+    3: A B C;
+    4: A B C D;
+}
+
+type Extracting<'a> = Pin<Box<dyn Future<Output = Result<Vec<String>, NoKey>> + Send + 'a>>;
+
+type Extract = dyn for<'a> Fn(&'a mut Parts) -> Extracting<'a> + Send + Sync;
+
+/// A template, and the function that gives its values.
+#[derive(Clone)]
+pub(crate) struct Extracted {
+    template: KeyTemplate,
+    extract: Arc<Extract>,
+}
+
+impl Extracted {
+    pub(crate) fn new<E, P, M>(
+        template: &str,
+        values: impl Fn(E) -> P + Send + Sync + 'static,
+    ) -> Result<Self>
+    where
+        E: FromRequestParts<()> + 'static,
+        P: KeyValues<M>,
+    {
+        let template = KeyTemplate::parse(template)?;
+        let placeholders = template.placeholders().count();
+        if placeholders != P::COUNT {
+            let detail = format!(
+                "the template `{template}` has {placeholders} placeholders, and the function gives {} of their values: one for \
+                 each, such as `order:<id>` for one",
+                P::COUNT
+            );
+            return Err(LockError::new(LockErrorKind::InvalidKey, detail));
+        }
+        let values = Arc::new(values);
+        let extract: Arc<Extract> = Arc::new(move |parts| {
+            let values = Arc::clone(&values);
+            let extracting = async move {
+                // Neither what was extracted nor the rejection need be `Send`, so neither is kept over the next await.
+                let extracted = E::from_request_parts(parts, &()).await;
+                let found = extracted.map(|extracted| values(extracted).values());
+                match found.map_err(IntoResponse::into_response) {
+                    Ok(values) => Ok(values),
+                    Err(answer) => Err(no_key(parts, answer).await),
+                }
+            };
+            Box::pin(extracting)
+        });
+        Ok(Self { template, extract })
+    }
+
+    pub(crate) fn template(&self) -> &str {
+        self.template.as_str()
+    }
+
+    pub(crate) async fn key(&self, parts: &mut Parts) -> Result<Key, NoKey> {
+        let values = (self.extract)(parts).await?;
+        if values.iter().any(String::is_empty) {
+            return Err(NoKey::Client("A value of the key is empty.".into()));
+        }
+        let mut values = values.into_iter();
+        let key =
+            self.template.render(|_name| Ok(values.next().expect("BUG: counted when the layer was built")));
+        key.map_err(|_| NoKey::Client("The key of the lock would be empty.".into()))
+    }
+}
+
+/// A request that a router has seen and found no route for has nothing to extract: its 404 stays one.
+async fn no_key(parts: &mut Parts, rejection: axum::response::Response) -> NoKey {
+    let has_router = RawPathParams::from_request_parts(parts, &()).await.is_ok();
+    if has_router && parts.extensions.get::<MatchedPath>().is_none() {
+        return NoKey::NoRoute;
+    }
+    NoKey::Refused(Box::new(rejection))
+}
+
+impl fmt::Debug for Extracted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Extracted").field("template", &self.template).finish_non_exhaustive()
+    }
+}
