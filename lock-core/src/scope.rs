@@ -156,10 +156,19 @@ impl LockScope {
         })
     }
 
-    /// The keys that are held in this scope, with their namespaces, the innermost first.
+    /// The keys that are held in this scope, with their namespaces, the innermost first. A key that was entered again is
+    /// named once.
     #[must_use]
     pub fn keys(&self) -> Vec<String> {
-        self.live().flat_map(|hold| hold.claim.keys().map(ToString::to_string).collect::<Vec<_>>()).collect()
+        let mut keys: Vec<String> = Vec::new();
+        for hold in self.live() {
+            for key in hold.claim.keys() {
+                if keys.iter().all(|known| known != key.as_str()) {
+                    keys.push(key.to_string());
+                }
+            }
+        }
+        keys
     }
 
     fn live(&self) -> impl Iterator<Item = Arc<Hold>> {

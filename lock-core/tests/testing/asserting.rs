@@ -170,6 +170,27 @@ async fn every_key_of_several_is_held_and_every_lock_of_several() {
     locks.all(["b", "a"]).run(locks.lock("c").run(inner)).await.unwrap().unwrap();
 }
 
+/// A key that is entered again is held once.
+#[tokio::test]
+async fn a_key_that_was_entered_twice_is_named_once() {
+    let locks = TestLocks::new();
+    let nested = locks.lock("a").run(async { LockScope::current().keys() });
+    let keys = locks.all(["b", "a"]).run(locks.lock("c").run(nested)).await.unwrap().unwrap().unwrap();
+    assert_eq!(keys, ["a", "b", "c"], "the grant that was entered last comes first, with both of its keys");
+}
+
+#[tokio::test]
+#[cfg_attr(not(debug_assertions), ignore = "the check is for debug builds")]
+async fn the_assertion_names_it_once_as_well() {
+    let locks = TestLocks::new();
+    let nested =
+        async { tokio::spawn(LockScope::current().enter(async { assert_locked!("order:8") })).await };
+    let asserted = locks.lock("order:7").run(locks.lock("order:7").run(nested)).await.unwrap().unwrap();
+    let panic = asserted.unwrap_err().into_panic();
+    let text = panic.downcast_ref::<String>().unwrap();
+    assert_eq!(text, "the lock `order:8` is not held by this task, which holds `order:7`");
+}
+
 fn tenants() -> [TestLocks; 2] {
     ["a", "b"].map(|tenant| TestLocks::builder().namespace(tenant).build())
 }
