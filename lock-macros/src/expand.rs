@@ -1,7 +1,7 @@
 //! Specification and body to tokens. The function is changed in place: attributes, visibility, signature, generics and
 //! `where` clause stay as they are, so `self`, elided lifetimes and recursion mean what they meant.
 
-use proc_macro2::{Ident, Span, TokenStream, TokenTree};
+use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens as _, format_ident, quote, quote_spanned};
 use syn::ext::IdentExt as _;
 use syn::spanned::Spanned as _;
@@ -9,6 +9,7 @@ use syn::visit_mut::{self, VisitMut};
 use syn::{ExprPath, Type, TypeInfer, parse_quote};
 
 use crate::args::Args;
+use crate::capture;
 use crate::doc_line;
 use crate::errors::Errors;
 use crate::fallback::Handover;
@@ -59,6 +60,7 @@ fn locked(function: &Function, spec: &LockSpec, body: &Body) -> TokenStream {
 //     stmts
 //
 // Output:
+//     use ::lock_core::__private as __lock_private;
 //     let __lock_request = Request::new(manager, key, kind, template, label).ttl(..)..;
 //     let __lock_outcome = __lock_request.run(async move { edge { stmts } }).await;
 //     outcome(__lock_outcome)
@@ -83,10 +85,11 @@ fn statements(
     handover: Option<&(&ExprPath, Handover)>,
 ) -> TokenStream {
     let label = label(function);
-    let private = private(spec);
+    let private = private();
+    let support = support(spec);
     let request = request::of(spec, &label);
     let future = future(spec, body, handover.map(|(_, handover)| handover));
-    let falls_back = handover.map(|(path, handover)| falls_back(spec, body, path, handover));
+    let falls_back = handover.map(|(path, handover)| falls_back(body, path, handover));
     let answer = answer(spec, body, function, &label);
     // A key may name a parameter that begins with an underscore; that is no use that a lint should mind. Only then is
     // the lint silenced: a user who forbids it could not compile an `allow`.
@@ -112,6 +115,7 @@ fn statements(
         }
     };
     quote! {
+        #support
         #allow
         let #request_name = #request;
         let #outcome = #run;
@@ -126,9 +130,8 @@ fn statements(
 // when there is none.
 fn answer(spec: &LockSpec, body: &Body, function: &Ident, label: &TokenStream) -> TokenStream {
     let at = body.output.as_ref().map_or_else(|| function.span(), first_span);
-    let outcome = local("outcome");
-    let outcome = Ident::new(&outcome.to_string(), outcome.span().located_at(at));
-    let private = located(private(spec), at);
+    let outcome = located(local("outcome"), at);
+    let private = located(private(), at);
     let at = Span::call_site().located_at(at);
     if spec.skips() {
         quote_spanned!(at=> #private::outcome_or_skip(#outcome, #label))
@@ -144,13 +147,13 @@ fn answer(spec: &LockSpec, body: &Body, function: &Ident, label: &TokenStream) -
 //     }
 //
 // What is wrong with the call (another type, other arguments) belongs under the path.
-fn falls_back(spec: &LockSpec, body: &Body, path: &ExprPath, handover: &Handover) -> TokenStream {
-    let private = private(spec);
+fn falls_back(body: &Body, path: &ExprPath, handover: &Handover) -> TokenStream {
+    let private = private();
     let [error, fallback] = ["error", "fallback"].map(local);
     let allow = handover.begins_with_underscore().then(allow_underscore);
     let arguments = &handover.arguments;
     let at = Span::call_site().located_at(path.span());
-    let fallback_there = Ident::new(&fallback.to_string(), fallback.span().located_at(path.span()));
+    let fallback_there = located(fallback.clone(), path.span());
     let call = quote_spanned!(at=> #path(#(#arguments),*));
     let mut output = body.output.clone().unwrap_or_else(|| parse_quote!(()));
     EraseImplTrait.visit_type_mut(&mut output);
@@ -172,30 +175,27 @@ fn allow_underscore() -> TokenStream {
 // Output:
 //     async move { let _ = &id; edge { stmts } }
 //
-// The block begins with a look at each parameter: it would else take over only the fields that the body mentions, and
-// the rest of a parameter would be dropped after the lock was given back.
-//
 // The statements have braces of their own: an item in them must not shadow a name of the edge, and the user's braces
 // would look superfluous to the compiler.
 fn future(spec: &LockSpec, body: &Body, handover: Option<&Handover>) -> TokenStream {
     let stmts = &body.stmts;
-    let edge = return_edge(spec, body.output.as_ref());
+    let edge = return_edge(body.output.as_ref());
     let unpack = handover.map(|handover| &handover.unpack);
-    let kept = body.parameters.iter().map(|(cfgs, name)| quote!(#(#cfgs)* let _ = &#name;));
-    quote!(async move { #unpack #(#kept)* #edge { #stmts } })
+    let captured = capture::of(spec, body);
+    quote!(async move { #unpack #captured #edge { #stmts } })
 }
 
 // Output:
 //     if false { return never::<Ret>(); }
 //
 // Never taken. It tells the block its type, so that a body of another type is reported at the user's expression.
-fn return_edge(spec: &LockSpec, output: Option<&Type>) -> TokenStream {
+fn return_edge(output: Option<&Type>) -> TokenStream {
     let Some(output) = output else {
         return quote!(if false {
             return;
         });
     };
-    let private = private(spec);
+    let private = private();
     let mut output = output.clone();
     EraseImplTrait.visit_type_mut(&mut output);
     quote! {
@@ -225,9 +225,16 @@ fn label(function: &Ident) -> TokenStream {
     quote!(::core::concat!(::core::module_path!(), "::", #name))
 }
 
-pub(crate) fn private(spec: &LockSpec) -> TokenStream {
+/// Names the module of lock-core that the generated code calls, once: where it is not found, that is one error.
+fn support(spec: &LockSpec) -> TokenStream {
     let krate = &spec.krate;
-    quote!(#krate::__private)
+    let private = private();
+    quote!(use #krate::__private as #private;)
+}
+
+/// The name of that module. An item has the hygiene of the call, so that nothing else may have this name.
+pub(crate) fn private() -> Ident {
+    Ident::new("__lock_private", Span::call_site())
 }
 
 /// A local of ours, out of reach of the user's code whatever that calls its own.
@@ -235,13 +242,10 @@ fn local(name: &str) -> Ident {
     format_ident!("__lock_{name}", span = Span::mixed_site())
 }
 
-/// The same tokens, said to stand elsewhere. What their names mean does not change.
-fn located(tokens: TokenStream, at: Span) -> TokenStream {
-    let respan = |mut token: TokenTree| {
-        token.set_span(token.span().located_at(at));
-        token
-    };
-    tokens.into_iter().map(respan).collect()
+/// The same name, said to stand elsewhere. What it means does not change.
+fn located(mut name: Ident, at: Span) -> Ident {
+    name.set_span(name.span().located_at(at));
+    name
 }
 
 /// The span of the first token: stable Rust cannot join spans.

@@ -99,7 +99,26 @@ fn all(arg: &Arg, params: &Params, errors: &mut Errors) -> Option<Vec<Template>>
         }
         templates.push(errors.take(read(literal, params)));
     }
-    templates.into_iter().collect()
+    let templates: Vec<Template> = templates.into_iter().collect::<Option<_>>()?;
+    refuse_clashes(&templates, params, errors).then_some(templates)
+}
+
+/// Refuses templates that can give one key although they are not the same: the value decides what is locked then.
+fn refuse_clashes(templates: &[Template], params: &Params, errors: &mut Errors) -> bool {
+    for (at, later) in templates.iter().enumerate() {
+        for earlier in &templates[..at] {
+            let Some(key) = template::clash(&earlier.segments, &later.segments, params) else { continue };
+            let message = format!(
+                "`{}` and `{}` can give the same key, such as `{key}`: let their fixed texts differ in a character that \
+                 no value contains, such as `:`, `/` or `#`",
+                earlier.literal.value(),
+                later.literal.value()
+            );
+            errors.at(later.literal.span(), message);
+            return false;
+        }
+    }
+    true
 }
 
 #[cfg(test)]
@@ -124,9 +143,19 @@ mod tests {
             (r#"key = "a:<x>""#, &["a:<x>"][..]),
             (r#"keys = ["a:<x>"]"#, &["a:<x>"]),
             (r#"keys = ["b:<y>", "a:<x>", "a:<y>",]"#, &["b:<y>", "a:<x>", "a:<y>"]),
+            (r#"keys = ["a:<x>", "a:fees", "a:<y>.log"]"#, &["a:<x>", "a:fees", "a:<y>.log"]),
         ] {
             assert_eq!(read(options).expect(options), templates, "{options}");
         }
+    }
+
+    /// A crate of macros cannot share functions, so that both have the file.
+    #[test]
+    fn clashes_are_found_as_at_run_time() {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+        let [here, there] = ["lock-macros/src", "lock-core/src/key"]
+            .map(|folder| std::fs::read_to_string(format!("{root}/{folder}/clash.rs")).expect(folder));
+        assert_eq!(here, there);
     }
 
     #[test]
@@ -138,6 +167,10 @@ mod tests {
             (r#"keys = "a""#, &["takes a list of string literals"]),
             (r#"keys = ["a", x]"#, &["takes a list of string literals"]),
             (r#"keys = ["a:<x>", "b", "a:<x>"]"#, &["`a:<x>` is in `keys` already"]),
+            (
+                r#"keys = ["a:<x>", "b", "a:7"]"#,
+                &["`a:<x>` and `a:7` can give the same key, such as `a:7`: let their fixed texts differ"],
+            ),
             (r#"keys = ["a:<z>", "", 5]"#, &["`z` is not an argument", "the key is empty", "takes a list"]),
         ] {
             let errors = read(options).expect_err(options);

@@ -6,6 +6,9 @@
 
 mod args;
 mod backoff;
+mod capture;
+#[allow(unreachable_pub, dead_code, reason = "the same file as in lock-core")]
+mod clash;
 mod doc_line;
 mod duration;
 mod elsewhere;
@@ -15,6 +18,7 @@ mod fallback;
 mod keys;
 mod kind;
 mod params;
+mod part;
 mod request;
 mod rules;
 mod shape;

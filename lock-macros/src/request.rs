@@ -18,17 +18,17 @@ use crate::template::Segment;
 // and with several keys
 //     Request::all(current(), [KeyBuilder::new().., KeyBuilder::new()..], "a:<x>, b:<y>", label).ttl(..).strategy(..)
 pub(crate) fn of(spec: &LockSpec, label: &TokenStream) -> TokenStream {
-    let private = private(spec);
+    let private = private();
     let manager = manager(spec);
     let options = options(spec);
     let rendered_from = template(&spec.keys);
     match &spec.keys {
         Keys::One(template) => {
-            let (key, kind) = (key(spec, template), kind(spec));
+            let (key, kind) = (key(template), kind(spec));
             quote!(#private::Request::new(#manager, #key, #kind, #rendered_from, #label) #options)
         }
         Keys::All(templates) => {
-            let keys = templates.iter().map(|template| key(spec, template));
+            let keys = templates.iter().map(key);
             quote!(#private::Request::all(#manager, [#(#keys),*], #rendered_from, #label) #options)
         }
     }
@@ -40,7 +40,7 @@ fn template(keys: &Keys) -> String {
 }
 
 fn manager(spec: &LockSpec) -> TokenStream {
-    let private = private(spec);
+    let private = private();
     match &spec.manager {
         None => quote!(#private::LockManager::current()),
         Some(manager) => {
@@ -56,7 +56,7 @@ fn manager(spec: &LockSpec) -> TokenStream {
 // Output:
 //     Kind::Semaphore { permits: 3 }
 fn kind(spec: &LockSpec) -> TokenStream {
-    let private = private(spec);
+    let private = private();
     match &spec.kind {
         Kind::Reentrant => quote!(#private::Kind::Reentrant),
         Kind::Fair => quote!(#private::Kind::Fair),
@@ -69,10 +69,10 @@ fn kind(spec: &LockSpec) -> TokenStream {
 // Output:
 //     .profile("checkout").ttl(..).strategy(..)
 fn options(spec: &LockSpec) -> TokenStream {
-    let private = private(spec);
+    let private = private();
     let profile = spec.profile.as_ref().map(|profile| quote!(.profile(#profile)));
     let ttl = spec.ttl.as_ref().map(|(_, ttl)| {
-        let ttl = duration(spec, *ttl);
+        let ttl = duration(*ttl);
         quote!(.ttl(#ttl))
     });
     let strategy = spec.strategy.as_ref().map(|strategy| match strategy {
@@ -88,11 +88,11 @@ fn options(spec: &LockSpec) -> TokenStream {
     let wait = spec.wait.as_ref().map(|(_, wait)| *wait);
     let [wait, max_hold, min_hold] =
         [("wait", wait), ("max_hold", spec.max_hold), ("min_hold", spec.min_hold)].map(|(name, value)| {
-            let (name, value) = (format_ident!("{name}"), duration(spec, value?));
+            let (name, value) = (format_ident!("{name}"), duration(value?));
             Some(quote!(.#name(#value)))
         });
     let backoff = spec.backoff.map(|Backoff { base, max }| {
-        let (base, max) = (duration(spec, base), duration(spec, max));
+        let (base, max) = (duration(base), duration(max));
         quote!(.backoff(#base, #max))
     });
     let max_waiters = spec.max_waiters.as_ref().map(|max| {
@@ -110,8 +110,8 @@ fn options(spec: &LockSpec) -> TokenStream {
 
 // Output:
 //     KeyBuilder::new().literal("order:").value(&id).finish()
-fn key(spec: &LockSpec, template: &Template) -> TokenStream {
-    let private = private(spec);
+fn key(template: &Template) -> TokenStream {
+    let private = private();
     let at = Span::call_site().located_at(template.literal.span());
     let segments = template.segments.iter().map(|segment| match segment {
         Segment::Literal(text) => quote!(.literal(#text)),
@@ -121,8 +121,8 @@ fn key(spec: &LockSpec, template: &Template) -> TokenStream {
     quote!(#private::KeyBuilder::new() #(#segments)* .finish())
 }
 
-fn duration(spec: &LockSpec, duration: Duration) -> TokenStream {
-    let private = private(spec);
+fn duration(duration: Duration) -> TokenStream {
+    let private = private();
     let seconds = Literal::u64_unsuffixed(duration.as_secs());
     let nanos = Literal::u32_unsuffixed(duration.subsec_nanos());
     quote!(#private::Duration::new(#seconds, #nanos))

@@ -31,11 +31,17 @@ pub(crate) struct Body {
     pub(crate) stmts: TokenStream,
     /// Their type; `None` for a missing return type.
     pub(crate) output: Option<Type>,
-    /// What the signature binds, with the `#[cfg]`s of the parameter. Empty where `#[async_trait]` has moved the
-    /// parameters into its own block.
-    pub(crate) parameters: Vec<(Vec<Attribute>, Ident)>,
+    /// What the signature binds. Empty where `#[async_trait]` has moved the parameters into its own block.
+    pub(crate) parameters: Vec<Parameter>,
     /// `Box::pin` when the statements stand in `Box::pin(async move { .. })`; `None` for an `async fn`.
     pub(crate) boxed_by: Option<TokenStream>,
+}
+
+/// A name that the signature binds.
+pub(crate) struct Parameter {
+    pub(crate) name: Ident,
+    /// The `#[cfg]`s and the levels of lints that stand before the parameter.
+    pub(crate) attrs: Vec<Attribute>,
 }
 
 impl Function {
@@ -65,7 +71,9 @@ impl Function {
 
     /// Finds the body, and refuses what cannot be locked.
     pub(crate) fn body(&self, errors: &mut Errors) -> Option<Body> {
-        self.refuse_qualifiers(errors);
+        if !self.refuse_qualifiers(errors) {
+            return None;
+        }
         if self.sig.asyncness.is_some() {
             let output = match &self.sig.output {
                 ReturnType::Default => None,
@@ -81,9 +89,12 @@ impl Function {
         errors.take(self.boxed_body())
     }
 
-    fn refuse_qualifiers(&self, errors: &mut Errors) {
+    /// `false` where there are some: what else is said of the function would be about a mistake that is told already.
+    fn refuse_qualifiers(&self, errors: &mut Errors) -> bool {
         if let Some(constness) = &self.sig.constness {
-            errors.at(constness.span, "a `const fn` cannot be locked: taking a lock is I/O");
+            let message = "a `const fn` cannot be locked, because taking a lock is I/O: write `async fn` in place of \
+                           `const fn`";
+            errors.at(constness.span, message);
         }
         if let Some(abi) = &self.sig.abi {
             errors.at(
@@ -91,6 +102,7 @@ impl Function {
                 "an `extern` function cannot be locked: its caller cannot await; lock inside of it",
             );
         }
+        self.sig.constness.is_none() && self.sig.abi.is_none()
     }
 
     // Input (what `#[async_trait]` leaves of a method):
@@ -254,8 +266,8 @@ fn only_box_pin(input: ParseStream<'_>) -> syn::Result<(TokenStream, TokenStream
 
 /// The names that the signature binds, `self` included. Not those that begin with an underscore: to mention one of them
 /// is what a lint of the user may mind, and an `allow` is what a user who forbids that lint could not compile.
-fn bindings(signature: &Signature) -> Vec<(Vec<Attribute>, Ident)> {
-    let mut all = Vec::new();
+fn bindings(signature: &Signature) -> Vec<Parameter> {
+    let mut all: Vec<Parameter> = Vec::new();
     for input in &signature.inputs {
         let (attrs, names) = match input {
             FnArg::Receiver(receiver) => (&receiver.attrs, vec![Ident::from(receiver.self_token)]),
@@ -265,9 +277,17 @@ fn bindings(signature: &Signature) -> Vec<(Vec<Attribute>, Ident)> {
                 (&typed.attrs, names.0)
             }
         };
-        let cfgs: Vec<_> = attrs.iter().filter(|attr| attr.path().is_ident("cfg")).cloned().collect();
-        let used = names.into_iter().filter(|name| !name.to_string().starts_with('_'));
-        all.extend(used.map(|name| (cfgs.clone(), name)));
+        let told = |attr: &&Attribute| {
+            ["cfg", "allow", "expect", "warn", "deny", "forbid"].iter().any(|word| attr.path().is_ident(word))
+        };
+        let attrs: Vec<_> = attrs.iter().filter(told).cloned().collect();
+        for name in names {
+            // The cases of `A(x) | B(x)` bind one name.
+            let again = all.iter().any(|known| known.name == name && attrs.is_empty());
+            if !again && !name.to_string().starts_with('_') {
+                all.push(Parameter { name, attrs: attrs.clone() });
+            }
+        }
     }
     all
 }

@@ -105,7 +105,7 @@ impl LockSpec {
         let kind = Kind::of(args, errors);
         let ttl = check(args.ttl.as_ref(), errors, ttl);
         let strategy = check(args.strategy.as_ref(), errors, strategy);
-        let wait = check(args.wait.as_ref(), errors, duration_of);
+        let wait = check(args.wait.as_ref(), errors, duration_or_profile);
         let backoff = check(args.backoff.as_ref(), errors, backoff);
         let max_waiters = check(args.max_waiters.as_ref(), errors, max_waiters);
         let fallback = check(args.fallback.as_ref(), errors, |arg| fallback(arg, signature));
@@ -158,8 +158,21 @@ fn check<T>(
     }
 }
 
+/// A duration that a profile can have as well, which is the place for one that is known only when the program runs.
+fn duration_or_profile(arg: &Arg) -> syn::Result<(LitStr, Duration)> {
+    if literal(&arg.value).is_none() {
+        let form = format!(
+            "a string with a unit such as `\"500ms\"`\nhelp: for a value that is known only at run time, write `profile = \"..\"` in \
+             place of `{0}`, and give the manager a profile of that name: `Profile::new().{0}(..)`",
+            arg.name
+        );
+        return Err(expected(arg, &form));
+    }
+    duration_of(arg)
+}
+
 fn ttl(arg: &Arg) -> syn::Result<(LitStr, Duration)> {
-    let (literal, duration) = duration_of(arg)?;
+    let (literal, duration) = duration_or_profile(arg)?;
     if duration < SHORTEST_TTL {
         let message =
             format!("a ttl of {duration:?} is below what any store can hold: write at least `10ms`");

@@ -1,10 +1,12 @@
 //! `"order:<id>:<item.sku>"` to segments, and each placeholder to an expression over the parameters.
 
-use proc_macro2::{Ident, Span};
+use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::ToTokens as _;
 use syn::{Expr, LitStr, Member};
 
+use crate::clash::{self, Values};
 use crate::params::Params;
+use crate::part::Part;
 use crate::suggest::did_you_mean;
 
 /// A stretch of the key.
@@ -16,6 +18,17 @@ pub(crate) enum Segment {
 }
 
 impl Segment {
+    /// As the check for clashes sees it.
+    fn part(&self, params: &Params) -> clash::Part<'_> {
+        match self {
+            Self::Literal(text) => clash::Part::Text(text),
+            Self::Value(value) => clash::Part::Value(match &**value {
+                Expr::Path(path) => path.path.get_ident().map_or(Values::Text, |name| params.values(name)),
+                _ => Values::Text,
+            }),
+        }
+    }
+
     /// Whether it is the value of a parameter such as `_id`.
     pub(crate) fn begins_with_underscore(&self) -> bool {
         matches!(self, Self::Value(value) if value.to_token_stream().to_string().starts_with('_'))
@@ -40,6 +53,13 @@ pub(crate) fn parse(literal: &LitStr, params: &Params) -> syn::Result<Vec<Segmen
         });
     }
     Ok(segments)
+}
+
+/// A key that two templates can both give although their fixed texts differ.
+pub(crate) fn clash(one: &[Segment], other: &[Segment], params: &Params) -> Option<String> {
+    let [one, other] =
+        [one, other].map(|segments| segments.iter().map(|segment| segment.part(params)).collect::<Vec<_>>());
+    clash::clash(&one, &other)
 }
 
 /// A piece of the text, before placeholders mean anything.
@@ -105,22 +125,19 @@ fn separates(literal: &str) -> bool {
 /// them ("no field `skv`") points at the text they stand in.
 fn placeholder(text: &str, literal: &LitStr, params: &Params) -> syn::Result<Expr> {
     let error = |message: String| syn::Error::new(literal.span(), message);
-    let not_allowed = || {
-        error(format!(
-            "key placeholder `<{text}>` is not allowed: write an argument, a field path, a tuple index or a method \
-             without arguments, such as `<id>`, `<item.sku>`, `<pair.0>` or `<user.name()>`"
-        ))
-    };
-    let mut value: Expr = LitStr::new(text, literal.span()).parse().map_err(|_| not_allowed())?;
-    let root = root_of(&mut value, literal.span()).ok_or_else(not_allowed)?;
-    if params.binds(&root) {
+    let mut value = expression(text, literal).ok_or_else(|| error(not_allowed(text, literal)))?;
+    let root = root_of(&mut value, literal.span()).ok_or_else(|| error(not_allowed(text, literal)))?;
+    if let Some(mut own) = params.bound(root) {
+        own.set_span(own.span().located_at(literal.span()));
+        *root = own;
         return Ok(value);
     }
     let name = root.to_string();
-    if let Some(is_a_part) = params.inside_a_pattern(&name) {
+    let part = params.part(&name).map(|part| ("is", part.advice(text.trim())));
+    let hidden = || ("may be", Part { name: name.clone(), whole: None }.advice(text));
+    if let Some((is, advice)) = part.or_else(|| params.may_hide(&name).then(hidden)) {
         return Err(error(format!(
-            "key placeholder `{name}` {is_a_part} of a destructured argument: name this parameter, \
-             such as `pair: (A, B)` with `<pair.0>`, and take it apart in the body"
+            "key placeholder `{name}` {is} a part of a destructured argument: {advice}"
         )));
     }
     if name == "self" {
@@ -133,14 +150,52 @@ fn placeholder(text: &str, literal: &LitStr, params: &Params) -> syn::Result<Exp
     Err(error(format!("key placeholder `{name}` is not an argument{near}\n{}", params.available())))
 }
 
+/// The text as an expression. A keyword is a name here, as it cannot be anything else: `<type>` is `r#type`.
+fn expression(text: &str, literal: &LitStr) -> Option<Expr> {
+    let tokens: TokenStream = LitStr::new(text, literal.span()).parse().ok()?;
+    let raw = |token| match token {
+        TokenTree::Ident(word) if is_keyword(&word) => Ident::new_raw(&word.to_string(), word.span()).into(),
+        token => token,
+    };
+    syn::parse2(tokens.into_iter().map(raw).collect()).ok()
+}
+
+/// Whether `word` is a name only behind `r#`. Some words are none even there, and `.await` would be taken for a field.
+fn is_keyword(word: &Ident) -> bool {
+    let word = word.to_string();
+    !["self", "Self", "super", "crate", "_", "await", "true", "false"].contains(&word.as_str())
+        && !word.starts_with("r#")
+        && syn::parse_str::<Ident>(&word).is_err()
+}
+
+fn not_allowed(text: &str, literal: &LitStr) -> String {
+    if let Some((value, behind)) = text.split_once(':')
+        && !behind.starts_with(':')
+        && expression(value, literal).is_some_and(|mut value| root_of(&mut value, literal.span()).is_some())
+    {
+        return format!(
+            "key placeholder `<{text}>` has a type or a format behind its `:`, and none is taken here: the type of the \
+             argument decides, and its `Display` makes the text; write `<{}>`",
+            value.trim()
+        );
+    }
+    format!(
+        "key placeholder `<{text}>` is not allowed: write an argument, a field path, a tuple index or a method \
+         without arguments, such as `<id>`, `<item.sku>`, `<pair.0>` or `<user.name()>`"
+    )
+}
+
 /// The leftmost name of `a.b.0.c()`; `None` for any other expression.
 ///
-/// The leftmost name resolves where the literal stands, which matters inside `macro_rules!`. The names behind it are
-/// marked as written by this attribute: a fix that the compiler offers for one would overwrite the whole literal.
-fn root_of(value: &mut Expr, literal: Span) -> Option<Ident> {
+/// The names behind it are marked as written by this attribute: a fix that the compiler offers for one would overwrite
+/// the whole literal.
+fn root_of(value: &mut Expr, literal: Span) -> Option<&mut Ident> {
     let ours = Span::call_site().located_at(literal);
     match value {
-        Expr::Path(path) if path.attrs.is_empty() && path.qself.is_none() => path.path.get_ident().cloned(),
+        Expr::Path(path) if path.attrs.is_empty() && path.qself.is_none() => {
+            path.path.get_ident()?;
+            path.path.segments.first_mut().map(|segment| &mut segment.ident)
+        }
         Expr::Field(field) => {
             match &mut field.member {
                 Member::Named(name) => name.set_span(ours),

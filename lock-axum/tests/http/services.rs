@@ -9,10 +9,11 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Path;
+use axum::response::IntoResponse;
 use axum::routing::get as on_get;
 use http::{Request, Response, StatusCode};
 use lock_axum::{Hold, Lock, LockBody, LockHandle, LockLayer, ResponseFuture};
-use lock_core::LockManager;
+use lock_core::{LockError, LockManager};
 use tokio::sync::Notify;
 use tower::limit::ConcurrencyLimitLayer;
 use tower::{Layer, Service, ServiceExt, service_fn};
@@ -151,6 +152,53 @@ async fn an_annotated_function_on_the_same_key_enters_again() {
     let layer = LockLayer::new(locks.clone()).key("order:<id>");
     let app = Router::new().route("/orders/{id}", on_get(handler).layer(layer));
     assert_eq!(text(locks.scope(send(&app, get("/orders/42"))).await).await, "42");
+}
+
+/// What a handler answers that takes its lock itself.
+struct Refused(LockError);
+
+impl From<LockError> for Refused {
+    fn from(error: LockError) -> Self {
+        Self(error)
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response<Body> {
+        (StatusCode::CONFLICT, self.0.to_string()).into_response()
+    }
+}
+
+#[lock_core::distributed_lock(key = "order:<id.0>", strategy = "fail_fast")]
+async fn pay(id: Path<u64>) -> Result<String, Refused> {
+    Ok(format!("paid {}", *id))
+}
+
+#[lock_core::distributed_lock(key = "order:<path.0.1>", strategy = "fail_fast")]
+async fn pay_for(path: Path<(String, u64)>) -> Result<String, Refused> {
+    let Path((tenant, id)) = path;
+    Ok(format!("{tenant} paid {id}"))
+}
+
+#[tokio::test]
+async fn an_annotated_handler_names_what_is_inside_of_its_extractor() {
+    let locks = LockManager::in_memory();
+    let app = Router::new()
+        .route("/orders/{id}", on_get(pay))
+        .route("/{tenant}/{id}", on_get(pay_for))
+        .with_state(());
+    let held = locks.lock("order:42").acquire().await.unwrap();
+    for (path, status) in [
+        ("/orders/42", StatusCode::CONFLICT),
+        ("/orders/43", StatusCode::OK),
+        ("/acme/42", StatusCode::CONFLICT),
+        ("/acme/43", StatusCode::OK),
+    ] {
+        assert_eq!(locks.scope(send(&app, get(path))).await.status(), status, "{path}");
+    }
+    held.release().await.unwrap();
+    assert_eq!(text(locks.scope(send(&app, get("/orders/42"))).await).await, "paid 42");
+    assert_eq!(text(locks.scope(send(&app, get("/acme/42"))).await).await, "acme paid 42");
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ mod keys;
 mod kinds;
 mod lifecycle;
 mod options;
+mod order;
 mod outcomes;
 mod receivers;
 mod support;

@@ -1,7 +1,12 @@
 use lock_core::{LockError, distributed_lock};
 
 #[distributed_lock(key = "order")]
-const async fn ship() -> Result<(), LockError> {
+const fn ship_1() -> Result<(), LockError> {
+    Ok(())
+}
+
+#[distributed_lock(key = "order")]
+const async fn ship_2() -> Result<(), LockError> {
     Ok(())
 }
 

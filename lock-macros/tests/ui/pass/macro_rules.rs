@@ -87,8 +87,48 @@ macro_rules! method {
 struct Shop(u64);
 method!(Shop);
 
+macro_rules! argument {
+    ($name:ident, $argument:ident) => {
+        #[distributed_lock(key = "order:<id>")]
+        async fn $name($argument: u64) -> Result<u64, LockError> {
+            Ok($argument)
+        }
+    };
+}
+
+argument!(by_name, id);
+
+macro_rules! template {
+    ($name:ident, $key:literal) => {
+        #[distributed_lock(key = $key)]
+        async fn $name(order: Order) -> Result<usize, LockError> {
+            Ok(order.id.len())
+        }
+    };
+}
+
+struct Order {
+    id: String,
+}
+
+template!(by_template, "order:<order.id>:<order.id.len()>");
+
+macro_rules! receiver {
+    ($self:ident, $argument:ident, $body:block) => {
+        impl Order {
+            #[distributed_lock(keys = ["order:<self.id>", "count:<count>"])]
+            async fn count(&$self, $argument: usize) -> Result<usize, LockError> $body
+        }
+    };
+}
+
+receiver!(self, count, { Ok(self.id.len() + count) });
+
 fn main() {
     drop((constant(1), evaluated(1), with_handle(1), Shop(1).sweep()));
-    drop((by_argument("x"), paused(1)));
+    drop((by_argument("x"), paused(1), by_name(1)));
+    let order = Order { id: "x".into() };
+    drop(order.count(1));
+    drop(by_template(order));
     drop((listed(1), seated(1), computed(1)));
 }

@@ -44,7 +44,24 @@ async fn r#fn(r#type: u64) -> ::std::result::Result<u64, ::lock_core::LockError>
     ::std::result::Result::Ok(r#type)
 }
 
+struct Item {
+    r#type: u64,
+    r#impl: (u64, u64),
+}
+
+impl Item {
+    fn r#match(&self) -> u64 {
+        self.r#type
+    }
+}
+
+#[::lock_core::distributed_lock(key = "order:<type>:<item.type>:<item.impl.0>:<item.match()>")]
+async fn r#loop(r#type: u64, item: Item) -> ::std::result::Result<u64, ::lock_core::LockError> {
+    ::std::result::Result::Ok(r#type + item.r#type + item.r#impl.1)
+}
+
 fn main() {
+    drop(r#loop(1, Item { r#type: 2, r#impl: (3, 4) }));
     drop(ship(1, 2, 3, 4, 5, 6));
     drop(r#fn(1));
 }

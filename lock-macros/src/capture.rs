@@ -1,0 +1,83 @@
+//! How the body takes over the parameters: all of them, whole, and with what the compiler says of one that is not used.
+
+use proc_macro2::{TokenStream, TokenTree};
+use quote::quote;
+use syn::ext::IdentExt as _;
+
+use crate::kind::Kind;
+use crate::shape::{Body, Parameter};
+use crate::spec::{LockSpec, Strategy};
+use crate::template::Segment;
+
+// Output:
+//     let _ = &id; let name = name;
+//
+// The block of the body would else take over only the fields that the body mentions, and the rest of a parameter would be
+// dropped after the lock was given back. To look at a parameter is to use it, so one that nothing mentions is bound
+// anew: the compiler finds that binding unused, and says so where the parameter stands.
+pub(crate) fn of(spec: &LockSpec, body: &Body) -> TokenStream {
+    let evaluated = evaluated(spec);
+    let capture = |Parameter { name, attrs }: &Parameter| {
+        let text = name.unraw().to_string();
+        let is_used = spec.fallback.is_some() || text == "self";
+        if is_used || mentions(&evaluated, &text) || mentions(&body.stmts, &text) {
+            let cfgs = attrs.iter().filter(|attr| attr.path().is_ident("cfg"));
+            quote!(#(#cfgs)* let _ = &#name;)
+        } else {
+            quote!(#(#attrs)* let #name = #name;)
+        }
+    };
+    body.parameters.iter().map(capture).collect()
+}
+
+/// The expressions of the attribute: what they mention is used. A fallback uses every parameter.
+fn evaluated(spec: &LockSpec) -> TokenStream {
+    let segments = spec.keys.templates().iter().flat_map(|template| &template.segments);
+    let values = segments.filter_map(|segment| match segment {
+        Segment::Literal(_) => None,
+        Segment::Value(value) => Some(value),
+    });
+    let permits = if let Kind::Semaphore(permits) = &spec.kind { Some(permits) } else { None };
+    let strategy = if let Some(Strategy::Value(strategy)) = &spec.strategy { Some(strategy) } else { None };
+    let (waiters, manager) = (&spec.max_waiters, &spec.manager);
+    quote!(#(#values)* #permits #strategy #waiters #manager)
+}
+
+/// Whether `name` stands anywhere in `tokens`, also in a text, where `{name}` may be an argument. That it is another thing
+/// of this name costs no more than a warning.
+fn mentions(tokens: &TokenStream, name: &str) -> bool {
+    tokens.clone().into_iter().any(|token| match token {
+        TokenTree::Group(group) => mentions(&group.stream(), name),
+        TokenTree::Ident(ident) => ident.unraw() == name,
+        TokenTree::Literal(literal) => has_word(&literal.to_string(), name),
+        TokenTree::Punct(_) => false,
+    })
+}
+
+fn has_word(text: &str, word: &str) -> bool {
+    let is_part = |char: char| char.is_alphanumeric() || char == '_';
+    text.match_indices(word)
+        .any(|(at, _)| !text[..at].ends_with(is_part) && !text[at + word.len()..].starts_with(is_part))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_found_wherever_it_can_be_used() {
+        for (body, is_mentioned) in [
+            ("id", true),
+            ("ship(a, [&id]).await?", true),
+            ("r#id", true),
+            ("format!(\"{id:?}\")", true),
+            ("format!(\"{id}\")", true),
+            ("half.", false),
+            ("format!(\"{ident} valid _id\")", false),
+            ("ident + _id", false),
+            ("", false),
+        ] {
+            assert_eq!(mentions(&body.parse().expect(body), "id"), is_mentioned, "{body}");
+        }
+    }
+}

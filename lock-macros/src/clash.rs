@@ -1,0 +1,220 @@
+//! Whether two templates can give one key. Pure: no I/O, nothing of this crate; lock-macros has the same file.
+//!
+//! A key is read by both templates at once, byte by byte, as two automata; the first one that both read to their end is
+//! the shortest key that both can give.
+
+use std::collections::HashSet;
+use std::ops::RangeInclusive;
+
+/// What a template consists of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Part<'a> {
+    /// Text that is the same in every key.
+    Text(&'a str),
+    /// A value, encoded.
+    Value(Values),
+}
+
+/// What the values of a placeholder are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Values {
+    /// Any text, also none.
+    Text,
+    /// The digits of a number without a sign.
+    Unsigned,
+    /// The digits of a number, and a `-` before them.
+    Signed,
+    /// The lower-case hexadecimal digits and hyphens of a UUID.
+    Uuid,
+}
+
+impl Values {
+    /// Whether `byte` can stand in a value, at its start or not.
+    fn has(self, byte: u8, at_start: bool) -> bool {
+        match self {
+            Self::Text => true,
+            Self::Unsigned => byte.is_ascii_digit(),
+            Self::Signed => byte.is_ascii_digit() || (byte == b'-' && at_start),
+            Self::Uuid => matches!(byte, b'0'..=b'9' | b'a'..=b'f' | b'-'),
+        }
+    }
+
+    fn may_be_empty(self) -> bool {
+        self == Self::Text
+    }
+}
+
+/// The shortest key that both templates can give, where their fixed texts differ; `None` where there is none.
+///
+/// Templates with the same fixed texts, such as `account:<from>` and `account:<to>`, are meant to meet: they name one
+/// thing in two ways. An encoded byte counts as one of a value even where the bytes around it are no UTF-8, as in the
+/// fixed text `%FF`; a key that is longer than a key may be counts as it is before it is shortened.
+#[must_use]
+pub(crate) fn clash(left: &[Part<'_>], right: &[Part<'_>]) -> Option<String> {
+    let (left, right) = (tokens(left), tokens(right));
+    if left.iter().map(|token| token.text()).eq(right.iter().map(|token| token.text())) {
+        return None;
+    }
+    let start = (Place::START, Place::START);
+    let mut seen = HashSet::from([start]);
+    // Breadth first: each entry is a pair of places, and the entry and the byte that it was reached by.
+    let mut found = vec![(start, None)];
+    for at in 0.. {
+        let &((one, other), _) = found.get(at)?;
+        if one.index == left.len() && other.index == right.len() {
+            return Some(spelt(&found, at));
+        }
+        let mut next: Vec<_> = one.leave(&left).map(|one| ((one, other), None)).into_iter().collect();
+        next.extend(other.leave(&right).map(|other| ((one, other), None)));
+        for byte in one.expects(&left).unwrap_or_else(|| other.expects(&right).unwrap_or(IN_VALUES)) {
+            if let (Some(one), Some(other)) = (one.read(&left, byte), other.read(&right, byte)) {
+                next.push(((one, other), Some(byte)));
+            }
+        }
+        found.extend(
+            next.into_iter()
+                .filter(|(pair, _)| seen.insert(*pair))
+                .map(|(pair, byte)| (pair, Some((at, byte)))),
+        );
+    }
+    None
+}
+
+/// What an encoded value consists of lies in this range.
+const IN_VALUES: RangeInclusive<u8> = b'%'..=b'~';
+
+type Step = ((Place, Place), Option<(usize, Option<u8>)>);
+
+/// The bytes on the way to an entry.
+fn spelt(found: &[Step], mut at: usize) -> String {
+    let mut bytes = Vec::new();
+    while let (_, Some((before, byte))) = found[at] {
+        bytes.extend(byte);
+        at = before;
+    }
+    bytes.reverse();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// A byte of the fixed text, or a value.
+#[derive(Clone, Copy)]
+enum Token {
+    Byte(u8),
+    /// With the mark that is encoded in it, see the [module](super).
+    Value(Values, Option<u8>),
+}
+
+impl Token {
+    fn text(self) -> Option<u8> {
+        match self {
+            Self::Byte(byte) => Some(byte),
+            Self::Value(..) => None,
+        }
+    }
+}
+
+fn tokens(parts: &[Part<'_>]) -> Vec<Token> {
+    let mut tokens = Vec::new();
+    // The text since the last value.
+    let mut between: Option<String> = None;
+    for part in parts {
+        match *part {
+            Part::Text(text) => {
+                tokens.extend(text.bytes().map(Token::Byte));
+                between = between.map(|before| before + text);
+            }
+            Part::Value(values) => {
+                tokens.push(Token::Value(values, between.as_deref().and_then(mark)));
+                between = Some(String::new());
+            }
+        }
+    }
+    tokens
+}
+
+/// The mark that the value behind `text` must not contain: the last one, where nothing else keeps it apart from the
+/// value before.
+fn mark(text: &str) -> Option<u8> {
+    let soft = text.bytes().all(|byte| is_unreserved(byte) || byte == b'%');
+    text.bytes().rev().find(|byte| soft && is_unreserved(*byte) && !byte.is_ascii_alphanumeric())
+}
+
+fn is_unreserved(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'~' | b'-')
+}
+
+/// How far a template has been read.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Place {
+    index: usize,
+    /// Whether something of the value at `index` has been read.
+    begun: bool,
+    escape: Escape,
+}
+
+/// How much of an encoded byte has been read.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Escape {
+    Nothing,
+    Percent,
+    /// The higher digit.
+    Digit(u8),
+}
+
+impl Place {
+    const START: Self = Self::before(0);
+
+    const fn before(index: usize) -> Self {
+        Self { index, begun: false, escape: Escape::Nothing }
+    }
+
+    /// The only byte that can stand here, where there is only one.
+    fn expects(self, tokens: &[Token]) -> Option<RangeInclusive<u8>> {
+        let byte = tokens.get(self.index)?.text()?;
+        Some(byte..=byte)
+    }
+
+    /// Behind the value, where it can end here.
+    fn leave(self, tokens: &[Token]) -> Option<Self> {
+        match tokens.get(self.index)? {
+            Token::Value(values, _)
+                if self.escape == Escape::Nothing && (self.begun || values.may_be_empty()) =>
+            {
+                Some(Self::before(self.index + 1))
+            }
+            _ => None,
+        }
+    }
+
+    /// Behind `byte`, where it can stand here.
+    fn read(self, tokens: &[Token], byte: u8) -> Option<Self> {
+        let (values, mark) = match *tokens.get(self.index)? {
+            Token::Byte(own) => return (own == byte).then(|| Self::before(self.index + 1)),
+            Token::Value(values, mark) => (values, mark),
+        };
+        let plain = |byte: u8| is_unreserved(byte) && mark != Some(byte);
+        let escape = match self.escape {
+            Escape::Nothing if byte == b'%' => Escape::Percent,
+            Escape::Nothing => {
+                return (plain(byte) && values.has(byte, !self.begun))
+                    .then_some(Self { begun: true, ..self });
+            }
+            Escape::Percent => Escape::Digit(digit(byte)?),
+            Escape::Digit(high) => {
+                let encoded = high << 4 | digit(byte)?;
+                let ended = Self { begun: true, escape: Escape::Nothing, ..self };
+                return (!plain(encoded) && values.has(encoded, !self.begun)).then_some(ended);
+            }
+        };
+        Some(Self { escape, ..self })
+    }
+}
+
+/// The value of an upper-case hexadecimal digit.
+fn digit(byte: u8) -> Option<u8> {
+    match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'A'..=b'F' => Some(byte - b'A' + 10),
+        _ => None,
+    }
+}
