@@ -161,12 +161,14 @@ impl Claim {
     }
 
     /// Notes that the store has made a fencing token for this claim, which it is to remember as long as the grant lives.
-    pub(crate) fn mark_fenced(&self) {
+    pub fn mark_fenced(&self) {
         self.marks.fenced.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the store remembers a fencing token of this claim.
-    pub(crate) fn is_fenced(&self) -> bool {
+    /// Whether the store remembers a fencing token of this claim: [`mark_fenced`](Self::mark_fenced) was called, or this
+    /// process numbered one.
+    #[must_use]
+    pub fn is_fenced(&self) -> bool {
         self.marks.fenced.load(Ordering::Relaxed) || self.own_fence().is_some()
     }
 }
