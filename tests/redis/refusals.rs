@@ -37,7 +37,7 @@ async fn a_key_with_other_data_is_an_error_and_left_alone() {
 
 #[tokio::test]
 async fn a_busy_server_refuses_until_the_script_is_killed() {
-    let server = RedisServer::builder().config("busy-reply-threshold", "100").start();
+    let server = RedisServer::builder().config("lua-time-limit", "100").start();
     let locks = manager(&server).await;
     let kept = locks.lock("kept").ttl(LONG).acquire().await.expect("the key is free");
     let busy = std::thread::spawn({
@@ -68,10 +68,11 @@ async fn a_busy_server_refuses_until_the_script_is_killed() {
 
 #[tokio::test]
 async fn a_server_that_loads_its_data_refuses_until_it_is_done() {
-    let server = RedisServer::builder().config("loading-process-events-interval-bytes", "1024").start();
+    // It looks at its clients every 2 MB.
+    let server = RedisServer::builder().config("rdbcompression", "no").start();
     let locks = manager(&server).await;
     cycle(&locks, "k").await;
-    server.command(&["DEBUG", "POPULATE", "1000", "pad", "100"]);
+    server.command(&["DEBUG", "POPULATE", "1000", "pad", "20000"]);
     // Microseconds for each key.
     server.command(&["CONFIG", "SET", "key-load-delay", "2000"]);
     let loading = std::thread::spawn({

@@ -33,14 +33,24 @@ impl Server {
         let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port").port();
         let dir = std::env::temp_dir().join(format!("lock-bench-{port}"));
         std::fs::create_dir_all(&dir).expect("a temporary folder");
-        let child = Command::new("redis-server")
-            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
-            .arg("--dir")
-            .arg(&dir)
-            .arg("--unixsocket")
-            .arg(dir.join("socket"))
-            .stdout(Stdio::null())
-            .spawn();
+        let child =
+            Command::new(std::env::var_os("LOCK_REDIS_SERVER").unwrap_or_else(|| "redis-server".into()))
+                .args([
+                    "--port",
+                    &port.to_string(),
+                    "--bind",
+                    "127.0.0.1",
+                    "--save",
+                    "",
+                    "--appendonly",
+                    "no",
+                ])
+                .arg("--dir")
+                .arg(&dir)
+                .arg("--unixsocket")
+                .arg(dir.join("socket"))
+                .stdout(Stdio::null())
+                .spawn();
         let Ok(child) = child else {
             eprintln!("redis-server is not installed: apt-get install -y redis-server");
             std::process::exit(1);
