@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 #[cfg(doc)]
-use super::{Backend, Claim, Ear, Mode, Queue};
+use super::{Backend, Ear};
+use super::{Claim, Mode, Queue};
 use crate::clock::Clock;
+use crate::error::{LockError, LockErrorKind, Result};
 
 /// Where the store lives, and so where renewal runs and which clock measures leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,5 +96,22 @@ impl Capability {
             min_ttl: Duration::from_millis(10),
             max_ttl: Duration::from_secs(24 * 60 * 60),
         }
+    }
+
+    /// Refuses a claim that the store cannot do: its mode, its queue, or several keys. What a backend that does not do all
+    /// of them begins with.
+    ///
+    /// # Errors
+    /// [`Unsupported`](LockErrorKind::Unsupported), and the text names what is missing.
+    pub fn check(&self, claim: &Claim) -> Result<()> {
+        let missing = match claim.mode {
+            Mode::Shared if !self.shared => "shared locks",
+            Mode::Permit { .. } if !self.permits => "semaphores",
+            _ if claim.queue == Queue::Fifo && !self.fifo => "order of arrival",
+            _ if !claim.more.is_empty() && !self.several => "locks of several keys",
+            _ => return Ok(()),
+        };
+        let detail = format!("the {} store has no {missing}", self.store);
+        Err(LockError::new(LockErrorKind::Unsupported, detail).with_key(&claim.key))
     }
 }

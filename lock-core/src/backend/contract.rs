@@ -134,7 +134,11 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     ///
     /// # Errors
     /// [`Lost`](crate::LockErrorKind::Lost) when the grant is not ours; else as [`try_acquire`](Self::try_acquire).
-    fn fence(&self, claim: &Claim) -> impl Future<Output = Result<FencingToken>> + Send;
+    /// `Unsupported` without [`Capability::fencing`].
+    fn fence(&self, claim: &Claim) -> impl Future<Output = Result<FencingToken>> + Send {
+        let detail = "this store gives no fencing tokens";
+        std::future::ready(Err(LockError::new(LockErrorKind::Unsupported, detail).with_key(&claim.key)))
+    }
 
     /// Turns the exclusive grant of `claim` into a shared one of the same owner, with a lease of its ttl, and serves
     /// those who can share it. From then on the claim is [`Mode::Shared`]; asked again with that mode, it answers the
