@@ -75,9 +75,10 @@ impl LockManager {
     ///
     /// `key` is written as for a request, and as [`locks`](Self::locks) shows it: without the manager's namespace.
     ///
-    /// The victim's lock is [lost](LossReason::Forced) at once where its store can tell it, otherwise at its next renewal,
-    /// as [`Taken`](LossReason::Taken): up to a third of its ttl later. Until then two may be at work. What the
-    /// lock protects should compare [fencing tokens](crate::LockGuard::fencing_token).
+    /// The victim's lock is [lost](LossReason::Forced) at once: every process that holds is told. Where that message does not
+    /// arrive (its connection broke, or is a few milliseconds old), the lock is lost at its next renewal, as
+    /// [`Taken`](LossReason::Taken): up to a third of its ttl later. Until then two may be at work. What the lock protects
+    /// should compare [fencing tokens](crate::LockGuard::fencing_token).
     ///
     /// # Errors
     /// As [`locks`](Self::locks), and [`InvalidKey`](LockErrorKind::InvalidKey).

@@ -1,7 +1,7 @@
 //! What an operator sees of a server's locks, and taking one away.
 
 use lock_core::backend::Mode;
-use lock_core::{LossReason, ManagerBuilder};
+use lock_core::{Kind, LossReason, ManagerBuilder};
 use lock_tests::{PATIENCE, RedisServer, wait_until};
 
 use crate::support::{LONG, calls, manager, ms, within};
@@ -71,10 +71,9 @@ async fn thousands_are_listed_in_steps_that_let_others_in_between() {
 }
 
 #[tokio::test]
-async fn a_victim_is_told_at_once_where_it_listens_and_its_body_is_dropped() {
+async fn a_victim_is_told_at_once_and_its_body_is_dropped() {
     let server = RedisServer::start();
     let (victim, operator) = (manager(&server).await, manager(&server).await);
-    // Whoever has waited once listens.
     let first = operator.lock("k").ttl(LONG).acquire().await.expect("free");
     let body = victim.lock("k").ttl(LONG).wait(LONG);
     let body = tokio::spawn(body.run(std::future::pending::<()>()));
@@ -95,9 +94,35 @@ async fn a_victim_is_told_at_once_where_it_listens_and_its_body_is_dropped() {
     next.release().await.expect("an answer");
 }
 
+/// How many connections listen for what concerns holders.
+fn attending(server: &RedisServer) -> usize {
+    server.get::<Vec<String>>(&["PUBSUB", "CHANNELS", "lock:wake:held:*"]).len()
+}
+
 #[tokio::test]
-async fn a_victim_that_does_not_listen_finds_out_by_its_renewal() {
+async fn a_victim_that_never_waited_is_told_at_once_too() {
     let server = RedisServer::start();
+    let (victim, operator) = (manager(&server).await, manager(&server).await);
+    for kind in [Kind::Reentrant, Kind::Fair, Kind::Read, Kind::Semaphore { permits: 2 }] {
+        let guard = victim.request("k", kind).ttl(LONG).acquire().await.expect("free");
+        wait_until("it listens", PATIENCE, async || attending(&server) == 1).await;
+        let id = operator.locks().await.expect("a list").locks[0].holders[0].id.clone();
+        assert!(operator.force_release("k", &id, "stuck").await.expect("an answer"));
+        assert_eq!(within(ms(1_000), "the loss", guard.lost()).await, LossReason::Forced);
+    }
+    // Also over a connection that was made since.
+    let guard = victim.lock("k").ttl(LONG).acquire().await.expect("free");
+    server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    wait_until("it listens again", PATIENCE, async || attending(&server) == 1).await;
+    let id = operator.locks().await.expect("a list").locks[0].holders[0].id.clone();
+    assert!(operator.force_release("k", &id, "stuck").await.expect("an answer"));
+    assert_eq!(within(ms(1_000), "the loss", guard.lost()).await, LossReason::Forced);
+}
+
+#[tokio::test]
+async fn a_victim_whom_no_message_reaches_finds_out_by_its_renewal() {
+    let server = RedisServer::start();
+    server.command(&["ACL", "SETUSER", "default", "-publish"]);
     let (victim, operator) = (manager(&server).await, manager(&server).await);
     let guard = victim.lock("k").ttl(ms(900)).acquire().await.expect("free");
     let id = operator.locks().await.expect("a list").locks[0].holders[0].id.clone();

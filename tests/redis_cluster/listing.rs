@@ -1,5 +1,8 @@
 //! Who holds what, over all nodes.
 
+use std::time::Duration;
+
+use lock_core::LossReason;
 use lock_tests::{PATIENCE, RedisCluster, wait_until};
 
 use crate::support::{LONG, connect, key_on};
@@ -67,4 +70,24 @@ async fn a_lock_is_found_among_other_keys() {
     let found: Vec<&str> = listed.locks.iter().map(|lock| lock.key.as_str()).collect();
     assert_eq!(found, ["mine"]);
     guard.release().await.expect("an answer");
+}
+
+/// Whichever node the holder listens on.
+#[tokio::test]
+async fn a_victim_is_told_at_once_on_every_node() {
+    let cluster = RedisCluster::start();
+    let (victim, operator) = (connect(&cluster).await, connect(&cluster).await);
+    for number in 0..3 {
+        let key = key_on(&cluster, number, "k");
+        let guard = victim.lock(&key).ttl(LONG).acquire().await.expect("free");
+        let node = &cluster.nodes[cluster.number_of(&key)];
+        wait_until("it listens", PATIENCE, async || {
+            !node.get::<Vec<String>>(&["PUBSUB", "CHANNELS", "lock:wake:held:*"]).is_empty()
+        })
+        .await;
+        let id = operator.locks().await.expect("a list").locks[0].holders[0].id.clone();
+        assert!(operator.force_release(&key, &id, "stuck").await.expect("an answer"));
+        let lost = tokio::time::timeout(Duration::from_secs(1), guard.lost()).await;
+        assert_eq!(lost.expect("at once"), LossReason::Forced);
+    }
 }

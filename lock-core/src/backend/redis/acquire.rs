@@ -54,6 +54,8 @@ impl Redis {
         };
         if matches!(aim, Aim::Queue { .. }) {
             Box::pin(live.hear(self.links.server().ears(), &claim.key)).await?;
+            // The grant may be told, and then nothing is sent before the first renewal.
+            live.attend(self.links.server().shared_ears());
         }
         claim.mark_sent();
         let token = claim.owner.token();

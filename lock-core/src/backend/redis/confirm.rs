@@ -12,6 +12,7 @@
 //!
 //! Nothing outlives the connection: what was written over one is confirmed over that one, or not at all.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -137,11 +138,12 @@ impl Redis {
     /// Hands out a grant that has enough copies, and gives back one that has not.
     pub(super) async fn durable<T>(
         &self,
-        live: &Live,
+        live: &Arc<Live>,
         (claim, grant): (&Claim, T),
         confirmed: Confirmed,
         deadline: Duration,
     ) -> Result<T, Failure> {
+        live.attend(self.links.server().shared_ears());
         if live.confirmer.is_none() {
             return Ok(grant);
         }

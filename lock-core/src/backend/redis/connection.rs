@@ -113,8 +113,8 @@ impl Server {
         !self.warned.swap(true, Ordering::Relaxed)
     }
 
-    pub(super) fn shared_ears(&self) -> Arc<Ears> {
-        Arc::clone(&self.ears)
+    pub(super) fn shared_ears(&self) -> &Arc<Ears> {
+        &self.ears
     }
 
     /// Who is told what the server tells by itself.
@@ -160,6 +160,8 @@ pub(super) struct Live {
     /// The same for each slot, on a node of a Cluster.
     hears_of: Mutex<HashMap<u16, u64>>,
     subscribing: tokio::sync::Mutex<()>,
+    /// Up to which [version](Ears::version) it was to subscribe for those who hold.
+    attends: AtomicU64,
 }
 
 impl Live {
@@ -181,7 +183,32 @@ impl Live {
             hears: AtomicU64::new(0),
             hears_of: Mutex::default(),
             subscribing: tokio::sync::Mutex::default(),
+            attends: AtomicU64::new(0),
         }
+    }
+
+    /// Subscribes for those who hold, in the background and once: a grant came or was renewed over this connection. Where that
+    /// is forbidden, they find out by their renewals.
+    pub(super) fn attend(self: &Arc<Self>, ears: &Arc<Ears>) {
+        let version = ears.version();
+        // On the way of every grant.
+        if self.attends.load(Ordering::Acquire) >= version || self.seat.is_some() {
+            return;
+        }
+        if self.attends.fetch_max(version, Ordering::AcqRel) < version {
+            let (live, ears) = (Arc::clone(self), Arc::clone(ears));
+            tokio::spawn(async move {
+                let _one = live.subscribing.lock().await;
+                if let Err(error) = live.connection.clone().subscribe(ears.held_channels()).await {
+                    tracing::debug!(%error, "holders are not told when their lock is taken by force");
+                }
+            });
+        }
+    }
+
+    /// Whether it was to subscribe for those who hold.
+    fn is_attending(&self) -> bool {
+        self.attends.load(Ordering::Acquire) > 0
     }
 
     /// Subscribes to the channels of all who listen, unless that was done. Before the first command over this
@@ -357,6 +384,7 @@ async fn keep_connected(server: &Server, tell: &watch::Sender<State>, mut first:
     // Whether somebody is told over this link. Then a new connection is news: what was told meanwhile is lost, and
     // whoever asks now subscribes anew.
     let mut heard = false;
+    let mut attending = false;
     loop {
         let dialled = match first.take() {
             Some(session) => Ok(session),
@@ -369,8 +397,12 @@ async fn keep_connected(server: &Server, tell: &watch::Sender<State>, mut first:
                 if heard {
                     server.ears.reconnected();
                 }
+                if attending {
+                    session.live.attend(&server.ears);
+                }
                 let failure = watch_over(server, &mut session, &mut pause).await;
                 heard |= session.live.is_heard();
+                attending |= session.live.is_attending();
                 failure
             }
             // The server was a primary when the backend was made, so it may be one again.

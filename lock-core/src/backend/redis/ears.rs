@@ -1,7 +1,8 @@
 //! What the server tells by itself, and who listens.
 //!
 //! Every process has a channel of its own, `lock:wake:<process>`, so that a release wakes exactly the next in the
-//! queue. The messages are hints: whoever waits also asks now and then.
+//! queue, and another, `lock:wake:held:<process>`, for what concerns its holders. The messages are hints: whoever waits also
+//! asks now and then, and whoever holds renews.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,6 +15,10 @@ use crate::owner::Owner;
 
 /// What the name of every channel begins with. On a Cluster the hash tag of a slot comes next.
 pub(super) const CHANNEL: &str = "lock:wake:";
+
+/// What comes next in the names of the channels on which holders are told. All nodes of a Cluster hear them, because nobody
+/// knows on which of them a holder listens.
+const HELD: &str = "held:";
 
 /// The random part of owner tokens as it is written in them and in the name of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,6 +64,11 @@ impl Ears {
     /// Their channels.
     pub(super) fn channels(&self) -> Vec<String> {
         self.processes().iter().map(|process| format!("{CHANNEL}{process}")).collect()
+    }
+
+    /// The channels on which their holders are told.
+    pub(super) fn held_channels(&self) -> Vec<String> {
+        self.processes().iter().map(|process| format!("{CHANNEL}{HELD}{process}")).collect()
     }
 
     /// Tells everybody that messages may have been lost.
@@ -123,6 +133,7 @@ enum Message<'a> {
 fn heard(data: &[Value]) -> Option<(Process, Message<'_>)> {
     let [Value::BulkString(channel), Value::BulkString(text)] = data else { return None };
     let process = std::str::from_utf8(channel).ok()?.strip_prefix(CHANNEL)?;
+    let process = process.strip_prefix(HELD).unwrap_or(process);
     let process = process.rsplit('}').next()?;
     let process = Process(u128::from_str_radix(process, 16).ok()?);
     let (what, about) = std::str::from_utf8(text).ok()?.split_once(' ')?;
@@ -161,6 +172,8 @@ mod tests {
             ("opened start".to_owned(), Message::Opened("start")),
             (format!("forced {}", token.as_str()), Message::Forced(owner)),
         ];
+        let held = [bulk(&format!("{CHANNEL}{HELD}{process}")), bulk(&format!("forced {}", token.as_str()))];
+        assert_eq!(heard(&held), Some((process, Message::Forced(owner))));
         let sharded = [bulk(&format!("{CHANNEL}{{42}}{process}")), bulk("opened start")];
         assert_eq!(heard(&sharded), Some((process, Message::Opened("start"))));
         for (text, expected) in table {

@@ -67,7 +67,11 @@ impl Redis {
         let mut verdicts: Vec<Verdict> = read.collect();
         let shortest = chunks.iter().flat_map(|chunk| chunk.iter()).map(|lock| lock.ttl).min();
         let deadline = deadline(shortest.unwrap_or_default(), self.timeout());
-        if verdicts.iter().any(|verdict| matches!(verdict, Verdict::Renewed(..)))
+        let renewed = |verdict: &Verdict| matches!(verdict, Verdict::Renewed(..));
+        if verdicts.iter().any(renewed) {
+            live.attend(self.links.server().shared_ears());
+        }
+        if verdicts.iter().any(renewed)
             && let Err(failure) = live.confirm(deadline).await
         {
             // The primary has the longer lease and the next one may not: what is known is the lease before.

@@ -25,9 +25,10 @@ if not value then
 end
 lock:remove(value)
 lock:serve()
--- Without it the holder finds out by its next renewal.
+-- Without it the holder finds out by its next renewal. By `redis.call`, also on a Cluster: a message that all nodes hear,
+-- because a holder listens on any of them.
 local token = string.match(value, '^(%x+)')
 if token and #token == 48 then
-  tell(token, 'forced ' .. token)
+  pcall(redis.call, 'PUBLISH', 'lock:wake:held:' .. string.sub(token, 1, 32), 'forced ' .. token)
 end
 return 1
