@@ -86,6 +86,11 @@ pub(crate) struct Expected {
 }
 
 impl Expected {
+    /// Whether the store has said that the owner is granted; tells once.
+    pub(crate) fn granted(&self) -> Option<usize> {
+        self.slot.told.lock().unwrap_or_else(PoisonError::into_inner).granted.take()
+    }
+
     /// Completes when the store has said something, and tells it once. Cancel safe.
     pub(crate) async fn word(&self) -> Word {
         loop {

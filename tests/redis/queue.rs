@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use lock_core::backend::{Attempt, Backend, Mode, Queue};
-use lock_core::Released;
+use lock_core::{Kind, Released};
 use lock_tests::{Flow, PATIENCE, Proxy, RedisServer, SentCommand, wait_until};
 
 use crate::store::{Process, Told, all_expire, held, holds, kill_place, queue, token};
-use crate::support::{LONG, calls, ms};
+use crate::support::{LONG, calls, manager, ms};
 
 #[tokio::test]
 async fn a_release_wakes_the_next_and_nobody_else() {
@@ -470,5 +470,23 @@ async fn nothing_without_an_expiry_and_nothing_at_the_end() {
             all_expire(&server);
         }
         assert!(server.keys().is_empty(), "{mode:?} leaves {:?}", server.keys());
+    }
+}
+
+/// Whoever hears the error may be the one who holds.
+#[tokio::test]
+async fn a_wait_that_is_over_has_left_the_queue() {
+    let server = RedisServer::start();
+    let [holder, waiter, other] = [manager(&server).await, manager(&server).await, manager(&server).await];
+    for kind in [Kind::Reentrant, Kind::Fair] {
+        for round in 0..100 {
+            let guard = holder.request("k", kind).ttl(LONG).acquire().await.expect("it is free");
+            let waits = waiter.request("k", kind).ttl(LONG).wait(ms(15));
+            waits.acquire().await.expect_err("it is held");
+            guard.release().await.expect("an answer");
+            let next = other.request("k", kind).ttl(LONG).try_acquire().await.expect("an answer");
+            let next = next.unwrap_or_else(|| panic!("{kind:?}, round {round}: granted to nobody"));
+            next.release().await.expect("an answer");
+        }
     }
 }

@@ -60,6 +60,9 @@ struct Place {
     lease: Duration,
     /// When the next sign of life is due, where the store wants any.
     beat: Option<Moment>,
+    /// The longest lease for which a sign of life was sent that was not answered: it may yet arrive, and extend what was
+    /// granted meanwhile.
+    unanswered: Duration,
     expected: Option<Expected>,
 }
 
@@ -86,6 +89,23 @@ impl InFlight {
         }
     }
 
+    /// Whether the store has said that the claim is granted, and how many waited behind it; tells once.
+    pub(super) fn granted(&self) -> Option<usize> {
+        self.place.as_ref()?.expected.as_ref()?.granted()
+    }
+
+    /// Leaves the store's queue. A grant that came meanwhile is given back by the same request. Without an answer, the
+    /// background does it.
+    pub(super) async fn leave(&mut self) {
+        if self.state != Sent::Queued {
+            return;
+        }
+        let engine = Arc::clone(&self.engine);
+        if engine.release(&self.claim, None).await.is_ok() {
+            (self.state, self.place) = (Sent::Nothing, None);
+        }
+    }
+
     /// The place, for the next in line.
     pub(super) fn take_place(&mut self) -> Option<Self> {
         let place = self.place.take()?;
@@ -99,11 +119,16 @@ impl InFlight {
         Some(left)
     }
 
-    /// Takes over what another one has begun: the place is kept, what will be held is this one's.
-    pub(super) fn adopt(&mut self, mut left: Self) {
+    /// Takes over what another one has begun: the place is kept, what will be held is this one's. `false` where that could
+    /// be held for longer than this one asks for: then the place is given back.
+    pub(super) fn adopt(&mut self, mut left: Self) -> bool {
+        if left.place.as_ref().is_some_and(|place| place.unanswered > self.claim.ttl) {
+            return false;
+        }
         left.claim.ttl = self.claim.ttl;
         left.claim.fencing = self.claim.fencing;
         *self = left;
+        true
     }
 
     /// Asks the store once.
@@ -153,7 +178,7 @@ impl InFlight {
         let lease = before.as_ref().map_or(asked, |place| place.lease.min(asked));
         let expected = expected.or_else(|| before.and_then(|place| place.expected));
         let beat = self.engine.capability.beats.then(|| self.next_beat(kept, held));
-        self.place = Some(Place { kept, lease, beat, expected });
+        self.place = Some(Place { kept, lease, beat, unanswered: Duration::ZERO, expected });
     }
 
     /// A third of the time for which the place is kept, or when the holder's lease is over.
@@ -169,8 +194,11 @@ impl InFlight {
     /// Tells the store that the claim waits yet; `None` where it has forgotten the claim.
     async fn beat(&mut self) -> Result<Option<Attempt>> {
         let asked = self.claim.place_lease();
+        let mut before = Duration::ZERO;
         if let Some(place) = &mut self.place {
             place.lease = place.lease.min(asked);
+            before = place.unanswered;
+            place.unanswered = before.max(self.claim.ttl);
         }
         let engine = Arc::clone(&self.engine);
         let call = engine.backend.beat_dyn(&self.claim);
@@ -178,6 +206,9 @@ impl InFlight {
             Ok(Beat::Granted(grant)) => self.in_time(grant).map(|grant| Some(Attempt::Granted(grant))),
             Ok(Beat::Waiting(held)) => {
                 self.held(&held, None);
+                if let Some(place) = &mut self.place {
+                    place.unanswered = before;
+                }
                 Ok(Some(Attempt::Held(held)))
             }
             Ok(Beat::Gone) => Ok(None),
@@ -216,7 +247,7 @@ impl InFlight {
     }
 
     /// Nobody knows what became of the request: its owner is given back in the background, and never used again.
-    fn start_over(&mut self) {
+    pub(super) fn start_over(&mut self) {
         self.give_back();
         self.claim.owner = self.engine.owners.mint_like(self.claim.owner);
     }

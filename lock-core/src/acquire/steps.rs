@@ -123,15 +123,17 @@ impl<'a> Acquire<'a> {
                 return Ok(guard);
             }
             if let Some(decision) = last {
-                return Err(self.give_up(decision, &held));
+                return Err(self.end(decision, &held).await);
             }
             wake = match self.next(&held).await? {
                 Next::Go(wake) => wake,
-                Next::Enough(decision) if self.owes_a_try() => {
-                    last = Some(decision);
-                    Wake::Ask(Ask::Try)
-                }
-                Next::Enough(decision) => return Err(self.give_up(decision, &held)),
+                Next::Enough(decision) => match self.last_wake() {
+                    Some(wake) => {
+                        last = Some(decision);
+                        wake
+                    }
+                    None => return Err(self.end(decision, &held).await),
+                },
             };
         }
     }
@@ -227,10 +229,27 @@ impl<'a> Acquire<'a> {
         Ok(Next::Go(wake))
     }
 
-    /// Where the last try lies back, one more is owed: the key may be free by now. One whose place lives on beats would
-    /// have been told.
-    fn owes_a_try(&self) -> bool {
-        self.unasked || !(self.fresh || self.engine.capability.beats)
+    /// What is looked at before the wait is over. Where the last try lies back, one more is owed: the key may be free by
+    /// now. One whose place lives on beats would have been told, and may have been this moment.
+    fn last_wake(&self) -> Option<Wake> {
+        if self.unasked || !(self.fresh || self.engine.capability.beats) {
+            return Some(Wake::Ask(Ask::Try));
+        }
+        self.claim.granted().map(Wake::Word)
+    }
+
+    /// Leaves the store's queue, and says why the wait is over. In this order: whoever hears the error may release, and
+    /// a place that is left later would be granted the key for nobody.
+    async fn end(&mut self, decision: Decision, held: &Held) -> LockError {
+        let error = self.give_up(decision, held);
+        if !self.leaves_its_place_to_another() {
+            self.claim.leave().await;
+        }
+        error
+    }
+
+    fn leaves_its_place_to_another(&self) -> bool {
+        self.waiter.as_ref().is_some_and(|waiter| waiter.is_head() && waiter.others() > 0)
     }
 
     pub(super) fn waited(&self) -> Duration {
@@ -315,8 +334,8 @@ impl Drop for Acquire<'_> {
     /// The place in the store's queue belongs to the line, not to its head.
     fn drop(&mut self) {
         if let Some(waiter) = self.waiter.take().filter(|waiter| !waiter.is_served()) {
-            let place = if waiter.is_head() && waiter.others() > 0 { self.claim.take_place() } else { None };
-            waiter.leave_with(place);
+            let to_another = waiter.is_head() && waiter.others() > 0;
+            waiter.leave_with(if to_another { self.claim.take_place() } else { None });
         }
     }
 }

@@ -62,8 +62,10 @@ impl Acquire<'_> {
         if let Some(turn) = waiter.look_round() {
             return Some(Wake::Turn(turn));
         }
-        if let Some(place) = waiter.take_place() {
-            self.claim.adopt(place);
+        if let Some(place) = waiter.take_place()
+            && !self.claim.adopt(place)
+        {
+            return Some(Wake::Ask(self.question()));
         }
         (waiter.take_ask() && !self.claim.has_place()).then(|| Wake::Ask(self.question()))
     }

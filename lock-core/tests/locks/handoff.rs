@@ -350,6 +350,30 @@ async fn a_head_that_is_told_to_ask_and_is_not_polled_makes_room_for_the_next() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_place_never_brings_a_longer_lease_than_its_last_waiter_asks_for() {
+    let store = QueueStore::default();
+    let (here, there) = (store.manager(), store.manager());
+    let holder = there.lock("k").acquire().await.unwrap();
+    let first = tokio::spawn(wait(&here, "k").ttl(Duration::from_secs(60)).acquire());
+    tokio::time::sleep(millis(10)).await;
+    let second = tokio::spawn(wait(&here, "k").ttl(Duration::from_secs(1)).acquire());
+    store.beat_takes(millis(300));
+    while store.calls().beats == 0 {
+        tokio::time::sleep(millis(1)).await;
+    }
+    // Its sign of life is on its way.
+    first.abort();
+    holder.release().await.unwrap();
+    let guard = second.await.unwrap().unwrap();
+    for _ in 0..20 {
+        tokio::time::sleep(millis(50)).await;
+        let left = store.remaining("k");
+        assert!(left <= millis(1_100), "a crash would keep others out for {left:?}");
+    }
+    drop(guard);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_shutdown_gives_back_a_turn_that_nobody_takes() {
     let store = QueueStore::default();
     let (locks, other) = (store.manager(), store.manager());

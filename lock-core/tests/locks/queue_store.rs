@@ -52,6 +52,7 @@ struct State {
     calls: Calls,
     deaf: bool,
     release_takes: Duration,
+    beat_takes: Duration,
     start: Moment,
 }
 
@@ -113,6 +114,7 @@ impl Default for QueueStore {
             calls: Calls::default(),
             deaf: false,
             release_takes: Duration::ZERO,
+            beat_takes: Duration::ZERO,
             start: now(),
         };
         Self(Arc::new(Mutex::new(state)))
@@ -140,6 +142,19 @@ impl QueueStore {
     /// How long a release takes to arrive.
     pub(crate) fn release_takes(&self, time: Duration) {
         self.state().release_takes = time;
+    }
+
+    /// How long a sign of life takes to arrive.
+    pub(crate) fn beat_takes(&self, time: Duration) {
+        self.state().beat_takes = time;
+    }
+
+    /// What is left of the lease of `key`.
+    pub(crate) fn remaining(&self, key: &str) -> Duration {
+        let state = self.state();
+        let holder =
+            state.entries.iter().find(|(of, _)| of.as_str() == key).and_then(|(_, entry)| entry.holder);
+        holder.map_or(Duration::ZERO, |(_, until)| until.remaining(now()))
     }
 
     /// Nobody holds and nobody waits.
@@ -236,26 +251,14 @@ impl Backend for QueueStore {
 
     async fn beat(&self, claim: &Claim) -> Result<Beat> {
         self.state().calls.beats += 1;
-        let sent = now();
-        Ok(self.change(&claim.key, |entry, told| {
-            if let Some((owner, until)) = &mut entry.holder
-                && *owner == claim.owner
-            {
-                *until = later(*until, now().plus(claim.ttl));
-                return Beat::Granted(Grant::new(sent, claim.ttl).with_waiters(Some(entry.queue.len())));
-            }
-            let Some(place) = entry.queue.iter_mut().find(|waiting| waiting.owner == claim.owner) else {
-                return Beat::Gone;
-            };
-            (place.deadline, place.lease) = (now().plus(claim.place_lease()), claim.place_lease());
-            entry.serve(told);
-            match entry.holder {
-                Some((owner, _)) if owner == claim.owner => {
-                    Beat::Granted(Grant::new(sent, claim.place_lease()))
-                }
-                _ => Beat::Waiting(Held { place: Some(sent), ..entry.held(claim) }),
-            }
-        }))
+        let (store, claim, takes) = (self.clone(), claim.clone(), self.state().beat_takes);
+        // What was sent arrives, whoever waits for the answer.
+        let sent = tokio::spawn(async move {
+            let sent = now();
+            tokio::time::sleep(takes).await;
+            store.sign(&claim, sent)
+        });
+        Ok(sent.await.unwrap())
     }
 
     async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
@@ -300,6 +303,28 @@ impl Backend for QueueStore {
 }
 
 impl QueueStore {
+    fn sign(&self, claim: &Claim, sent: Moment) -> Beat {
+        self.change(&claim.key, |entry, told| {
+            if let Some((owner, until)) = &mut entry.holder
+                && *owner == claim.owner
+            {
+                *until = later(*until, now().plus(claim.ttl));
+                return Beat::Granted(Grant::new(sent, claim.ttl).with_waiters(Some(entry.queue.len())));
+            }
+            let Some(place) = entry.queue.iter_mut().find(|waiting| waiting.owner == claim.owner) else {
+                return Beat::Gone;
+            };
+            (place.deadline, place.lease) = (now().plus(claim.place_lease()), claim.place_lease());
+            entry.serve(told);
+            match entry.holder {
+                Some((owner, _)) if owner == claim.owner => {
+                    Beat::Granted(Grant::new(sent, claim.place_lease()))
+                }
+                _ => Beat::Waiting(Held { place: Some(sent), ..entry.held(claim) }),
+            }
+        })
+    }
+
     fn free(&self, claim: &Claim) -> Released {
         self.change(&claim.key, |entry, told| {
             let before = entry.queue.len();
