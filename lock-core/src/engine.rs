@@ -1,8 +1,9 @@
 //! What the guards, handles and requests of one manager share.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -40,6 +41,7 @@ pub(crate) struct Engine {
     /// Told when a grant ends or the manager closes.
     pub(crate) changed: Notify,
     closing: AtomicBool,
+    forced: Forced,
 }
 
 /// What a reader of a log can use; every guard and request has it in its own.
@@ -85,6 +87,7 @@ impl Engine {
             acquiring: AtomicUsize::new(0),
             changed: Notify::new(),
             closing: AtomicBool::new(false),
+            forced: Forced::default(),
             backend,
         });
         let ear: Weak<Self> = Arc::downgrade(&engine);
@@ -105,7 +108,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Refuses a forked child.
+    /// Refuses a forked child, which has made no manager of its own.
     pub(crate) fn check_process(&self) -> Result<()> {
         if !self.is_own_process() {
             let what =
@@ -113,6 +116,11 @@ impl Engine {
             return Err(LockError::new(LockErrorKind::InvalidRequest, what));
         }
         Ok(())
+    }
+
+    /// Whether the grant of `owner` was taken away by force lately. Whoever makes a hold of it asks behind that.
+    pub(crate) fn was_forced(&self, owner: Owner) -> bool {
+        self.forced.has(owner)
     }
 
     pub(crate) fn close(&self) {
@@ -281,6 +289,8 @@ impl Ear for Engine {
     }
 
     fn forced(&self, owner: Owner) {
+        // First: a grant that is on its way to its next holder is none of the holds.
+        self.forced.note(owner);
         for hold in self.holds().into_iter().filter(|hold| hold.claim.owner == owner) {
             if hold.lose(LossReason::Forced) {
                 // Of several keys, the others are to be free as well.
@@ -296,6 +306,31 @@ impl Ear for Engine {
     fn reconnected(&self) {
         self.waits.ask();
         self.latches.woken_all();
+    }
+}
+
+/// Grants that were taken away by force lately: the store's word may come while a grant is between two holders.
+#[derive(Debug, Default)]
+struct Forced {
+    /// Whether there are any; on the way of every grant.
+    any: AtomicBool,
+    owners: Mutex<VecDeque<Owner>>,
+}
+
+impl Forced {
+    /// More than can be between two holders when somebody takes them all away.
+    const KEPT: usize = 1_024;
+
+    fn note(&self, owner: Owner) {
+        let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        owners.truncate(Self::KEPT - 1);
+        owners.push_front(owner);
+        self.any.store(true, Ordering::SeqCst);
+    }
+
+    fn has(&self, owner: Owner) -> bool {
+        self.any.load(Ordering::SeqCst)
+            && self.owners.lock().unwrap_or_else(PoisonError::into_inner).contains(&owner)
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::steps::Acquire;
 use crate::backend::{Grant, Renew, Renewal};
-use crate::error::Result;
+use crate::error::{LossReason, Result};
 use crate::gate::Turn;
 use crate::guard::LockGuard;
 use crate::hold::{Hold, outlasts};
@@ -45,6 +45,10 @@ impl Acquire<'_> {
         // A shutdown that began meanwhile does not wait for guards that come after it: dropping the offer gives it back.
         self.engine.check_open()?;
         let hold = match offer {
+            Offer::Store(_) | Offer::Place(_) if self.engine.was_forced(self.claim.claim.owner) => {
+                self.claim.start_over();
+                return Ok(None);
+            }
             Offer::Store(grant) | Offer::Place(grant) => self.granted(&grant, keeper),
             Offer::Turn(turn) => {
                 // Its seat is given up; should the turn be worth nothing, it lines up again, and is not turned down.
@@ -55,6 +59,10 @@ impl Acquire<'_> {
                 }
             }
         };
+        if self.engine.was_forced(hold.claim.owner) {
+            // Between the look before and the hold, which nobody knew of then.
+            hold.lose(LossReason::Forced);
+        }
         let guard = LockGuard::new(hold);
         if self.plan.fencing
             && let Err(error) = guard.hold().fence().await
@@ -90,8 +98,8 @@ impl Acquire<'_> {
     async fn extended(&self, mut turn: Turn) -> Option<Turn> {
         let (now, ttl) = (self.engine.clock.now(), self.plan.ttl);
         let lease = turn.lease();
-        if outlasts(lease.store_until, ttl, now) {
-            // It was meant for another.
+        if outlasts(lease.store_until, ttl, now) || self.engine.was_forced(lease.claim.owner) {
+            // It was meant for another, or is nobody's any more.
             return None;
         }
         // The word of a store on which places live on beats may get lost.

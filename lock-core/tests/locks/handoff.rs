@@ -350,6 +350,21 @@ async fn a_head_that_is_told_to_ask_and_is_not_polled_makes_room_for_the_next() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_turn_whose_grant_was_taken_by_force_is_worth_nothing() {
+    let store = Memory::new();
+    let [here, there] = std::array::from_fn(|_| LockManager::builder(store.clone()).build().unwrap());
+    let holder = here.lock("k").ttl(HOUR).acquire().await.unwrap();
+    let id = there.locks().await.unwrap().locks[0].holders[0].id.clone();
+    let mut next = unpolled(wait(&here, "k").ttl(HOUR)).await;
+    holder.release().await.unwrap();
+    assert!(there.force_release("k", &id, "stuck").await.unwrap());
+    let other = there.lock("k").ttl(HOUR).acquire().await.unwrap();
+    assert!(tokio::time::timeout(millis(100), &mut next).await.is_err(), "two at the same time");
+    other.release().await.unwrap();
+    assert!(next.await.unwrap().is_held());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_place_never_brings_a_longer_lease_than_its_last_waiter_asks_for() {
     let store = QueueStore::default();
     let (here, there) = (store.manager(), store.manager());
