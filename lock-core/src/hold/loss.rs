@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use super::Hold;
 use super::state::{self, code, reason};
-use crate::backend::Placement;
+use crate::clock::Moment;
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
 
 impl Hold {
@@ -34,11 +34,15 @@ impl Hold {
 
     /// Why the grant is lost, if it is. Reads the clock: a lease that ran out is lost from then on, told or not.
     pub(crate) fn loss(&self) -> Option<LossReason> {
+        self.loss_at(self.now())
+    }
+
+    /// As [`loss`](Self::loss), by a clock that was just read.
+    pub(crate) fn loss_at(&self, now: Moment) -> Option<LossReason> {
         let known = self.state.load(Ordering::Acquire);
         if known > state::ENDANGERED {
             return reason(known);
         }
-        let now = self.now();
         if self.deadline().is_past(now) {
             self.lose(LossReason::Expired);
         } else if self.max_hold_end().is_some_and(|end| end.is_past(now)) {
@@ -53,10 +57,11 @@ impl Hold {
             (now <= state::ENDANGERED).then_some(code(why))
         });
         if told.is_ok() {
-            self.tell_lost(why);
             self.changed.notify_waiters();
             // Who waits here waited for this guard, and now has to ask the store.
             self.claim.keys().for_each(|key| self.engine.gate.freed(key));
+            // Last, because it calls into the application, which may block or panic.
+            self.tell_lost(why);
         }
         told.is_ok()
     }
@@ -79,14 +84,13 @@ impl Hold {
             if let Some(reason) = self.loss() {
                 return reason;
             }
-            // Over a store in this process the keeper may have gone with its runtime, so nobody else looks at the clock.
-            let by_itself = self.engine.capability.placement == Placement::Embedded && !self.has_ended();
+            // The keeper tells, but may be late: its runtime is gone, or a log keeps its thread.
             let left = self.remaining();
             tokio::select! {
                 // Not in an order of chance: a simulation is to be the same again.
                 biased;
                 () = changed => {}
-                () = tokio::time::sleep(left), if by_itself => {}
+                () = tokio::time::sleep(left), if !self.has_ended() => {}
             }
         }
     }

@@ -48,3 +48,35 @@ async fn the_first_reason_of_a_loss_stays_and_danger_is_told_once() {
     hold.renewed(hold.now(), Duration::from_secs(60));
     assert_eq!(hold.loss(), Some(LossReason::Taken), "no renewal brings it back");
 }
+
+/// A log that panics at what it is told.
+struct Panics;
+
+impl tracing::Subscriber for Panics {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn event(&self, _: &tracing::Event<'_>) {
+        panic!("a full disk");
+    }
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loss_is_told_to_those_whom_it_concerns_before_the_log() {
+    let guard = guard().await;
+    let handle = guard.handle();
+    let told = tokio::spawn(async move { handle.lost().await });
+    tokio::task::yield_now().await;
+    let hold = Arc::clone(guard.hold());
+    let log = || tracing::subscriber::with_default(Panics, || hold.lose(LossReason::Taken));
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(log)).is_err());
+    let told = tokio::time::timeout(Duration::from_millis(1), told).await.expect("at once");
+    assert_eq!(told.expect("no panic"), LossReason::Taken);
+}

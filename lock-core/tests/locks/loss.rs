@@ -1,9 +1,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use std::time::Duration;
+
+use lock_core::backend::Placement;
 use lock_core::{LockErrorKind, LockManager, LossReason, OnLost};
 use tokio::time::Instant;
 
+use crate::scripted::Scripted;
 use crate::{is_free, millis, patient};
 
 #[tokio::test(start_paused = true)]
@@ -119,4 +123,14 @@ fn a_lock_whose_runtime_is_gone_is_lost_and_tells() {
     drop(first);
     let told = runtime().block_on(async { tokio::time::timeout(millis(10_000), guard.lost()).await });
     assert_eq!(told.unwrap(), LossReason::Expired);
+}
+
+/// As when the application's log does not return.
+#[tokio::test]
+async fn a_loss_is_told_at_the_deadline_also_while_the_thread_that_renews_is_kept() {
+    let (locks, store) = Scripted::manager(|store| store.placement = Placement::Remote);
+    store.script().renew_blocks = Duration::from_secs(5);
+    let guard = locks.lock("k").ttl(millis(300)).acquire().await.unwrap();
+    let told = tokio::time::timeout(Duration::from_secs(3), guard.lost()).await;
+    assert_eq!(told.expect("in time"), LossReason::Expired);
 }

@@ -45,6 +45,8 @@ pub(crate) struct Script {
     pub(crate) fence: VecDeque<Result<FencingToken>>,
     /// Whether a release can be done at once.
     pub(crate) at_once: bool,
+    /// For how long a renewal keeps the thread that sends it.
+    pub(crate) renew_blocks: Duration,
     /// How long a release takes to be answered.
     pub(crate) release_takes: Duration,
     /// Releases that were answered.
@@ -192,7 +194,11 @@ impl Backend for Scripted {
 
     async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
         let ttls = batch.iter().map(|renew| renew.ttl).collect();
-        let told = self.ask(Asked::Renew { ttls }).renew.pop_front();
+        let (told, blocks) = {
+            let mut script = self.ask(Asked::Renew { ttls });
+            (script.renew.pop_front(), script.renew_blocks)
+        };
+        std::thread::sleep(blocks);
         match told {
             Some(answer) => vec![answer],
             None => {
