@@ -20,7 +20,57 @@ pub enum Clock {
     Suspend,
     /// tokio's clock, which a test can pause and advance.
     Tokio,
+    /// As [`Suspend`](Self::Suspend), on a machine that a test suspends.
+    #[cfg(test)]
+    Suspended(&'static Suspended),
 }
+
+/// For how long a test has suspended the machine so far, in nanoseconds.
+#[cfg(test)]
+#[derive(Debug, Default)]
+pub struct Suspended(std::sync::atomic::AtomicI64);
+
+#[cfg(test)]
+impl Suspended {
+    /// A machine of this test's own.
+    pub(crate) fn machine() -> &'static Self {
+        Box::leak(Box::default())
+    }
+
+    pub(crate) fn suspend(&self, time: Duration) {
+        self.0.fetch_add(nanos(time), std::sync::atomic::Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+thread_local! {
+    static REMOTE: std::cell::Cell<Clock> = const { std::cell::Cell::new(Clock::Suspend) };
+}
+
+/// The clock of a store elsewhere, for what this thread makes.
+#[cfg(test)]
+pub(crate) fn of_remote() -> Clock {
+    REMOTE.get()
+}
+
+/// Has managers that `make` makes measure the leases of a store elsewhere by `clock`.
+#[cfg(test)]
+pub(crate) fn with_clock<T>(clock: Clock, make: impl FnOnce() -> T) -> T {
+    REMOTE.set(clock);
+    let made = make();
+    REMOTE.set(Clock::Suspend);
+    made
+}
+
+#[cfg(test)]
+impl PartialEq for Suspended {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+#[cfg(test)]
+impl Eq for Suspended {}
 
 /// A point in time of one [`Clock`], in nanoseconds since an arbitrary start.
 ///
@@ -62,6 +112,11 @@ impl Clock {
             Self::Tokio => {
                 let now = since_start(tokio_now());
                 Moment { mono: now, boot: now }
+            }
+            #[cfg(test)]
+            Self::Suspended(Suspended(time)) => {
+                let ahead = time.load(std::sync::atomic::Ordering::SeqCst);
+                Moment { mono: since_start(std_now()), boot: boottime() + ahead }
             }
         }
     }

@@ -24,6 +24,9 @@ impl Placement {
     pub fn clock(self) -> Clock {
         match self {
             Self::Embedded => Clock::Tokio,
+            #[cfg(test)]
+            Self::Remote => crate::clock::of_remote(),
+            #[cfg(not(test))]
             Self::Remote => Clock::Suspend,
         }
     }

@@ -3,8 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock::Moment;
-use crate::error::LossReason;
+use crate::backend::memory::Memory;
+use crate::backend::{
+    Attempt, Backend, Capability, Claim, FencingToken, Grant, Placement, Released, Renew, Renewal,
+};
+use crate::clock::{Clock, Moment, Suspended, with_clock};
+use crate::error::{LossReason, Result};
 use crate::guard::LockGuard;
 use crate::manager::LockManager;
 
@@ -79,4 +83,61 @@ async fn a_loss_is_told_to_those_whom_it_concerns_before_the_log() {
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(log)).is_err());
     let told = tokio::time::timeout(Duration::from_millis(1), told).await.expect("at once");
     assert_eq!(told.expect("no panic"), LossReason::Taken);
+}
+
+/// A store elsewhere, whose answers are dated by the clock of a machine that is suspended at times.
+#[derive(Debug)]
+struct Elsewhere(Memory, Clock);
+
+impl Backend for Elsewhere {
+    fn capability(&self) -> Capability {
+        Capability { placement: Placement::Remote, ..self.0.capability() }
+    }
+
+    async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
+        match self.0.try_acquire(claim).await? {
+            Attempt::Granted(grant) => Ok(Attempt::Granted(Grant { sent: self.1.now(), ..grant })),
+            held @ Attempt::Held(_) => Ok(held),
+        }
+    }
+
+    async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
+        let renewed =
+            |renew: &Renew<'_>| Renewal::Renewed { sent: self.1.now(), lease: renew.ttl, waiters: None };
+        batch.iter().map(renewed).collect()
+    }
+
+    async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
+        self.0.release(claim, keep_for).await
+    }
+
+    async fn fence(&self, claim: &Claim) -> Result<FencingToken> {
+        self.0.fence(claim).await
+    }
+}
+
+/// tokio's timers and the monotonic clock stand still meanwhile: the body and its guard learn of it all the same.
+#[tokio::test]
+async fn a_machine_that_was_suspended_for_longer_than_the_lease_finds_its_locks_lost() {
+    let machine = Suspended::machine();
+    let clock = Clock::Suspended(machine);
+    let store = Elsewhere(Memory::new(), clock);
+    let locks = with_clock(clock, || LockManager::builder(store).build()).expect("a manager");
+    let ttl = Duration::from_secs(30);
+    let guard = locks.lock("guard").ttl(ttl).acquire().await.expect("it is free");
+    let body = tokio::spawn(locks.lock("body").ttl(ttl).run(std::future::pending::<()>()));
+    while locks.held() < 2 {
+        tokio::task::yield_now().await;
+    }
+    machine.suspend(ttl / 2);
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    assert!(guard.is_held() && !body.is_finished(), "half of the lease is left");
+
+    machine.suspend(ttl);
+    assert!(!guard.is_held() && guard.remaining().is_zero(), "from this moment on");
+    assert_eq!(guard.check().expect_err("lost").loss_reason(), Some(LossReason::Expired));
+    // Long before the next renewal by the clocks that stood still.
+    let body = tokio::time::timeout(Duration::from_secs(5), body).await.expect("it is dropped");
+    assert_eq!(body.expect("no panic").expect_err("lost").loss_reason(), Some(LossReason::Expired));
+    assert!(guard.release().await.expect_err("lost").is_lost());
 }
