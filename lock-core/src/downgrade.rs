@@ -21,6 +21,7 @@ pub(crate) async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
     let refused = |detail: &'static str| {
         Err(LockError::new(LockErrorKind::InvalidRequest, detail).with_key(&hold.claim.key))
     };
+    hold.check_own_process()?;
     hold.check()?;
     if hold.terms.kind != Kind::Write {
         return refused("only a write lock can be turned into a read lock");

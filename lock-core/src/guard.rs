@@ -22,8 +22,12 @@ use crate::run;
 ///   lock protects should refuse an old [`fencing_token`](Self::fencing_token).
 /// - **Release**: [`release`](Self::release) waits for the store's answer and reports it.
 /// - **Drop** gives the lock back in the background, best effort: it works outside a runtime, while unwinding and at
-///   the end of a runtime, retries until the lease is over, and does nothing in a forked child. A process that exits
-///   right after it may leave the key to its ttl; [`LockManager::shutdown`](crate::LockManager::shutdown) waits.
+///   the end of a runtime, and retries until the lease is over. A process that exits right after it may leave the key to
+///   its ttl; [`LockManager::shutdown`](crate::LockManager::shutdown) waits.
+/// - **Fork**: the lock stays the parent's. In the child, dropping the copy of a guard does nothing to the store, and whatever
+///   answers with a `Result` is [`InvalidRequest`](LockErrorKind::InvalidRequest).
+/// - **A forgotten guard** ([`mem::forget`](std::mem::forget), an `Arc` in a cycle) is renewed for as long as its manager lives,
+///   and nobody else gets the key: [`max_hold`](crate::LockRequest::max_hold) ends that.
 /// - **`let _ = ..`** drops a guard at once, and the compiler says nothing: bind it to a name, `let _guard = ..`.
 /// - **Poisoning**: none. A panic while the guard is held releases the lock.
 /// - **Re-entrancy**: a guard from [`acquire`](crate::LockRequest::acquire) is entered again only from within a
@@ -76,6 +80,7 @@ impl LockGuard {
     /// # Errors
     /// [`Lost`](LockErrorKind::Lost), with the reason.
     pub fn check(&self) -> Result<()> {
+        self.hold().check_own_process()?;
         self.hold().check()
     }
 
@@ -100,6 +105,7 @@ impl LockGuard {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn fencing_token(&self) -> Result<FencingToken> {
+        self.hold().check_own_process()?;
         self.hold().fence().await
     }
 
@@ -145,6 +151,7 @@ impl LockGuard {
     /// # Cancel safety
     /// As [`run`](Self::run).
     pub async fn run_on_lost<F: Future>(&self, on_lost: OnLost, body: F) -> Result<F::Output> {
+        self.hold().check_own_process()?;
         run::inside(self, on_lost, Box::pin(body)).await
     }
 
@@ -160,6 +167,7 @@ impl LockGuard {
     pub async fn extend(&self, ttl: Duration) -> Result<()> {
         let hold = self.hold();
         let store = &hold.engine.capability;
+        hold.check_own_process()?;
         hold.check()?;
         if ttl < store.min_ttl || ttl > store.max_ttl {
             let detail = format!(
@@ -228,13 +236,16 @@ impl LockGuard {
     ///
     /// # Errors
     /// [`Lost`](LockErrorKind::Lost) when the lock was lost before; [`Unavailable`](LockErrorKind::Unavailable) when the
-    /// store did not answer: then the release goes on in the background until the lease is over.
+    /// store did not answer: then the release goes on in the background until the lease is over;
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) in a forked child, whose parent goes on holding.
     ///
     /// # Cancel safety
     /// Dropping the future hands the release to the background.
     pub async fn release(mut self) -> Result<Released> {
         let Some(hold) = self.hold.take() else { return Ok(Released::Released) };
-        let lost = hold.loss();
+        let now = hold.now();
+        hold.check_process(now)?;
+        let lost = hold.loss_at(now);
         if !hold.leave() {
             return Ok(Released::StillHeld);
         }
@@ -284,6 +295,7 @@ impl LockGuard {
 
 impl Drop for LockGuard {
     fn drop(&mut self) {
+        // In a forked child, what the copy of a guard hands over goes nowhere, and nothing is given back.
         if let Some(hold) = self.hold.take().filter(|hold| hold.leave()) {
             drop(Ended { hold, asked: false, answered: false });
         }
@@ -385,6 +397,7 @@ impl LockHandle {
     /// # Errors
     /// [`Lost`](LockErrorKind::Lost), also when the lock was released.
     pub fn check(&self) -> Result<()> {
+        self.hold.check_own_process()?;
         self.hold.check()
     }
 
@@ -404,6 +417,7 @@ impl LockHandle {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn fencing_token(&self) -> Result<FencingToken> {
+        self.hold.check_own_process()?;
         self.hold.fence().await
     }
 }

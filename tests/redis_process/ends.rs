@@ -89,3 +89,38 @@ async fn a_killed_process_frees_its_key_by_its_lease() {
     let request = locks.lock("k").wait(Duration::from_secs(5));
     request.acquire().await.expect("the lease runs out").release().await.expect("an answer");
 }
+
+#[tokio::test]
+async fn a_forked_child_can_do_nothing_with_the_locks_of_its_parent() {
+    const KEYS: [&str; 4] = ["used", "released", "dropped", "downgraded"];
+    let server = RedisServer::start();
+    let mut worker = Worker::start(WORKER, &["fork", "--url", &server.url()]);
+    worker.expect("HELD").await;
+    let values = || KEYS.map(|key| server.get::<String>(&["GET", key]));
+    let (before, mut recorder) = (values(), server.record());
+    worker.tell("go");
+    for operation in [
+        "check",
+        "extend",
+        "fencing_token",
+        "run",
+        "handle.check",
+        "handle.fencing_token",
+        "release",
+        "downgrade",
+        "acquire",
+        "try_acquire",
+    ] {
+        let outcome = worker.expect(&format!("CHILD {operation} ")).await;
+        assert!(outcome.starts_with("InvalidRequest ") && outcome.contains("fork"), "{operation}: {outcome}");
+    }
+    assert_eq!(worker.expect("CHILD drop").await, "Ok");
+    worker.expect("FORKED").await;
+    let sent: Vec<_> = recorder.take().into_iter().filter(|sent| sent.name != "TIME").collect();
+    assert!(sent.is_empty(), "{sent:?}");
+    assert_eq!(values(), before, "the parent's locks stay");
+    worker.tell("go");
+    worker.expect("RELEASED").await;
+    assert!(server.keys().iter().all(|key| key.ends_with("}:f")), "{:?}", server.keys());
+    worker.finish().await;
+}

@@ -124,7 +124,7 @@ impl Hold {
         }
     }
 
-    pub(super) fn now(&self) -> Moment {
+    pub(crate) fn now(&self) -> Moment {
         self.engine.clock.now()
     }
 

@@ -7,9 +7,11 @@
 //! | `lease` | its deadline, and what is taken off a lease |
 //! | `loss` | whether it is still ours |
 //! | `fence` | its fencing token |
+//! | `fork` | what is refused in a forked child |
 //! | `turn` | passing it on inside the process |
 
 mod fence;
+mod fork;
 mod grant;
 mod lease;
 mod loss;

@@ -10,6 +10,9 @@
 //!   (see `ends`) and prints `ENDED`.
 //! - `contend --url U --kinds K,K.. --tasks N --ttl MS --hold US --seed S --resource U`: takes keys again and again, and
 //!   says so (see `contend`).
+//! - `fork --url U`: takes four keys for a minute, prints `HELD`, waits for a line, forks, lets the child try what it can
+//!   with its copies of the guards (a line `CHILD` for each), prints `FORKED`, waits for a line, uses the guards, gives them
+//!   back and prints `RELEASED` (see `forks`).
 //! - `serve`: starts a Redis server, prints `PORT <port>` and goes on until its input ends.
 //!
 //! Answers are lines on the standard output. An input that ends is the order to stop.
@@ -18,6 +21,7 @@
 mod careless;
 mod contend;
 mod ends;
+mod forks;
 mod hold;
 #[path = "../../../redis_process/locked.rs"]
 mod locked;
@@ -39,6 +43,7 @@ fn main() -> ExitCode {
         "contend" => runtime().block_on(contend::contend(&options)),
         "hold" => runtime().block_on(hold::hold(&options)),
         "end" => ends::end(&options),
+        "fork" => forks::fork_while_held(&options),
         "serve" => serve(),
         other => panic!("worker has no mode {other:?}"),
     }

@@ -1,0 +1,85 @@
+//! A process that forks while it holds locks: what its child can do with its copies of the guards.
+//!
+//! Every operation of the child is polled once, without a runtime: one that is ready then has asked nobody.
+
+use std::io::Write;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use fork::{Fork, fork, waitpid};
+use lock_core::{LockError, LockGuard, LockManager, Result};
+
+use crate::{Options, runtime, wait_for_line};
+
+const TTL: Duration = Duration::from_secs(60);
+
+/// Takes four locks, forks, lets the child try what it can, and gives the locks back after a line.
+pub(crate) fn fork_while_held(options: &Options) {
+    let runtime = runtime();
+    let (locks, guards) = runtime.block_on(take(options.text("--url")));
+    println!("HELD");
+    wait_for_line();
+    let child = match fork().expect("a second process") {
+        Fork::Child => {
+            try_all(&locks, guards);
+            let _ = std::io::stdout().flush();
+            std::process::exit(0);
+        }
+        Fork::Parent(child) => child,
+    };
+    waitpid(child).expect("the child ends");
+    println!("FORKED");
+    wait_for_line();
+    runtime.block_on(async {
+        for guard in guards {
+            guard.check().expect("it is held");
+            guard.extend(TTL).await.expect("it is held");
+            guard.fencing_token().await.expect("it is held");
+            guard.release().await.expect("an answer");
+        }
+    });
+    println!("RELEASED");
+}
+
+async fn take(url: &str) -> (LockManager, Vec<LockGuard>) {
+    let locks = LockManager::connect(url).await.expect("the server takes locks");
+    let mut guards = Vec::new();
+    for key in ["used", "released", "dropped"] {
+        guards.push(locks.lock(key).ttl(TTL).acquire().await.expect("the key is free"));
+    }
+    guards.push(locks.write("downgraded").ttl(TTL).acquire().await.expect("the key is free"));
+    (locks, guards)
+}
+
+fn try_all(locks: &LockManager, guards: Vec<LockGuard>) {
+    let [used, released, dropped, downgraded] = <[LockGuard; 4]>::try_from(guards).expect("four of them");
+    let handle = used.handle();
+    tell("check", once(async { used.check() }));
+    tell("extend", once(used.extend(TTL)));
+    tell("fencing_token", once(used.fencing_token()));
+    tell("run", once(used.run(async {})));
+    tell("handle.check", once(async { handle.check() }));
+    tell("handle.fencing_token", once(handle.fencing_token()));
+    tell("release", once(released.release()));
+    tell("downgrade", once(downgraded.downgrade()));
+    tell("acquire", once(locks.lock("another").acquire()));
+    tell("try_acquire", once(locks.lock("another").try_acquire()));
+    drop(dropped);
+    println!("CHILD drop Ok");
+}
+
+/// What is known without waiting.
+fn once<T>(operation: impl Future<Output = Result<T>>) -> Poll<Result<T>> {
+    pin!(operation).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+fn tell<T>(operation: &str, outcome: Poll<Result<T>>) {
+    let outcome = match outcome {
+        Poll::Ready(outcome) => {
+            outcome.err().map_or("Ok".to_owned(), |error: LockError| format!("{:?} {error}", error.kind()))
+        }
+        Poll::Pending => "Pending".to_owned(),
+    };
+    println!("CHILD {operation} {outcome}");
+}
