@@ -51,6 +51,12 @@
 //! | `full` | all of them | no |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(not(unix))]
+compile_error!(
+    "lock-core runs on Unix (Linux, macOS, the BSDs) only: it uses Unix sockets and the Unix host name. On Windows, build \
+     and run your service under WSL or in a container."
+);
+
 #[cfg(feature = "macros")]
 #[doc(hidden)]
 #[path = "private.rs"]

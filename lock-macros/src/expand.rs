@@ -307,6 +307,32 @@ mod tests {
         assert!(expanded.contains("compile_error"), "{options}: {expanded}");
     }
 
+    /// What a locked function costs to compile is, first of all, how much is written for each: see `benches/compile_time.rs`
+    /// for what it comes to. More than these is a reason to move code into functions of lock-core.
+    #[test]
+    fn little_is_written_for_each_function() {
+        let item = "async fn ship(id: u64, name: &str) -> Result<u64, LockError> { }";
+        for (options, most) in [
+            (r#"key = "order""#, 160),
+            (r#"key = "order:<id>", ttl = "500ms", strategy = "retry""#, 195),
+            (r#"key = "order:<id>", handle = lock, strategy = "skip""#, 295),
+            (r#"key = "order:<id>", fallback = later"#, 300),
+            (r#"keys = ["order:<id>", "stock:<name>"]"#, 190),
+        ] {
+            let expanded = attribute(options.parse().expect(options), &item.parse().expect(item));
+            let written = tokens(expanded) - tokens(item.parse().expect(item));
+            assert!(written <= most, "{options}: {written} tokens, at most {most}");
+        }
+    }
+
+    fn tokens(stream: TokenStream) -> usize {
+        let count = |token| match token {
+            proc_macro2::TokenTree::Group(group) => 2 + tokens(group.stream()),
+            _ => 1,
+        };
+        stream.into_iter().map(count).sum()
+    }
+
     /// The body is not parsed: half-typed code keeps the errors of the compiler, and what completes it finds it.
     #[test]
     fn a_half_typed_body_is_passed_on() {
