@@ -9,6 +9,7 @@ use std::task::{Context, Poll, ready};
 
 use axum::BoxError;
 use axum::body::Bytes;
+use http::Version;
 use http_body::{Body, Frame, SizeHint};
 use lock_core::{LockGuard, LockScope, LossReason, OnLost};
 use pin_project_lite::pin_project;
@@ -55,6 +56,8 @@ struct Held {
     scope: LockScope,
     /// What is left of the announced length.
     left: Option<u64>,
+    /// Whether a server asks for nothing more once that is nothing. Over HTTP/2 it goes on to the end: trailers may come.
+    ends_with_length: bool,
     guard: LockGuard,
     ticket: Ticket,
 }
@@ -69,19 +72,20 @@ impl<B: Body> LockBody<B> {
         Self { state: State::Problem { body } }
     }
 
-    /// `announced` is the length that the head of the answer promises, if it does.
+    /// `announced` is the length that the head of the answer promises over `version`, if it does.
     pub(crate) fn held(
         body: B,
         guard: LockGuard,
         scope: LockScope,
-        announced: Option<u64>,
+        (announced, version): (Option<u64>, Version),
         on_lost: OnLost,
         ticket: Ticket,
     ) -> Self {
         let handle = guard.handle();
         let cancels = on_lost == OnLost::Cancel;
         let lost = cancels.then(|| Box::pin(async move { handle.lost().await }) as Pin<Box<_>>);
-        let lock = Some(Held { lost, scope, left: announced, guard, ticket });
+        let ends_with_length = version <= Version::HTTP_11;
+        let lock = Some(Held { lost, scope, left: announced, ends_with_length, guard, ticket });
         Self { state: State::Held { body, tail: VecDeque::new(), lock } }
     }
 }
@@ -138,10 +142,11 @@ where
             tail.push_back(Err(error));
             return Poll::Ready(Next::Release);
         }
-        // Once the announced length is reached, a server asks for nothing more, so there is nothing to wait for either.
+        // Once the announced length is reached, a server of HTTP/1 asks for nothing more, so there is nothing to wait for
+        // either.
         let is_full = !tail.is_empty();
         let frame = match lock.poll_frame(body.as_mut(), cx) {
-            Poll::Pending if is_full => return Poll::Ready(Next::Release),
+            Poll::Pending if is_full && lock.ends_with_length => return Poll::Ready(Next::Release),
             Poll::Pending => return Poll::Pending,
             Poll::Ready(frame) => frame,
         };

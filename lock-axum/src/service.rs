@@ -232,7 +232,7 @@ impl Work {
             return Ok(response.map(LockBody::unlocked));
         }
         let on_lost = options.on_lost;
-        Ok(response.map(|body| LockBody::held(body, guard, scope, announced, on_lost, ticket)))
+        Ok(response.map(|body| LockBody::held(body, guard, scope, (announced, version), on_lost, ticket)))
     }
 }
 

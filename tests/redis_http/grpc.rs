@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes};
 use http::uri::PathAndQuery;
@@ -17,6 +18,8 @@ use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Channel, Endpoint, Server};
 use tonic::{Code, Request, Response, Status};
 use tower::Service;
+
+use crate::stores::Store;
 
 /// Messages that are their bytes: what a code generator writes is not the point here.
 #[derive(Clone, Copy, Default)]
@@ -111,7 +114,12 @@ async fn call(channel: &Channel, order: Option<&'static str>) -> Result<Bytes, S
 
 #[tokio::test]
 async fn a_refusal_is_a_status_that_the_client_understands() {
-    let locks = LockManager::in_memory();
+    for store in [Store::memory(), Store::far_away(Duration::from_millis(1)).await] {
+        a_refusal_is_understood(&store.locks).await;
+    }
+}
+
+async fn a_refusal_is_understood(locks: &LockManager) {
     let layer = LockLayer::new(locks.clone()).key("order:<header.x-order>").grpc();
     let channel = connect(layer).await;
     assert_eq!(call(&channel, Some("7")).await.expect("an answer"), "hello");
@@ -126,7 +134,7 @@ async fn a_refusal_is_a_status_that_the_client_understands() {
 
     let status = call(&channel, None).await.expect_err("no header");
     assert_eq!(status.code(), Code::InvalidArgument, "{status:?}");
-    let _ = locks.shutdown(std::time::Duration::ZERO).await;
+    let _ = locks.shutdown(Duration::ZERO).await;
     let status = call(&channel, Some("7")).await.expect_err("closed");
     assert_eq!(status.code(), Code::Unavailable, "{status:?}");
 }

@@ -6,15 +6,17 @@ use std::time::Duration;
 use axum::Router;
 use axum::routing::post;
 use lock_axum::LockLayer;
+use lock_core::LockEvent;
 use tokio::sync::Notify;
 
 use crate::client::{Client, VERSIONS, serve};
 use crate::stores::Store;
 
-/// What a client that hangs up may cost the next one, at most.
-const SOON: Duration = Duration::from_secs(5);
+/// For what only has to happen, and a lease that is far from over then.
+const LATE: Duration = Duration::from_secs(20);
+const TTL: Duration = Duration::from_secs(600);
 
-/// The key is free without the handler having come to its end, and without its lease.
+/// The key is free without the handler having come to its end, and without its lease: the next one has it from a release.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_handler_is_dropped_and_the_key_freed() {
     for store in [Store::memory(), Store::far_away(Duration::from_millis(1)).await] {
@@ -27,14 +29,27 @@ async fn the_handler_is_dropped_and_the_key_freed() {
                     std::future::pending::<()>().await;
                 }
             };
-            let layer = LockLayer::new(store.locks.clone()).key("k").ttl(Duration::from_secs(60));
+            let layer = LockLayer::new(store.locks.clone()).key("k").ttl(TTL);
+            let mut events = store.locks.events();
             let address = serve(Router::new().route("/", post(handler).route_layer(layer))).await;
             let request = tokio::spawn(async move { Client::connect(address, version).await.ask("/").await });
             begun.notified().await;
             assert!(store.locks.lock("k").try_acquire().await.expect("an answer").is_none());
             request.abort();
-            let next = store.locks.lock("k").wait(SOON).acquire().await;
+            let next = store.locks.lock("k").wait(LATE).acquire().await;
             let next = next.unwrap_or_else(|error| panic!("{} {version:?}: {error}", store.name));
+            let what = format!("{} {version:?}", store.name);
+            assert!(matches!(events.next().await, Some(LockEvent::Granted { .. })), "{what}: the handler");
+            assert!(
+                matches!(events.next().await, Some(LockEvent::Refused { .. })),
+                "{what}: the one that only tries"
+            );
+            let freed = events.next().await;
+            assert!(
+                matches!(&freed, Some(LockEvent::Released { held, .. }) if *held < TTL / 2),
+                "{what}: {freed:?}"
+            );
+            assert!(matches!(events.next().await, Some(LockEvent::Granted { .. })), "{what}: the next one");
             next.release().await.expect("an answer");
         }
     }

@@ -4,6 +4,8 @@ mod client;
 mod grpc;
 mod hang_up;
 mod keep_alive;
+mod loss;
 mod metrics;
 mod plain_hyper;
 mod stores;
+mod trailers;

@@ -1,6 +1,7 @@
 //! Without axum: a bare hyper server.
 
 use std::convert::Infallible;
+use std::time::Duration;
 
 use axum::body::Bytes;
 use http::{Request, Response, StatusCode};
@@ -15,10 +16,16 @@ use tokio::net::TcpListener;
 use tower::{Layer, service_fn};
 
 use crate::client::{Client, VERSIONS};
+use crate::stores::Store;
 
 #[tokio::test]
 async fn a_service_function_is_served_under_its_lock() {
-    let locks = LockManager::in_memory();
+    for store in [Store::memory(), Store::far_away(Duration::from_millis(1)).await] {
+        is_served_under_its_lock(&store.locks).await;
+    }
+}
+
+async fn is_served_under_its_lock(locks: &LockManager) {
     let layer = LockLayer::new(locks.clone()).key("job:<method>");
     let service = layer.layer(service_fn(async |request: Request<Incoming>| {
         let held = request.extensions().get::<LockHandle>().is_some_and(|lock| lock.is_held());
