@@ -39,7 +39,8 @@ pub(super) async fn insist(
         };
         let now = engine.clock.now();
         let (pause, waited) = (pauses.next(), now.since(started));
-        // Once its lease may have run out, a latch that the lost request set would be set a second time.
+        // Once its lease may have run out, a latch that the lost request set would be set a second time, and one that it
+        // counted down would be counted down in its next round.
         if waited.saturating_add(pause) >= ttl {
             return Err(error.with_waited(waited));
         }
@@ -49,6 +50,11 @@ pub(super) async fn insist(
         }
         if let Err(closing) = engine.sleep(pause).await {
             return Err(closing.with_waited(waited).with_source(error));
+        }
+        // The process may have stood still for longer than it was to sleep.
+        let waited = engine.clock.now().since(started);
+        if waited >= ttl {
+            return Err(error.with_waited(waited));
         }
     }
 }

@@ -76,6 +76,23 @@ async fn a_step_is_retried_for_less_than_the_ttl() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_process_that_stood_still_does_not_count_in_the_next_round() {
+    let store = Store::new();
+    let (latch, other) = (store.latch(MINUTE), store.latch(MINUTE));
+    other.set(2).await.unwrap();
+    store.fails(Fault::Answer);
+    let counting = tokio::spawn(async move { latch.count_down().await });
+    tokio::time::sleep(millis(1)).await;
+    assert_eq!(other.count().await.unwrap(), Some(1), "it counted, and does not know");
+    // The process stands still until the latch is forgotten, and goes on when it is set anew.
+    let set_anew = async { assert!(other.set(2).await.unwrap(), "it was forgotten") };
+    tokio::join!(tokio::time::advance(MINUTE), set_anew);
+    let error = counting.await.unwrap().unwrap_err();
+    assert!(error.is_unavailable() && error.waited() >= Some(MINUTE), "{error}");
+    assert_eq!(other.count().await.unwrap(), Some(2), "of the next round nobody has counted");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_step_that_was_refused_for_good_is_not_retried() {
     let store = Store::new();
     let latch = store.latch(MINUTE);
