@@ -1,8 +1,11 @@
 //! What came of a run.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use tokio::task::JoinError;
+
+use super::cases;
 
 /// What came of a run of the suite.
 #[derive(Clone, Debug, Default)]
@@ -14,6 +17,44 @@ pub struct Report {
     pub not_applicable: Vec<&'static str>,
     /// The cases that failed, a part of [`ran`](Self::ran).
     pub failures: Vec<Failure>,
+}
+
+impl Report {
+    /// Checks that every case of the suite passed, but for exactly those that do not apply to the backend. A suite whose
+    /// cases stop to apply, one by one and unnoticed, is worth less every time.
+    ///
+    /// Each entry of `not_applicable` is the name of a case (`release::a_waiter_is_told`), a topic with all of its cases
+    /// (`fifo::`), or a variant with all of its cases (`@write`).
+    ///
+    /// # Panics
+    /// When a case failed, when another did not apply, when one applied that was not to, and when an entry stands for no
+    /// case.
+    #[track_caller]
+    pub fn assert_complete(&self, not_applicable: &[&str]) {
+        assert!(self.failures.is_empty(), "{self}");
+        let all: Vec<&'static str> = cases().iter().map(|case| case.name).collect();
+        let idle: Vec<_> =
+            not_applicable.iter().filter(|entry| !all.iter().any(|case| stands_for(entry, case))).collect();
+        assert!(idle.is_empty(), "these stand for no case: {idle:?}");
+        let expected: BTreeSet<_> = all
+            .into_iter()
+            .filter(|case| not_applicable.iter().any(|entry| stands_for(entry, case)))
+            .collect();
+        let found = BTreeSet::from_iter(self.not_applicable.iter().copied());
+        let more: Vec<_> = found.difference(&expected).collect();
+        assert!(more.is_empty(), "these did not apply: {more:?}");
+        let fewer: Vec<_> = expected.difference(&found).collect();
+        assert!(fewer.is_empty(), "these apply by now: {fewer:?}");
+    }
+}
+
+/// Whether an entry of [`assert_complete`](Report::assert_complete) stands for `case`.
+fn stands_for(entry: &str, case: &str) -> bool {
+    match (entry.starts_with('@'), entry.ends_with("::")) {
+        (true, _) => case.ends_with(entry),
+        (_, true) => case.starts_with(entry),
+        _ => case == entry,
+    }
 }
 
 /// A case that failed.

@@ -17,6 +17,8 @@ use crate::testkit::Claims;
 
 /// How often a case asks again while it waits for expiry.
 const AGAIN: Duration = Duration::from_millis(10);
+/// A lease that runs out within a case.
+const SHORT: Duration = Duration::from_millis(200);
 /// How much later than promised a lease may run out, or a wake-up come.
 const LATE: Duration = Duration::from_secs(5);
 
@@ -29,6 +31,7 @@ pub struct Subject {
     strangers: Arc<Claims>,
     prefix: String,
     variant: Variant,
+    short: Duration,
 }
 
 impl fmt::Debug for Subject {
@@ -55,7 +58,16 @@ impl Subject {
     pub fn from_dyn(backend: Arc<dyn DynBackend>) -> Self {
         let [claims, strangers] = [(); 2].map(|()| Arc::new(Claims::new().expect("random bytes")));
         let prefix = format!("testkit:{}", &claims.owner().token().as_str()[..16]);
-        Self { backend, claims, strangers, prefix, variant: Variant::Plain }
+        Self { backend, claims, strangers, prefix, variant: Variant::Plain, short: SHORT }
+    }
+
+    /// Sets how long a lease is that runs out within a case; at least the shortest that the backend holds. Default:
+    /// 200 ms. For a backend that answers within a part of the lease, as a quorum does: what it leaves its nodes must
+    /// be more than the machine of the tests keeps them waiting.
+    #[must_use]
+    pub fn with_short_lease(mut self, short: Duration) -> Self {
+        self.short = short;
+        self
     }
 
     pub(super) fn for_case(mut self, case: &str, variant: Variant) -> Self {
@@ -79,7 +91,7 @@ impl Subject {
 
     /// A lease that runs out within a case.
     pub(super) fn short(&self) -> Duration {
-        self.capability().min_ttl.max(Duration::from_millis(200))
+        self.capability().min_ttl.max(self.short)
     }
 
     /// A lease that does not.
