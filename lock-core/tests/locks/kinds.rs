@@ -153,9 +153,12 @@ async fn a_semaphore_admits_so_many_in_order_and_renews_each() {
     for waiting in waiting {
         waiting.abort();
     }
+    let refused = locks.semaphore("k", 3).acquire().await.expect_err("another number of permits");
+    assert_eq!(refused.kind(), LockErrorKind::InvalidRequest);
     drop(second);
-    let other = locks.semaphore("k", 3).acquire().await;
-    drop(other);
+    settle().await;
+    let other = locks.semaphore("k", 3).acquire().await.expect("nobody has a permit of two any more");
+    assert!(other.is_held());
 }
 
 #[tokio::test(start_paused = true)]

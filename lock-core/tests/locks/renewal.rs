@@ -6,6 +6,7 @@ use lock_core::backend::{Attempt, Backend, Capability, Claim, Renew, Renewal};
 use lock_core::{FencingToken, LockManager, Released, Result};
 use tokio::time::Instant;
 
+use crate::scripted::Scripted;
 use crate::{is_free, millis};
 
 #[tokio::test(start_paused = true)]
@@ -39,12 +40,25 @@ async fn locks_of_many_ttls_are_all_kept() {
 
 #[tokio::test(start_paused = true)]
 async fn a_released_lock_is_not_renewed() {
-    let locks = LockManager::in_memory();
-    let guard = locks.lock("k").ttl(millis(300)).acquire().await.unwrap();
-    tokio::time::sleep(millis(400)).await;
-    guard.release().await.unwrap();
-    tokio::time::sleep(millis(400)).await;
-    assert!(is_free(&locks, "k").await);
+    for at_once in [false, true] {
+        let (locks, store) = Scripted::manager(|_| {});
+        store.script().at_once = at_once;
+        for drops in [false, true] {
+            let before = store.renewals().len();
+            let guard = locks.lock("k").ttl(millis(300)).acquire().await.unwrap();
+            tokio::time::sleep(millis(950)).await;
+            let while_held = store.renewals().len() - before;
+            assert!((9..=12).contains(&while_held), "{while_held} renewals in 950 ms, one every 100 ms");
+            if drops {
+                drop(guard);
+            } else {
+                guard.release().await.unwrap();
+            }
+            tokio::time::sleep(millis(3_000)).await;
+            assert_eq!(store.renewals().len() - before, while_held, "dropped: {drops}, at once: {at_once}");
+            assert!(is_free(&locks, "k").await);
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
@@ -21,6 +21,9 @@ use crate::queue_store::QueueStore;
 const SEEDS: u64 = 20;
 const TASKS: u64 = 24;
 const ROUNDS: usize = 25;
+/// So many of the 600 requests of a storm are granted at least, store that fails or not; 257 to 376 as a rule. The others
+/// give up, are dropped, or are turned away.
+const FLOOR: usize = 200;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Beside {
@@ -34,13 +37,13 @@ enum Beside {
 struct Watch {
     holders: Mutex<HashMap<String, Vec<(Beside, LockHandle)>>>,
     tokens: Mutex<HashMap<String, u64>>,
-    granted: AtomicBool,
+    granted: AtomicUsize,
 }
 
 impl Watch {
     /// A grant began: nobody may be there whom it excludes. Who has lost it knows by itself.
     fn enter(&self, keys: &[String], beside: Beside, guard: &LockGuard) {
-        self.granted.store(true, Ordering::SeqCst);
+        self.granted.fetch_add(1, Ordering::SeqCst);
         let mut all = self.holders.lock().unwrap();
         for key in keys {
             let here = all.entry(key.clone()).or_default();
@@ -217,7 +220,8 @@ async fn storm<B: Backend + Clone>(seed: u64, store: B, failing: bool) {
     }
     trouble.shutdown().await;
     controls.iter().for_each(FlakyControl::heal);
-    assert!(watch.granted.load(Ordering::SeqCst), "seed {seed}: nothing was granted");
+    let granted = watch.granted.load(Ordering::SeqCst);
+    assert!(granted >= FLOOR, "seed {seed}: {granted} grants of {} requests", TASKS * ROUNDS as u64);
     // What was not answered has run out by then.
     tokio::time::sleep(Duration::from_secs(60)).await;
     for locks in &managers {
