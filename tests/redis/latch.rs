@@ -1,11 +1,12 @@
 //! Count-down latches, step by step.
 
+use lock_core::LockErrorKind;
 use lock_core::backend::{Backend, LatchState, LatchStep, Mode, Queue, Released, Renewal};
 use lock_core::key::Key;
 use lock_tests::{PATIENCE, RedisServer, wait_until};
 
 use crate::store::{Process, Told, all_expire, names_both};
-use crate::support::{LONG, ms};
+use crate::support::{LONG, manager, ms, within};
 
 async fn start() -> (RedisServer, Process) {
     let server = RedisServer::start();
@@ -69,4 +70,60 @@ async fn a_latch_and_a_lock_do_not_share_a_key() {
     let error = process.redis.latch(&lock, &set).await.expect_err("it is a lock");
     names_both(&error, "an exclusive lock", "a count-down latch");
     wait_until("the latch ends with its lease", PATIENCE, async || server.keys() == ["lock"]).await;
+}
+
+/// The public latch, over several managers.
+#[tokio::test]
+async fn managers_count_one_latch_down_and_all_who_wait_are_let_through() {
+    let server = RedisServer::start();
+    let managers = [manager(&server).await, manager(&server).await, manager(&server).await];
+    let latches = managers.each_ref().map(|locks| locks.latch("start").ttl(LONG));
+    let waiting: Vec<_> = latches
+        .iter()
+        .chain(&latches)
+        .map(|latch| {
+            let latch = latch.clone();
+            // One after another: nobody has set it when the first three come.
+            tokio::spawn(async move { latch.wait().await })
+        })
+        .collect();
+    assert_eq!(latches[0].count().await.expect("an answer"), None);
+    let set = [latches[0].set(3).await, latches[1].set(5).await, latches[2].set(3).await];
+    assert_eq!(set.map(|set| set.expect("an answer")), [true, false, false], "one of them sets it");
+    for (latch, left) in latches.iter().zip([2, 1, 0]) {
+        assert!(waiting.iter().all(|waiting| !waiting.is_finished()), "{} have yet to count", left + 1);
+        assert_eq!(latch.count_down().await.expect("an answer"), left);
+    }
+    for waiting in waiting {
+        within(PATIENCE, "a wait", waiting).await.expect("no panic").expect("it is open");
+    }
+    assert_eq!(latches[1].count_down().await.expect("open, and no error"), 0);
+    within(PATIENCE, "one who comes late", latches[2].wait()).await.expect("it stays open");
+    assert_eq!((latches[1].count().await.expect("an answer"), server.keys().len()), (Some(0), 1));
+    all_expire(&server);
+}
+
+#[tokio::test]
+async fn a_latch_lives_while_somebody_waits_and_is_forgotten_a_ttl_later() {
+    let server = RedisServer::start();
+    let (locks, others) = (manager(&server).await, manager(&server).await);
+    let (latch, other) = (locks.latch("start").ttl(ms(600)), others.latch("start").ttl(ms(600)));
+    other.set(2).await.expect("an answer");
+    let waiting = tokio::spawn(async move { latch.wait().await });
+    // What nobody keeps alive runs out meanwhile, three times.
+    for number in 0..3 {
+        let measure = locks.latch(format!("measure{number}")).ttl(ms(600));
+        measure.set(1).await.expect("an answer");
+        let gone = async || measure.count().await.expect("an answer").is_none();
+        wait_until("a lease has run out", PATIENCE, gone).await;
+    }
+    assert!(!waiting.is_finished());
+    assert_eq!(other.count_down().await.expect("it is kept alive by who waits"), 1);
+    waiting.abort();
+    wait_until("it is forgotten", PATIENCE, async || other.count().await.expect("an answer").is_none()).await;
+    let error = other.count_down().await.expect_err("it is not set");
+    assert_eq!(error.kind(), LockErrorKind::InvalidRequest);
+    let error = other.wait_within(ms(200)).await.expect_err("nobody sets it");
+    assert_eq!(error.kind(), LockErrorKind::TimedOut);
+    assert_eq!(server.keys(), Vec::<String>::new());
 }

@@ -30,11 +30,17 @@ async fn whatever_is_granted_is_on_the_replica_by_then() {
     let keys = [0, 1, 2].map(|number| key_on(&cluster, number, "k"));
     for _ in 0..5 {
         let all = locks.all(&keys).ttl(LONG).fencing(true).acquire().await.expect("free");
-        let token = all.fencing_token().await.expect("held").to_string();
+        let token = all.fencing_token().await.expect("held").get();
+        let mut largest = 0;
         for (number, key) in keys.iter().enumerate() {
             assert!(has(&cluster, number, key), "{key}");
-            assert!(cluster.nodes[number + 3].keys().contains(&format!("{{{key}}}:f")), "{token} of {key}");
+            // `<token> <owner>`; the largest of all keys is that of the lock.
+            let last = cluster.read_replica(number, &format!("{{{key}}}:f"));
+            let own: u64 = last.split(' ').next().and_then(|text| text.parse().ok()).expect("a token");
+            assert!(own <= token, "{key}: {own} above {token}");
+            largest = largest.max(own);
         }
+        assert_eq!(largest, token, "the token that the replicas have");
         all.release().await.expect("an answer");
         for (number, key) in keys.iter().enumerate() {
             let guard = locks.lock(key).ttl(LONG).acquire().await.expect("free");

@@ -16,3 +16,4 @@ mod tls;
 #[path = "../redis/turns.rs"]
 mod turns;
 mod waiting;
+mod warnings;

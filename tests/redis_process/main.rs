@@ -5,6 +5,7 @@ mod deaths;
 mod ends;
 mod exclusion;
 mod faults;
+mod latch;
 mod locked;
 mod pauses;
 mod progress;

@@ -148,6 +148,19 @@ impl RedisCluster {
         source.command(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &id(target)]);
     }
 
+    /// The text of `key` on the replica of the primary with this number.
+    ///
+    /// # Panics
+    /// When it does not answer, or has no such key.
+    #[must_use]
+    pub fn read_replica(&self, number: usize, key: &str) -> String {
+        let client = redis::Client::open(self.nodes[number + PRIMARIES].url()).expect("a URL");
+        let mut connection = client.get_connection().expect("the replica answers");
+        redis::cmd("READONLY").exec(&mut connection).expect("a node of a Cluster");
+        let read = redis::cmd("GET").arg(key).query(&mut connection);
+        read.unwrap_or_else(|error| panic!("GET {key} of the replica: {error}"))
+    }
+
     /// What is left of a key on one node, in ms, also while its slot is being moved there.
     ///
     /// # Panics

@@ -18,6 +18,7 @@ mod redis_server;
 mod replica;
 mod sentinel;
 mod wait;
+mod warnings;
 mod worker;
 
 pub use certificates::Certificates;
@@ -33,4 +34,5 @@ pub use redis_server::{RedisBuilder, RedisServer};
 pub use replica::Replica;
 pub use sentinel::Sentinels;
 pub use wait::{Bound, PATIENCE, monotonic, wait_until};
+pub use warnings::Warnings;
 pub use worker::Worker;

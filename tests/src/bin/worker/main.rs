@@ -13,6 +13,8 @@
 //! - `fork --url U`: takes four keys for a minute, prints `HELD`, waits for a line, forks, lets the child try what it can
 //!   with its copies of the guards (a line `CHILD` for each), prints `FORKED`, waits for a line, uses the guards, gives them
 //!   back and prints `RELEASED` (see `forks`).
+//! - `latch --url U --key K --ttl MS`: prints `READY`; then counts the latch K down for each line `count`, and prints
+//!   `LEFT <count>`, and waits for it for a line `wait`, and prints `OPEN`.
 //! - `serve`: starts a Redis server, prints `PORT <port>` and goes on until its input ends.
 //!
 //! Answers are lines on the standard output. An input that ends is the order to stop.
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
         "hold" => runtime().block_on(hold::hold(&options)),
         "end" => ends::end(&options),
         "fork" => forks::fork_while_held(&options),
+        "latch" => runtime().block_on(latch(&options)),
         "serve" => serve(),
         other => panic!("worker has no mode {other:?}"),
     }
@@ -93,6 +96,26 @@ async fn increment(options: &Options) {
         let locks = options.manager().await;
         for _ in 0..count {
             locked::increment(&locks, &counter).await.expect("the lock is kept");
+        }
+    }
+}
+
+async fn latch(options: &Options) {
+    let locks = options.manager().await;
+    let ttl = Duration::from_millis(options.number("--ttl"));
+    let latch = locks.latch(options.text("--key")).ttl(ttl);
+    println!("READY");
+    loop {
+        let mut line = String::new();
+        std::io::stdin().read_line(&mut line).expect("cannot read the input");
+        match line.trim() {
+            "count" => println!("LEFT {}", latch.count_down().await.expect("the store answers")),
+            "wait" => {
+                println!("WAITS");
+                latch.wait().await.expect("it opens");
+                println!("OPEN");
+            }
+            _ => return,
         }
     }
 }

@@ -1,0 +1,59 @@
+//! A latch over processes, of which one is killed while it waits.
+
+use std::time::Duration;
+
+use lock_core::LockManager;
+use lock_tests::{PATIENCE, RedisServer, Worker, wait_until};
+
+use crate::WORKER;
+
+const TTL: Duration = Duration::from_millis(900);
+
+async fn worker(server: &RedisServer) -> Worker {
+    let arguments = ["latch", "--url", &server.url(), "--key", "start", "--ttl", "900"];
+    let mut worker = Worker::start(WORKER, &arguments);
+    worker.expect("READY").await;
+    worker
+}
+
+#[tokio::test]
+async fn processes_count_down_and_one_that_is_killed_while_it_waits_holds_up_nobody() {
+    let server = RedisServer::start();
+    let locks = LockManager::connect(&server.url()).await.expect("the server takes locks");
+    let latch = locks.latch("start").ttl(TTL);
+    latch.set(2).await.expect("an answer");
+    let [mut victim, mut waits, mut counts] =
+        [worker(&server).await, worker(&server).await, worker(&server).await];
+    for worker in [&mut victim, &mut waits] {
+        worker.tell("wait");
+        worker.expect("WAITS").await;
+    }
+    counts.tell("count");
+    assert_eq!(counts.expect("LEFT").await, "1");
+    victim.kill9().await;
+    // Two more leases: the latch lives for the one who waits yet.
+    let measure = locks.latch("measure").ttl(TTL * 2);
+    measure.set(1).await.expect("an answer");
+    wait_until("two leases are over", PATIENCE, async || measure.count().await.expect("an answer").is_none())
+        .await;
+    assert_eq!((latch.count().await.expect("an answer"), waits.unread()), (Some(1), 0));
+    counts.tell("count");
+    assert_eq!(counts.expect("LEFT").await, "0");
+    waits.expect("OPEN").await;
+    assert_eq!(waits.finish().await, Vec::<String>::new());
+    counts.finish().await;
+}
+
+#[tokio::test]
+async fn a_latch_whose_only_waiter_is_killed_is_forgotten() {
+    let server = RedisServer::start();
+    let locks = LockManager::connect(&server.url()).await.expect("the server takes locks");
+    let latch = locks.latch("start").ttl(TTL);
+    latch.set(1).await.expect("an answer");
+    let mut victim = worker(&server).await;
+    victim.tell("wait");
+    victim.expect("WAITS").await;
+    victim.kill9().await;
+    wait_until("it is forgotten", PATIENCE, async || latch.count().await.expect("an answer").is_none()).await;
+    assert_eq!(server.keys(), Vec::<String>::new());
+}
