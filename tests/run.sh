@@ -57,7 +57,7 @@ export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((threads > 8 ? threads : 8))}
 # A test binary that hangs is a failure, and not a run without an end.
 if command -v timeout >/dev/null; then
     host=$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
-    export "CARGO_TARGET_${host}_RUNNER=timeout --foreground --kill-after=10 ${LOCK_TEST_SECONDS:-900}"
+    export "CARGO_TARGET_${host}_RUNNER=timeout --foreground --kill-after=10 ${LOCK_TEST_SECONDS:-1200}"
 fi
 
 say "running the tests"

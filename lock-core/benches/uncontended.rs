@@ -2,7 +2,10 @@
 //!
 //! ```sh
 //! cargo bench -p lock-core --features redis --bench uncontended
+//! cargo bench -p lock-core --features redis --bench uncontended -- durability
 //! ```
+//!
+//! With `durability` on a primary with a replica, and with `durability=replicas(1)` in the URL, beside the same without.
 //!
 //! On memory: against a tokio `Mutex`. On Redis: against plain `SET key value NX PX ttl` and an `EVALSHA` that compares
 //! and deletes, through the same driver in the same run; 1, 64 and 512 tasks, each on its own key. The kinds take turns
@@ -28,6 +31,10 @@ const COMPARE_AND_DELETE: &str =
 fn main() {
     let server = Server::start();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    if std::env::args().any(|argument| argument == "durability") {
+        let replica = Server::start();
+        return runtime.block_on(durability(&server, &replica));
+    }
     runtime.block_on(async {
         memory().await;
         redis(&server).await;
@@ -64,13 +71,7 @@ async fn redis(server: &Server) {
     println!("redis, own keys ({ROUNDS} rounds of {WINDOW:?}, medians; ratios are to the first row)");
     let locks = LockManager::connect(&server.url()).await.expect("connects");
     let mut connection = server.connection().await;
-    let sha: String = redis::cmd("SCRIPT")
-        .arg("LOAD")
-        .arg(COMPARE_AND_DELETE)
-        .query_async(&mut connection)
-        .await
-        .expect("loads");
-    let sha: Arc<str> = sha.into();
+    let sha = load(&mut connection).await;
     for tasks in [1, 64, 512] {
         println!(" {tasks} tasks");
         let (mut plain, mut ours, mut fenced) = (Vec::new(), Vec::new(), Vec::new());
@@ -90,6 +91,52 @@ async fn redis(server: &Server) {
         row("lock-core, fencing(true)", &fenced, &plain);
         println!("  commands per cycle           {commands:>12.2}");
     }
+}
+
+/// A lock that counts when a replica has it, on the core of its primary.
+async fn durability(primary: &Server, replica: &Server) {
+    let (mut connection, mut other) = (primary.connection().await, replica.connection().await);
+    set(&mut connection, "repl-diskless-sync-delay", "0").await;
+    set(&mut connection, "min-replicas-to-write", "1").await;
+    let mut follow = redis::cmd("REPLICAOF");
+    follow.arg("127.0.0.1").arg(primary.port);
+    follow.query_async::<()>(&mut other).await.expect("a replica");
+    let (plain, durable) = (primary.url(), format!("{}?durability=replicas(1)", primary.url()));
+    // Until the replica is there the primary refuses.
+    while redis::cmd("SET").arg("there").arg(1).query_async::<()>(&mut connection).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let sha = load(&mut connection).await;
+    let plain = LockManager::connect(&plain).await.expect("connects");
+    let durable = LockManager::connect(&durable).await.expect("connects");
+    println!(
+        "a primary and a replica, own keys ({ROUNDS} rounds of {WINDOW:?}, medians; ratios are to the first row)"
+    );
+    for tasks in [1, 64, 512] {
+        println!(" {tasks} tasks");
+        let mut rates = [Vec::new(), Vec::new(), Vec::new()];
+        for _ in 0..ROUNDS {
+            rates[0].push(throughput(tasks, WINDOW, raw(connection.clone(), Arc::clone(&sha))).await);
+            rates[1].push(throughput(tasks, WINDOW, cycle(plain.clone(), false)).await);
+            rates[2].push(throughput(tasks, WINDOW, cycle(durable.clone(), false)).await);
+        }
+        row("SET NX PX + compare-and-delete", &rates[0], &rates[0]);
+        row("lock-core", &rates[1], &rates[0]);
+        row("lock-core, durability=replicas(1)", &rates[2], &rates[0]);
+    }
+}
+
+async fn set(connection: &mut MultiplexedConnection, name: &str, value: &str) {
+    let mut command = redis::cmd("CONFIG");
+    command.arg("SET").arg(name).arg(value);
+    command.query_async::<()>(connection).await.expect("a setting");
+}
+
+async fn load(connection: &mut MultiplexedConnection) -> Arc<str> {
+    let mut command = redis::cmd("SCRIPT");
+    command.arg("LOAD").arg(COMPARE_AND_DELETE);
+    let sha: String = command.query_async(connection).await.expect("loads");
+    sha.into()
 }
 
 fn cycle(locks: LockManager, fencing: bool) -> impl Fn(usize) -> futures::Cycle + Clone + Send + 'static {
