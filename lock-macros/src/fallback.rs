@@ -5,11 +5,14 @@ use quote::{ToTokens as _, format_ident, quote};
 use syn::{Attribute, Expr, ExprPath, FnArg, Pat, PatType, Signature, parse_quote};
 
 use crate::args::Arg;
-use crate::value::{expected, ungrouped};
+use crate::value::{expected, string, ungrouped};
 
 /// Reads the option `fallback`.
 pub(crate) fn fallback(arg: &Arg, signature: &Signature) -> syn::Result<ExprPath> {
     let form = "the path of an `async fn` with the same arguments, such as `pay_later` or `Self::pay_later`";
+    if string(&arg.value).is_some() {
+        return Err(expected(arg, "a path without quotes, such as `pay_later` or `Self::pay_later`"));
+    }
     let Expr::Path(path) = ungrouped(&arg.value) else { return Err(expected(arg, form)) };
     if path.path.is_ident("self") || path.path.is_ident("Self") {
         return Err(expected(arg, form));

@@ -104,7 +104,7 @@ impl LockSpec {
         let keys = Keys::of(args, &params, errors);
         let kind = Kind::of(args, errors);
         let ttl = check(args.ttl.as_ref(), errors, ttl);
-        let strategy = check(args.strategy.as_ref(), errors, strategy);
+        let strategy = check(args.strategy.as_ref(), errors, |arg| strategy_of(arg, &params));
         let wait = check(args.wait.as_ref(), errors, duration_or_profile);
         let backoff = check(args.backoff.as_ref(), errors, backoff);
         let max_waiters = check(args.max_waiters.as_ref(), errors, max_waiters);
@@ -181,6 +181,22 @@ fn ttl(arg: &Arg) -> syn::Result<(LitStr, Duration)> {
     Ok((literal, duration))
 }
 
+/// Reads the option `strategy`. The bare name of one is no value, unless a parameter is called so.
+fn strategy_of(arg: &Arg, params: &Params) -> syn::Result<Strategy> {
+    if let Expr::Path(path) = ungrouped(&arg.value)
+        && let Some(name) = path.path.get_ident()
+        && params.bound(name).is_none()
+        && Named::ALL.iter().any(|named| name == named.name())
+    {
+        let message = format!(
+            "`{name}` is the name of a strategy: write it as a string, `strategy = \"{name}\"`, or as a value, \
+             `strategy = lock_core::strategy::{name}()`"
+        );
+        return Err(syn::Error::new(name.span(), message));
+    }
+    strategy(arg)
+}
+
 /// Reads the option `strategy`.
 pub(crate) fn strategy(arg: &Arg) -> syn::Result<Strategy> {
     let names = || Named::ALL.map(Named::name);
@@ -229,6 +245,9 @@ fn on_lost(arg: &Arg) -> syn::Result<OnLost> {
 }
 
 fn handle(arg: &Arg, params: &Params) -> syn::Result<Ident> {
+    if string(&arg.value).is_some() {
+        return Err(expected(arg, "a name without quotes, such as `lock`"));
+    }
     let name = match ungrouped(&arg.value) {
         Expr::Path(path) if path.attrs.is_empty() && path.qself.is_none() => path.path.get_ident(),
         _ => None,

@@ -42,9 +42,9 @@ pub(crate) fn parse(literal: &LitStr, params: &Params) -> syn::Result<Vec<Segmen
     for piece in split(&literal.value()).map_err(error)? {
         segments.push(match piece {
             Piece::Literal(text) => {
-                if let Some(name) = in_braces(&text).find(|name| params.names().any(|known| known == *name)) {
+                if let Some((found, name)) = foreign(&text, params) {
                     return Err(error(format!(
-                        "`{{{name}}}` is plain text here, the same for every call: placeholders are written `<{name}>`"
+                        "`{found}` is plain text here, the same for every call: placeholders are written `<{name}>`"
                     )));
                 }
                 Segment::Literal(text)
@@ -110,9 +110,23 @@ fn split(template: &str) -> Result<Vec<Piece>, String> {
     Ok(pieces)
 }
 
-/// The texts in braces, as format strings and the paths of routers have them.
-fn in_braces(text: &str) -> impl Iterator<Item = &str> {
-    text.split('{').skip(1).filter_map(|rest| rest.split_once('}')).map(|(name, _)| name)
+/// A placeholder as format strings, the paths of routers, shells and other libraries write it, and what stands in it.
+fn foreign<'a>(text: &'a str, params: &Params) -> Option<(String, &'a str)> {
+    let is_parameter = |name: &str| params.names().any(|known| known == name);
+    let in_braces = text.split('{').skip(1).filter_map(|rest| rest.split_once('}')).map(|(name, _)| name);
+    for name in in_braces {
+        if name.is_empty() {
+            return Some(("{}".to_owned(), "id"));
+        }
+        let (plain, _) = name.split_once(':').unwrap_or((name, ""));
+        if is_parameter(plain) {
+            return Some((format!("{{{name}}}"), plain));
+        }
+    }
+    let is_part = |char: char| char.is_alphanumeric() || char == '_';
+    let after_dollar =
+        text.split('$').skip(1).map(|rest| rest.split(|char| !is_part(char)).next().unwrap_or(rest));
+    after_dollar.into_iter().find(|name| is_parameter(name)).map(|name| (format!("${name}"), name))
 }
 
 /// Whether two values with this text between them can be told apart: `<a><b>` would give one key for "ab", "c" and for
@@ -146,7 +160,11 @@ fn placeholder(text: &str, literal: &LitStr, params: &Params) -> syn::Result<Exp
             params.available()
         )));
     }
-    let near = did_you_mean(&name, params.names());
+    let is_constant = name.len() > 1 && name.chars().all(|char| !char.is_lowercase());
+    let near = match did_you_mean(&name, params.names()) {
+        near if near.is_empty() && is_constant => "; write the value of a constant into the text".to_owned(),
+        near => near,
+    };
     Err(error(format!("key placeholder `{name}` is not an argument{near}\n{}", params.available())))
 }
 
@@ -181,7 +199,8 @@ fn not_allowed(text: &str, literal: &LitStr) -> String {
     }
     format!(
         "key placeholder `<{text}>` is not allowed: write an argument, a field path, a tuple index or a method \
-         without arguments, such as `<id>`, `<item.sku>`, `<pair.0>` or `<user.name()>`"
+         without arguments, such as `<id>`, `<item.sku>`, `<pair.0>` or `<user.name()>`; for anything else write a \
+         method that returns it"
     )
 }
 

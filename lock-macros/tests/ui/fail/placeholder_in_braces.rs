@@ -1,4 +1,4 @@
-//! A placeholder as format strings and routers have it.
+//! A placeholder as format strings, routers and shells have it.
 
 use lock_core::{LockError, distributed_lock};
 
@@ -6,6 +6,27 @@ use lock_core::{LockError, distributed_lock};
 async fn ship(id: u64) -> Result<(), LockError> {
     let _ = id;
     Ok(())
+}
+
+#[distributed_lock(key = "order:{id:?}")]
+async fn ship_2(id: u64) -> Result<u64, LockError> {
+    Ok(id)
+}
+
+#[distributed_lock(key = "order:{}")]
+async fn ship_3(id: u64) -> Result<u64, LockError> {
+    Ok(id)
+}
+
+#[distributed_lock(key = "price$other:$id:x")]
+async fn ship_4(id: u64) -> Result<u64, LockError> {
+    Ok(id)
+}
+
+// Names that are no arguments are text: the hash tag of a Cluster.
+#[distributed_lock(key = "{order}$other:<id>")]
+async fn ship_5(id: u64) -> Result<u64, LockError> {
+    Ok(id)
 }
 
 fn main() {}

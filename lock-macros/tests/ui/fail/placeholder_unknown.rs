@@ -12,4 +12,11 @@ async fn ship_2(id: u64, name: String) -> Result<u64, LockError> {
     Ok(id)
 }
 
+const LIMIT: u64 = 3;
+
+#[distributed_lock(key = "order:<LIMIT>")]
+async fn ship_3(id: u64) -> Result<u64, LockError> {
+    Ok(id + LIMIT)
+}
+
 fn main() {}
