@@ -1,4 +1,4 @@
-//! How the return type of a locked function says that the lock was not had.
+//! How the return type of a locked function says that the lock was not acquired.
 //!
 //! `#[distributed_lock]` changes no return type, so the type itself must have room for the outcome: an error, and with
 //! a skipping strategy also "done without". A type without that room is a compile error at that type.
@@ -28,14 +28,14 @@ use crate::error::{LockError, Unnamed};
 /// # let _ = Answer::Done;
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "the return type `{Self}` cannot say that the lock was not had",
-    label = "this must be a `Result` whose error is made from a `LockError`",
+    message = "the return type `{Self}` cannot report that the lock was not acquired",
+    label = "this must be a `Result` whose error implements `From<LockError>`",
     note = "return `Result<T, E>` with `E: From<LockError>`; `E` may be `LockError` itself",
     note = "with `strategy = \"skip\"` or `\"retry_or_skip\"`, `()`, `Option<T>`, `Result<(), E>` and \
-            `Result<Option<T>, E>` will do as well"
+            `Result<Option<T>, E>` can be returned as well"
 )]
 pub trait FromLockError: Sized {
-    /// Makes the answer of a function whose lock could not be had, or was lost.
+    /// Makes the return value of a function whose lock was not acquired, or was lost.
     fn from_lock_error(error: LockError) -> Self;
 }
 
@@ -56,12 +56,12 @@ impl<T, E: From<LockError>> FromLockError for Result<T, E> {
 ///
 /// Where the caller must know about a store that is down, return a `Result`.
 #[diagnostic::on_unimplemented(
-    message = "the return type `{Self}` cannot say that the function was skipped",
+    message = "the return type `{Self}` cannot report that the function was skipped",
     label = "with a skipping strategy this must be `()`, an `Option` or a `Result` of one of them",
     note = "return `()`, `Option<T>`, `Result<(), E>` or `Result<Option<T>, E>` with `E: From<LockError>`"
 )]
 pub trait FromSkipped: Sized {
-    /// Makes the answer of `function`, which did without the lock ([`LockError::is_skipped`]), could not have it or
+    /// Makes the return value of `function`, which was skipped ([`LockError::is_skipped`]), did not acquire its lock or
     /// lost it.
     fn from_skipped(error: LockError, function: &'static str) -> Self;
 }
@@ -87,7 +87,7 @@ impl<T: Skipped, E: From<LockError>> FromSkipped for Result<T, E> {
 
 /// A value with room for "done without": `()` and `Option<T>`.
 #[diagnostic::on_unimplemented(
-    message = "a `Result` of `{Self}` cannot say that the function was skipped",
+    message = "a `Result` of `{Self}` cannot report that the function was skipped",
     label = "with a skipping strategy this must be a `Result<(), E>` or a `Result<Option<T>, E>`",
     note = "return `Result<Option<{Self}>, E>`: skipped is `Ok(None)`"
 )]

@@ -188,9 +188,9 @@ pub fn of_fallback<T, A: AnswerOf<T>>(answer: A) -> T {
 /// and that would be wrong in another way.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
-    message = "the fallback answers with `{Self}`, but the function with `{T}`",
+    message = "the fallback returns `{Self}`, but the function returns `{T}`",
     label = "this must have the return type of the function",
-    note = "a fallback is called with the arguments of the function, and its answer is the answer of the call"
+    note = "a fallback is called with the arguments of the function, and what it returns is what the call returns"
 )]
 pub trait AnswerOf<T> {
     /// The same.

@@ -36,7 +36,7 @@ pub(crate) fn backoff(arg: &Arg) -> syn::Result<Backoff> {
         put(slot, part, errors);
     });
     if base.is_none() && max.is_none() && errors.is_empty() {
-        errors.at(arg.name.span(), "`backoff` is empty: give it `base`, `max` or both, or drop it");
+        errors.at(arg.name.span(), "`backoff` is empty: give it `base`, `max` or both, or remove it");
     }
     let base = base.as_ref().and_then(|part| Some((part, errors.take(duration_of(part))?)));
     let max = max.as_ref().and_then(|part| Some((part, errors.take(duration_of(part))?)));

@@ -15,7 +15,7 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
         format!("`{text}` is not a duration ({error}): write one such as `500ms`, `2s` or `1m 30s`")
     })?;
     if duration.is_zero() {
-        return Err(format!("`{text}` is no time at all: write a duration above zero"));
+        return Err(format!("`{text}` is zero: write a longer duration"));
     }
     Ok(duration)
 }
@@ -42,7 +42,7 @@ mod tests {
         for (text, part) in [
             ("500", "`500ms` or `500s`"),
             ("0", "add a unit"),
-            ("0s", "no time at all"),
+            ("0s", "is zero"),
             ("", "is missing"),
             ("5 parsecs", "is not a duration"),
             ("-5s", "is not a duration"),

@@ -1,7 +1,7 @@
 //! What other libraries call an option, or what people guess. These words are no part of the attribute: they only find the
 //! right one, or say why there is none.
 
-/// Words that mean one thing, and what to say to whoever writes one of them.
+/// Words that mean one thing, and what to say to those who write one of them.
 type Row = (&'static [&'static str], &'static str);
 
 /// What to say to somebody who takes `word` for an option.
@@ -45,11 +45,11 @@ const OPTIONS: &[Row] = &[
             "px",
             "ttl_ms",
         ],
-        "; did you mean `ttl`, how long a holder that died keeps the lock?",
+        "; did you mean `ttl`, how long the lock stays taken after its process has died?",
     ),
     (
         &["lock_timeout", "timeout", "timeout_ms"],
-        "; did you mean `wait`, how long a call waits for the lock, or `ttl`, how long a holder that died keeps it?",
+        "; did you mean `wait`, how long a call waits for the lock, or `ttl`, how long it stays taken after its process has died?",
     ),
     (
         &[
@@ -65,7 +65,7 @@ const OPTIONS: &[Row] = &[
     ),
     (
         &["attempts", "max_attempts", "max_retries", "retries", "retry", "retry_count", "tries"],
-        ": tries are not counted; `wait = \"2s\"` says how long a call tries, `strategy = \"fail_fast\"` that it tries once",
+        ": tries are not counted; `wait = \"2s\"` limits how long a call tries, and `strategy = \"fail_fast\"` tries once",
     ),
     (
         &[
@@ -91,7 +91,7 @@ const OPTIONS: &[Row] = &[
     ),
     (
         &["fence", "fenced", "fencing", "fencing_token", "token"],
-        ": the token is that of the handle; write `handle = lock`, and `lock.fencing_token().await?` in the body",
+        ": the handle gives the token; write `handle = lock`, and `lock.fencing_token().await?` in the body",
     ),
     (
         &["as", "bind", "ctx", "guard", "lock_handle"],
@@ -128,12 +128,12 @@ const OPTIONS: &[Row] = &[
     ),
     (
         &["cooldown", "lock_at_least_for", "min_time"],
-        "; did you mean `min_hold`, how long the key is taken at least?",
+        "; did you mean `min_hold`, how long the key stays taken at least?",
     ),
-    (&["on_loss", "when_lost"], "; did you mean `on_lost`, what becomes of the body when the lock is lost?"),
+    (&["on_loss", "when_lost"], "; did you mean `on_lost`, what happens to the body when the lock is lost?"),
     (
         &["fallback_method", "on_busy", "on_fail", "on_failure", "on_timeout", "or_else"],
-        "; did you mean `fallback`, who is called when the lock is not had?",
+        "; did you mean `fallback`, the function that is called when others hold the lock?",
     ),
     (
         &["err", "error", "error_type", "map_err"],
@@ -145,13 +145,13 @@ const OPTIONS: &[Row] = &[
     ),
     (
         &["namespace", "prefix"],
-        ": the manager has the namespace, so that a program cannot lock beside itself",
+        ": the manager has the namespace, so that all functions of a program use the same",
     ),
     (&["config", "defaults", "preset"], "; did you mean `profile`, where the defaults come from?"),
     (&["description", "purpose", "reason"], "; did you mean `label`, what the lock is for?"),
     (
         &["condition", "if", "unless", "when"],
-        ": write two functions, of which one calls the other; what is locked is then seen from its name",
+        ": write two functions, one of which calls the other; the name then says whether it locks",
     ),
 ];
 

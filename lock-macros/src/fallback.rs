@@ -19,7 +19,7 @@ pub(crate) fn fallback(arg: &Arg, signature: &Signature) -> syn::Result<ExprPath
     }
     if is_itself(path, signature) {
         let message = format!(
-            "`{}` is this function itself, which would ask for the lock again: name another one",
+            "`{}` is this function itself, which would ask for the lock again: name another function",
             signature.ident
         );
         return Err(syn::Error::new_spanned(path, message));
@@ -30,7 +30,7 @@ pub(crate) fn fallback(arg: &Arg, signature: &Signature) -> syn::Result<ExprPath
             FnArg::Typed(typed) => &typed.attrs,
         };
         if let Some(cfg) = attrs.iter().find(|attr| attr.path().is_ident("cfg")) {
-            let message = "a parameter that is there at times only cannot be passed to `fallback`: put the `#[cfg]` on \
+            let message = "a parameter under a `#[cfg]` cannot be passed to `fallback`: put the `#[cfg]` on \
                            the function";
             return Err(syn::Error::new_spanned(cfg, message));
         }

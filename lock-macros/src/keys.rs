@@ -33,7 +33,7 @@ impl Keys {
             }
             (Some(key), Some(keys)) => {
                 let message =
-                    "`key` and `keys` do not go together: drop `key`, and write its template into `keys`";
+                    "`key` and `keys` cannot be combined: remove `key`, and write its template into `keys`";
                 errors.at(key.later_of(keys).name.span(), message);
                 None
             }
@@ -61,7 +61,7 @@ fn missing(errors: &mut Errors) {
 
 fn one(arg: &Arg, params: &Params) -> syn::Result<Template> {
     let literal = string(&arg.value).ok_or_else(|| {
-        expected(arg, "a string literal such as `\"order:<id>\"`; placeholders stand inside of it")
+        expected(arg, "a string literal such as `\"order:<id>\"`; write placeholders into it")
     })?;
     read(literal, params)
 }
@@ -92,7 +92,7 @@ fn all(arg: &Arg, params: &Params, errors: &mut Errors) -> Option<Vec<Template>>
         };
         let known = |other: &Template| other.literal.value() == literal.value();
         if templates.iter().flatten().any(known) {
-            let message = format!("`{}` is in `keys` already: drop one of the two", literal.value());
+            let message = format!("`{}` is in `keys` already: remove one of the two", literal.value());
             errors.at(literal.span(), message);
             templates.push(None);
             continue;
@@ -162,7 +162,7 @@ mod tests {
     fn what_is_no_list_of_templates_says_what_to_write() {
         for (options, parts) in [
             ("", &["`key` is missing"][..]),
-            (r#"key = "a", keys = ["b"]"#, &["`key` and `keys` do not go together"]),
+            (r#"key = "a", keys = ["b"]"#, &["`key` and `keys` cannot be combined"]),
             ("keys = []", &["`keys` is empty"]),
             (r#"keys = "a""#, &["takes a list of string literals"]),
             (r#"keys = ["a", x]"#, &["takes a list of string literals"]),

@@ -109,12 +109,12 @@ fn refuse_permits(permits: &Arg, kind: Option<&Arg>, word: Word, errors: &mut Er
     let Some(kind) = kind else {
         errors.at(
             permits.name.span(),
-            "`permits` goes with `kind = \"semaphore\"` only: add that, or drop `permits`",
+            "`permits` goes with `kind = \"semaphore\"` only: add that, or remove `permits`",
         );
         return;
     };
     let message = format!(
-        "`permits` does not go with `kind = \"{}\"`: drop `permits`, or write `kind = \"semaphore\"`",
+        "`permits` cannot be combined with `kind = \"{}\"`: remove `permits`, or write `kind = \"semaphore\"`",
         word.name()
     );
     errors.at(permits.later_of(kind).name.span(), message);
@@ -168,7 +168,7 @@ mod tests {
             ("kind = fair", "the name of a kind as a string"),
             (r#"kind = "semaphore""#, "needs `permits`"),
             ("permits = 3", r#"goes with `kind = \"semaphore\"` only"#),
-            (r#"kind = "fair", permits = 3"#, r#"`permits` does not go with `kind = \"fair\"`"#),
+            (r#"kind = "fair", permits = 3"#, r#"`permits` cannot be combined with `kind = \"fair\"`"#),
             (r#"kind = "semaphore", permits = 0"#, "admits nobody"),
             (r#"kind = "semaphore", permits = 4294967296"#, "at most 4294967295"),
             (r#"kind = "semaphore", permits = "3""#, "takes a number"),

@@ -34,7 +34,7 @@ fn wait_without_waiting(args: &Args, errors: &mut Errors) {
     let name = named.name();
     let why = if named == Named::Wait { "waits for ever" } else { "does not wait" };
     let message = format!(
-        "`wait` does not go with `strategy = \"{name}\"`, which {why}: drop `wait`, or choose `retry` or `retry_or_skip`"
+        "`wait` cannot be combined with `strategy = \"{name}\"`, which {why}: remove `wait`, or choose `retry` or `retry_or_skip`"
     );
     errors.at(wait.later_of(strategy).name.span(), message);
 }
@@ -44,12 +44,12 @@ fn backoff_without_trying_again(args: &Args, errors: &mut Errors) {
     let (Some(backoff), Some(strategy)) = (&args.backoff, &args.strategy) else { return };
     let message = match spec::strategy(strategy) {
         Ok(Strategy::Named(named)) if !named.tries_again() => format!(
-            "`backoff` does not go with `strategy = \"{}\"`, which does not try again: drop `backoff`, or choose `retry`, \
+            "`backoff` cannot be combined with `strategy = \"{}\"`, which does not try again: remove `backoff`, or choose `retry`, \
              `retry_or_skip` or `wait`",
             named.name()
         ),
         Ok(Strategy::Value(_)) => {
-            "`backoff` does not go with a `strategy` that is an expression: write it into the \
+            "`backoff` cannot be combined with a `strategy` that is an expression: write it into the \
                                    expression, such as `retry().backoff(Backoff::exponential(base, max))`"
                 .to_owned()
         }
@@ -65,7 +65,7 @@ fn max_waiters_without_waiting(args: &Args, errors: &mut Errors) {
         return;
     }
     let message = format!(
-        "`max_waiters` does not go with `strategy = \"{}\"`, which does not wait: drop `max_waiters`, or choose `retry`, \
+        "`max_waiters` cannot be combined with `strategy = \"{}\"`, which does not wait: remove `max_waiters`, or choose `retry`, \
          `retry_or_skip` or `wait`",
         named.name()
     );
@@ -80,7 +80,7 @@ fn keys_of_another_kind(args: &Args, errors: &mut Errors) {
         return;
     }
     let message = format!(
-        "`keys` does not go with `kind = \"{}\"`: several keys have one holder each; drop `kind`, or lock one `key`",
+        "`keys` cannot be combined with `kind = \"{}\"`: several keys have one holder each; remove `kind`, or lock one `key`",
         word.name()
     );
     errors.at(keys.later_of(kind).name.span(), message);
@@ -93,7 +93,7 @@ fn min_hold_beyond_max_hold(args: &Args, errors: &mut Errors) {
     };
     if shortest > longest {
         let message = format!(
-            "`min_hold = \"{}\"` is longer than `max_hold = \"{}\"`: make one of them fit the other",
+            "`min_hold = \"{}\"` is longer than `max_hold = \"{}\"`: change one of them",
             min_text.value(),
             max_text.value()
         );
@@ -112,7 +112,7 @@ fn min_hold_beyond_a_fixed_ttl(args: &Args, errors: &mut Errors) {
     if shortest > lease {
         let message = format!(
             "`min_hold = \"{}\"` is longer than `ttl = \"{}\"`, which `renew = false` does not renew: make the ttl longer, \
-             or drop `renew`",
+             or remove `renew`",
             min_text.value(),
             ttl_text.value()
         );

@@ -80,7 +80,10 @@ impl Function {
                 ReturnType::Type(_, ty) => Some((**ty).clone()),
             };
             if let Some(Type::Never(never)) = &output {
-                errors.at(never.span(), "a function that never returns cannot say that the lock was not had");
+                errors.at(
+                    never.span(),
+                    "a function that never returns cannot report that the lock was not acquired",
+                );
                 return None;
             }
             let parameters = bindings(&self.sig);
@@ -128,8 +131,8 @@ impl Function {
     fn not_async(&self) -> syn::Error {
         syn::Error::new(
             self.sig.fn_token.span,
-            "only an `async fn` can be locked\nhelp: add `async`; if another attribute such as `#[tokio::main]` takes \
-             it away, put `#[distributed_lock]` above that attribute",
+            "only an `async fn` can be locked\nhelp: add `async`; if another attribute such as `#[tokio::main]` removes \
+             it, put `#[distributed_lock]` above that attribute",
         )
     }
 }
@@ -147,7 +150,7 @@ fn refuse_other_items(input: ParseStream<'_>) -> syn::Result<()> {
         match word.to_string().as_str() {
             "fn" => return Ok(()),
             "gen" => {
-                let message = "a generator cannot be locked: it hands out values while it runs; lock the `async fn` \
+                let message = "a generator cannot be locked, because it gives values out while it runs: lock the `async fn` \
                                that takes them";
                 return Err(syn::Error::new(word.span(), message));
             }
@@ -189,7 +192,7 @@ fn unclear(span: Span) -> syn::Error {
 fn impl_future(ret: &Type) -> syn::Error {
     syn::Error::new(
         ret.span(),
-        "a function that returns `impl Future` cannot be locked: what stands before its future would run without the \
+        "a function that returns `impl Future` cannot be locked: the code before its future would run without the \
          lock\nhelp: write it as an `async fn` that returns what the future gives",
     )
 }

@@ -175,7 +175,7 @@ fn ttl(arg: &Arg) -> syn::Result<(LitStr, Duration)> {
     let (literal, duration) = duration_or_profile(arg)?;
     if duration < SHORTEST_TTL {
         let message =
-            format!("a ttl of {duration:?} is below what any store can hold: write at least `10ms`");
+            format!("a ttl of {duration:?} is shorter than any store can keep: write at least `10ms`");
         return Err(syn::Error::new(literal.span(), message));
     }
     Ok((literal, duration))

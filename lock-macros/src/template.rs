@@ -83,7 +83,9 @@ fn split(template: &str) -> Result<Vec<Piece>, String> {
             continue;
         }
         let Some(close) = rest.find(['<', '>']).filter(|close| rest[*close..].starts_with('>')) else {
-            return Err("`<` opens a placeholder and no `>` closes it; `<<` writes a plain `<`".to_owned());
+            return Err(
+                "`<` opens a placeholder, but no `>` closes it; write `<<` for a plain `<`".to_owned()
+            );
         };
         if close == 0 {
             return Err("`<>` is an empty placeholder: name an argument, such as `<id>`".to_owned());
@@ -91,7 +93,7 @@ fn split(template: &str) -> Result<Vec<Piece>, String> {
         if !pieces.is_empty() && !separates(&literal) {
             let second = &rest[..close];
             return Err(format!(
-                "nothing keeps the value of `<{second}>` apart from the value before it: put a `:` between them"
+                "nothing separates the value of `<{second}>` from the value before it: put a `:` between them"
             ));
         }
         if !literal.is_empty() {
@@ -192,8 +194,8 @@ fn not_allowed(text: &str, literal: &LitStr) -> String {
         && expression(value, literal).is_some_and(|mut value| root_of(&mut value, literal.span()).is_some())
     {
         return format!(
-            "key placeholder `<{text}>` has a type or a format behind its `:`, and none is taken here: the type of the \
-             argument decides, and its `Display` makes the text; write `<{}>`",
+            "key placeholder `<{text}>` has a type or a format after its `:`, which the attribute does not take: the \
+             `Display` of the argument's own type makes the text; write `<{}>`",
             value.trim()
         );
     }
@@ -264,8 +266,8 @@ mod tests {
             ("<", "no `>`"),
             ("<a<b>", "no `>`"),
             ("a:<>", "empty"),
-            ("<a><b>", "apart"),
-            ("x:<a>20%<b>", "apart"),
+            ("<a><b>", "separates"),
+            ("x:<a>20%<b>", "separates"),
         ] {
             let error = split(template).expect_err(template);
             assert!(error.contains(part), "{template}: {error}");

@@ -42,7 +42,7 @@ pub(crate) fn text(arg: &Arg, example: &str) -> syn::Result<LitStr> {
     let literal =
         string(&arg.value).ok_or_else(|| expected(arg, &format!("a string such as `{example}`")))?;
     if literal.value().trim().is_empty() {
-        let message = format!("`{}` is empty: write one such as `{example}`, or drop it", arg.name);
+        let message = format!("`{}` is empty: write one such as `{example}`, or remove it", arg.name);
         return Err(syn::Error::new(literal.span(), message));
     }
     Ok(literal)

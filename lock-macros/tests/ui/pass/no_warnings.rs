@@ -19,7 +19,7 @@ impl Shop {
     ///
     /// # Errors
     ///
-    /// When the lock is not had.
+    /// When the lock is not acquired.
     #[distributed_lock(key = "order:<self.tenant>:<id>:<_x>", ttl = "500ms", manager = self.locks, handle = lock)]
     pub async fn ship(&self, mut id: u64, _x: u8) -> Result<u64, LockError> {
         lock.check()?;
@@ -37,7 +37,7 @@ impl Shop {
     ///
     /// # Errors
     ///
-    /// When the lock is not had.
+    /// When the lock is not acquired.
     #[distributed_lock(
         keys = ["account:<_from>", "account:<to>"],
         max_waiters = 64,
@@ -55,7 +55,7 @@ impl Shop {
     ///
     /// # Errors
     ///
-    /// When the lock is not had.
+    /// When the lock is not acquired.
     #[distributed_lock(key = "desk", kind = "semaphore", permits = Self::DESKS, manager = self.locks)]
     pub async fn sit(&self) -> Result<(), LockError> {
         Ok(())
