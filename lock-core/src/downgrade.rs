@@ -55,6 +55,7 @@ pub(crate) async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
 /// Asks until there is an answer; when the question was sent that was answered, and the lease that it brought.
 async fn ask(hold: &Hold) -> Result<(Moment, Duration)> {
     let mut pause = FIRST_PAUSE;
+    hold.claim.mark_shared();
     loop {
         let claim = Claim { ttl: hold.ttl(), ..hold.claim.clone() };
         hold.asked(claim.ttl);

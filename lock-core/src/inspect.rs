@@ -1,6 +1,6 @@
 //! Who holds what: for operators, and for those who ask why nothing moves.
 
-use crate::backend::{GrantId, Listed};
+use crate::backend::{GrantId, Listed, LockInfo};
 use crate::error::Result;
 #[cfg(doc)]
 use crate::error::{LockErrorKind, LossReason};
@@ -58,15 +58,71 @@ impl LockManager {
         let namespaced = !engine.namespace.is_empty();
         let prefix = if namespaced { format!("{}:{prefix}", engine.namespace) } else { prefix.to_owned() };
         let mut listed = engine.backend.list_dyn(&prefix, namespaced, LIMIT).await?;
-        for lock in &mut listed.locks {
-            // As it is written in a request.
-            if let Some(key) = lock.key.strip_prefix(&engine.namespace).and_then(|key| key.strip_prefix(':'))
-                && namespaced
-            {
-                lock.key = key.to_owned();
-            }
-        }
+        listed.locks.iter_mut().for_each(|lock| strip(lock, &engine.namespace));
         Ok(listed)
+    }
+
+    /// Who holds `key` and who waits for it, as [`locks`](Self::locks) tells it; `None` when nobody holds it. One question
+    /// to the store, however many keys that has. For people and for metrics: by the time it is read it may have changed, so
+    /// whoever wants the lock asks for it.
+    ///
+    /// A holder of another library is told too, without a record.
+    ///
+    /// # Errors
+    /// As [`locks`](Self::locks), and [`InvalidKey`](LockErrorKind::InvalidKey).
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), lock_core::LockError> {
+    /// use lock_core::LockManager;
+    ///
+    /// let locks = LockManager::in_memory();
+    /// assert!(locks.inspect("import").await?.is_none());
+    /// let guard = locks.lock("import").label("nightly").acquire().await?;
+    /// let lock = locks.inspect("import").await?.expect("it is held");
+    /// let record = lock.holders[0].record.as_ref().expect("this library took it");
+    /// assert_eq!((record.label(), lock.holding, lock.waiting), (Some("nightly"), 1, 0));
+    /// # guard.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn inspect(&self, key: impl IntoKey) -> Result<Option<LockInfo>> {
+        let engine = self.engine();
+        engine.check_open()?;
+        let key = key.into_key()?.in_namespace(&engine.namespace);
+        let mut found = engine.backend.inspect_dyn(&key).await?;
+        found.iter_mut().for_each(|lock| strip(lock, &engine.namespace));
+        Ok(found)
+    }
+
+    /// Whether anybody holds `key`: readers, holders of a permit, clients of another library and a key that is
+    /// [kept](crate::LockRequest::min_hold) included. As [`inspect`](Self::inspect): the answer may be out of date when it
+    /// arrives, and is no lock.
+    ///
+    /// # Errors
+    /// As [`inspect`](Self::inspect).
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), lock_core::LockError> {
+    /// # let locks = lock_core::LockManager::in_memory();
+    /// let guard = locks.lock("import").acquire().await?;
+    /// assert!(locks.is_locked("import").await?);
+    /// guard.release().await?;
+    /// assert!(!locks.is_locked("import").await?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn is_locked(&self, key: impl IntoKey) -> Result<bool> {
+        Ok(self.inspect(key).await?.is_some())
     }
 
     /// Takes one grant of `key` away from its holder, and serves the next who waits; whether it was still there. `id` is
@@ -109,5 +165,14 @@ impl LockManager {
             tracing::warn!(lock.key = %shown, lock.grant = %id, reason, "a lock was taken from its holder by force");
         }
         Ok(done)
+    }
+}
+
+/// Names the key as it is written in a request: without the namespace.
+fn strip(lock: &mut LockInfo, namespace: &str) {
+    if !namespace.is_empty()
+        && let Some(key) = lock.key.strip_prefix(namespace).and_then(|key| key.strip_prefix(':'))
+    {
+        lock.key = key.to_owned();
     }
 }

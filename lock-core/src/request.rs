@@ -230,7 +230,8 @@ impl LockRequest {
 
     /// How many may wait for the key before a further request is [`Overloaded`](LockErrorKind::Overloaded). Default: any
     /// number. Counted are the waiters of this process for [`lock`](crate::LockManager::lock), and those in the store's
-    /// queue, of all processes, for every other kind; one that died counts until its place is noticed.
+    /// queue, of all processes, for every other kind; one that died counts for
+    /// the lease of its place, min(ttl, 2 s), and until the next sign of life of a living one beside it, a third of that.
     pub fn max_waiters(mut self, max: usize) -> Self {
         self.max_waiters = Some(max);
         self

@@ -1,5 +1,6 @@
 //! What the steps of a queue, and the tokens of turns, cost the server.
 
+use lock_core::backend::{Mode, Queue, Released};
 use lock_core::strategy;
 use lock_tests::RedisServer;
 use tokio::task::JoinSet;
@@ -128,4 +129,39 @@ async fn a_token_for_every_turn_of_a_process_costs_next_to_no_command() {
     let commands = calls(&server, "evalsha") + calls(&server, "set") - before;
     println!("{commands} commands for {} turns with a token each", TASKS * TURNS);
     assert!(commands * 50 < TASKS * TURNS, "{commands} commands for {} turns", TASKS * TURNS);
+}
+
+/// Microseconds of the server for a writer that gives up, with a place and without one, behind so many readers.
+async fn given_up(server: &RedisServer, process: &Process, readers: usize) -> f64 {
+    const READERS: &str = "
+        local now = redis.call('TIME')[1] * 1000
+        redis.call('ZADD', 'k', '+inf', 'mode shared')
+        for i = 1, tonumber(ARGV[1]) do
+          redis.call('ZADD', 'k', now + 600000 + i, string.format('%048x', i) .. ' host=a pid=1 service= since=1')
+        end
+        redis.call('PEXPIRE', 'k', 700000)";
+    server.command(&["FLUSHALL"]);
+    server.command(&["EVAL", READERS, "0", &readers.to_string()]);
+    server.command(&["CONFIG", "RESETSTAT"]);
+    for _ in 0..10 {
+        let claim = process.claim("k", Mode::Exclusive, Queue::Fifo);
+        process.refused(&claim).await;
+        assert_eq!(process.release(&claim).await, Released::Taken);
+        process.wait(&claim).await;
+        assert_eq!(process.release(&claim).await, Released::Taken);
+    }
+    Cost::of(server).micros
+}
+
+#[tokio::test]
+async fn a_writer_that_gives_up_costs_no_more_behind_many_readers() {
+    let server = RedisServer::start();
+    let process = Process::of(&server).await;
+    let mut least = [f64::MAX; 2];
+    for _ in 0..3 {
+        for (least, readers) in least.iter_mut().zip([10, 10_000]) {
+            *least = least.min(given_up(&server, &process, readers).await);
+        }
+    }
+    assert!(least[1] < 5.0 * least[0], "{least:?}");
 }

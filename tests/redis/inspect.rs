@@ -70,6 +70,101 @@ async fn thousands_are_listed_in_steps_that_let_others_in_between() {
     assert!(per_call < 10_000.0, "a script took {per_call} us");
 }
 
+/// Milliseconds of the server for the longest command since `CONFIG RESETSTAT` and `SLOWLOG RESET`; all but those that
+/// took no millisecond.
+fn longest(server: &RedisServer) -> u64 {
+    let entries: Vec<Vec<redis::Value>> = server.get(&["SLOWLOG", "GET", "-1"]);
+    let micros = entries.iter().map(|entry| match entry[2] {
+        redis::Value::Int(micros) => u64::try_from(micros).expect("a time"),
+        ref other => panic!("{other:?}"),
+    });
+    micros.max().unwrap_or(0) / 1_000
+}
+
+#[tokio::test]
+async fn what_is_none_of_its_own_is_not_read_whole() {
+    let server = RedisServer::builder().config("slowlog-log-slower-than", "1000").start();
+    server.command(&["SETRANGE", "shop:export", "49999999", "x"]);
+    let fill = "for i = 1, 200000 do redis.call('ZADD', 'shop:leaderboard', i, 'player:' .. i) end";
+    server.command(&["EVAL", fill, "0"]);
+    // What that has left behind in the interpreter is not to be cleared up by a script that is measured.
+    server.command(&["SCRIPT", "FLUSH", "SYNC"]);
+    let builder = ManagerBuilder::connect(&server.url()).await.expect("the server takes locks");
+    let (shop, plain) = (builder.namespace("shop").build().expect("good defaults"), manager(&server).await);
+    let _guard = shop.lock("order:1").acquire().await.expect("free");
+    server.command(&["SLOWLOG", "RESET"]);
+    let found = shop.locks().await.expect("a list").locks;
+    // A text is a lock of another library, whatever it says.
+    assert_eq!(found.iter().map(|lock| lock.key.as_str()).collect::<Vec<_>>(), ["export", "order:1"]);
+    assert_eq!(plain.locks().await.expect("a list").locks.len(), 1);
+    assert!(shop.is_locked("export").await.expect("an answer"));
+    assert!(!shop.is_locked("leaderboard").await.expect("an answer"));
+    let taken = longest(&server);
+    // To read one of them takes some hundred milliseconds.
+    assert!(taken < 100, "the server stood still for {taken} ms");
+    // As any other it can be taken away, by what was shown of it.
+    let id = &found[0].holders[0].id;
+    assert!(shop.force_release("export", id, "no lock").await.expect("an answer"));
+    assert!(!shop.is_locked("export").await.expect("an answer"));
+}
+
+#[tokio::test]
+async fn of_many_holders_and_waiters_the_first_are_told() {
+    let server = RedisServer::builder().config("slowlog-log-slower-than", "1000").start();
+    let locks = manager(&server).await;
+    let script = "
+        local now = redis.call('TIME')[1] * 1000
+        for key = 1, 20 do
+          redis.call('ZADD', 'k:' .. key, '+inf', 'mode shared')
+          for i = 1, 5000 do
+            redis.call('ZADD', 'k:' .. key, now + (i > 1000 and 600000 or -100000) + i, string.format('%048x', i) .. ' host=a pid=1 service=b since=1')
+          end
+          for i = 1, 700 do
+            local token = string.format('%048x', 100000 + i)
+            redis.call('ZADD', '{k:' .. key .. '}:q', i, token)
+            redis.call('HSET', '{k:' .. key .. '}:w', token,
+              string.format('%.0f', i <= 200 and 1 or now + 600000) .. ' 60000 x host=a pid=1 service= since=1')
+          end
+        end";
+    server.command(&["EVAL", script, "0"]);
+    server.command(&["SCRIPT", "FLUSH", "SYNC"]);
+    server.command(&["SLOWLOG", "RESET"]);
+    let found = locks.locks().await.expect("a list").locks;
+    assert_eq!(found.len(), 20);
+    for lock in &found {
+        assert_eq!(
+            (lock.holding, lock.holders.len()),
+            (4_000, 100),
+            "those whose lease is over do not count"
+        );
+        assert_eq!((lock.waiting, lock.waiters.len()), (500, 16), "nor do the dead");
+    }
+    let taken = longest(&server);
+    assert!(taken < 100, "the server stood still for {taken} ms");
+}
+
+#[tokio::test]
+async fn one_key_is_looked_at_by_one_command() {
+    let server = RedisServer::start();
+    let builder = ManagerBuilder::connect(&server.url()).await.expect("the server takes locks");
+    let (shop, plain) = (builder.namespace("shop").build().expect("good defaults"), manager(&server).await);
+    let _guard = shop.semaphore("k", 3).label("pay").acquire().await.expect("free");
+    server.command(&["SET", "other", "another library", "PX", "60000"]);
+    server.command(&["HSET", "data", "no", "lock"]);
+    shop.is_locked("none").await.expect("an answer");
+    server.command(&["CONFIG", "RESETSTAT"]);
+    let lock = shop.inspect("k").await.expect("an answer").expect("it is held");
+    assert_eq!((lock.key.as_str(), lock.mode, lock.holding), ("k", Mode::Permit { of: 3 }, 1));
+    assert_eq!(lock.holders[0].record.as_ref().expect("ours").label(), Some("pay"));
+    assert_eq!((calls(&server, "evalsha"), calls(&server, "scan")), (1, 0));
+    assert!(!plain.is_locked("k").await.expect("an answer"), "of another namespace");
+    let other = plain.inspect("other").await.expect("an answer").expect("it keeps others out");
+    assert!(other.holders[0].record.is_none());
+    assert!(!plain.is_locked("data").await.expect("an answer"));
+    server.command(&["SCRIPT", "FLUSH"]);
+    assert!(plain.is_locked("other").await.expect("an answer"), "a forgotten script is loaded again");
+}
+
 #[tokio::test]
 async fn a_victim_is_told_at_once_and_its_body_is_dropped() {
     let server = RedisServer::start();

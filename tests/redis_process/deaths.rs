@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_core::{LockManager, LockRequest, strategy};
+use lock_core::{LockErrorKind, LockManager, LockRequest, strategy};
 use lock_tests::{RedisServer, Worker, monotonic, wait_until};
 
 use crate::WORKER;
@@ -96,6 +96,63 @@ async fn a_holder_that_dies_costs_those_who_wait_its_ttl_at_most() {
         let took = least(|| after_a_dead_holder(kind, ttl)).await;
         assert!(took < ttl + SLACK, "{kind}: {took:?}");
     }
+}
+
+/// Nobody is kept out by those who do not wait any more, and nobody is told of them, long before the holder ends.
+#[tokio::test]
+async fn waiters_that_died_count_no_more_once_their_places_are_over() {
+    for kind in ["lock", "fair"] {
+        let server = RedisServer::start();
+        let (holder, others) = (connect(&server).await, connect(&server).await);
+        let _guard = request(&holder, kind, LONG).acquire().await.expect("the key is free");
+        let ttl = Duration::from_millis(900);
+        let mut dead: Vec<_> = (0..3).map(|_| waiter(&server, kind, ttl)).collect();
+        waiting(&server, 3).await;
+        for worker in &mut dead {
+            worker.process().kill9();
+        }
+        // Their places last for as long as their ttl.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let listed = others.locks().await.expect("a list").locks.remove(0);
+        assert_eq!((listed.waiting, listed.waiters.len()), (0, 0), "{kind}");
+        let refused = others.lock("k").strategy(strategy::fail_fast()).acquire().await.expect_err("held");
+        assert_eq!(refused.waiters(), Some(0), "{kind}");
+        let next = others.fair("k").ttl(LONG).max_waiters(1).strategy(strategy::wait());
+        let next = tokio::spawn(next.acquire());
+        waiting(&server, 1).await;
+        assert!(!next.is_finished(), "{kind}: it waits");
+        let refused = others.fair("k").max_waiters(1).acquire().await.expect_err("one waits");
+        assert_eq!((refused.kind(), refused.waiters()), (LockErrorKind::Overloaded, Some(1)), "{kind}");
+        next.abort();
+    }
+}
+
+/// The queue is kept clean by the living, wherever they stand in it.
+#[tokio::test]
+async fn a_living_waiter_drops_the_dead_around_it() {
+    let server = RedisServer::start();
+    let (holder, alive) = (connect(&server).await, connect(&server).await);
+    let _guard = request(&holder, "fair", LONG).acquire().await.expect("the key is free");
+    let ttl = Duration::from_millis(900);
+    let mut dead = Vec::new();
+    for before in 0..4 {
+        if before == 2 {
+            tokio::spawn(request(&alive, "fair", LONG).acquire());
+        } else {
+            dead.push(waiter(&server, "fair", ttl));
+        }
+        waiting(&server, before + 1).await;
+    }
+    for worker in &mut dead {
+        worker.process().kill9();
+    }
+    // Their places, and a sign of life of the other.
+    wait_until("the dead are dropped", ttl + Duration::from_secs(1) + SLACK, async || {
+        server.get::<u64>(&["ZCARD", "{k}:q"]) == 1 && server.get::<u64>(&["HLEN", "{k}:w"]) == 1
+    })
+    .await;
+    let listed = holder.locks().await.expect("a list").locks.remove(0);
+    assert_eq!(listed.waiting, 1);
 }
 
 /// A dead process that holds and waits at once, for a queue that others wait in: its place and its grant both end.

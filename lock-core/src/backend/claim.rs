@@ -73,6 +73,8 @@ pub(crate) struct Marks {
     sent: AtomicBool,
     /// Its fencing token is ahead of the store's clock.
     fence_ahead: AtomicBool,
+    /// The store may have made a shared grant of it.
+    shared: AtomicBool,
     /// The last fencing token that was numbered here; 0 for none.
     own_fence: AtomicU64,
     /// The store has made a fencing token for it.
@@ -84,6 +86,7 @@ impl Clone for Marks {
         Self {
             sent: AtomicBool::new(self.sent.load(Ordering::Relaxed)),
             fence_ahead: AtomicBool::new(self.fence_ahead.load(Ordering::Relaxed)),
+            shared: AtomicBool::new(self.shared.load(Ordering::Relaxed)),
             own_fence: AtomicU64::new(self.own_fence.load(Ordering::Relaxed)),
             fenced: AtomicBool::new(self.fenced.load(Ordering::Relaxed)),
         }
@@ -146,6 +149,18 @@ impl Claim {
     #[must_use]
     pub fn is_fence_ahead(&self) -> bool {
         self.marks.fence_ahead.load(Ordering::Relaxed)
+    }
+
+    /// Notes that a [downgrade](Backend::downgrade) of this claim is about to be asked for: until it is answered, the grant
+    /// may be an exclusive or a shared one. A backend that finds the two in different ways looks for both.
+    pub fn mark_shared(&self) {
+        self.marks.shared.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether [`mark_shared`](Self::mark_shared) was called.
+    #[must_use]
+    pub fn may_be_shared(&self) -> bool {
+        self.mode == Mode::Shared || self.marks.shared.load(Ordering::Relaxed)
     }
 
     /// The last fencing token of this grant that was numbered in this process, without the store. Release, renewal and

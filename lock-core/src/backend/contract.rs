@@ -6,8 +6,8 @@ use std::sync::Weak;
 use std::time::Duration;
 
 use super::{
-    Attempt, Beat, Capability, Claim, FencingToken, GrantId, LatchState, LatchStep, Listed, Released, Renew,
-    Renewal,
+    Attempt, Beat, Capability, Claim, FencingToken, GrantId, LatchState, LatchStep, Listed, LockInfo,
+    Released, Renew, Renewal,
 };
 #[cfg(doc)]
 use super::{Grant, Held, Mode, Queue};
@@ -176,6 +176,18 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     ) -> impl Future<Output = Result<Listed>> + Send {
         let detail = "this store cannot say who holds its locks";
         std::future::ready(Err(LockError::new(LockErrorKind::Unsupported, detail)))
+    }
+
+    /// Who holds `key`, `None` when nobody does; by one question to the store, whatever else it keeps.
+    ///
+    /// # Behavior
+    /// - As [`list`](Self::list) with `foreign` tells of this key: whoever keeps others out is told.
+    ///
+    /// # Errors
+    /// As [`list`](Self::list).
+    fn inspect(&self, key: &Key) -> impl Future<Output = Result<Option<LockInfo>>> + Send {
+        let detail = "this store cannot say who holds its locks";
+        std::future::ready(Err(LockError::new(LockErrorKind::Unsupported, detail).with_key(key)))
     }
 
     /// Takes the grant `id` of `key` away from its holder; whether it was there.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::{
     Attempt, Backend, Beat, Capability, Claim, Ear, FencingToken, GrantId, LatchState, LatchStep, Listed,
-    Released, Renew, Renewal,
+    LockInfo, Released, Renew, Renewal,
 };
 use crate::error::Result;
 use crate::key::Key;
@@ -34,6 +34,8 @@ pub trait DynBackend: Send + Sync + fmt::Debug + 'static {
     fn latch_dyn<'a>(&'a self, key: &'a Key, step: &'a LatchStep) -> BoxFuture<'a, Result<LatchState>>;
     /// See [`Backend::list`].
     fn list_dyn<'a>(&'a self, prefix: &'a str, foreign: bool, limit: usize) -> BoxFuture<'a, Result<Listed>>;
+    /// See [`Backend::inspect`].
+    fn inspect_dyn<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<LockInfo>>>;
     /// See [`Backend::evict`].
     fn evict_dyn<'a>(&'a self, key: &'a Key, id: &'a GrantId) -> BoxFuture<'a, Result<bool>>;
     /// See [`Backend::listen`].
@@ -84,6 +86,10 @@ impl<B: Backend> DynBackend for B {
 
     fn list_dyn<'a>(&'a self, prefix: &'a str, foreign: bool, limit: usize) -> BoxFuture<'a, Result<Listed>> {
         Box::pin(self.list(prefix, foreign, limit))
+    }
+
+    fn inspect_dyn<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<LockInfo>>> {
+        Box::pin(self.inspect(key))
     }
 
     fn evict_dyn<'a>(&'a self, key: &'a Key, id: &'a GrantId) -> BoxFuture<'a, Result<bool>> {

@@ -8,6 +8,11 @@ use super::Mode;
 use crate::error::{LockError, LockErrorKind};
 use crate::owner::OwnerRecord;
 
+/// Of how many holders of a key [`LockInfo::holders`] tells at most.
+pub const HOLDERS_TOLD: usize = 100;
+/// Of how many of those who wait for a key [`LockInfo::waiters`] tells at most.
+pub const WAITERS_TOLD: usize = 16;
+
 /// Names one grant to those who look at a store: 40 hexadecimal digits that no other grant has, and that say nothing
 /// about the owner's token.
 ///
@@ -66,12 +71,14 @@ pub struct LockInfo {
     pub key: String,
     /// In which mode it is held. A fair lock and a writer are exclusive as any other.
     pub mode: Mode,
-    /// Who holds it.
+    /// Who holds it: of many the first whose leases end, at most [`HOLDERS_TOLD`].
     pub holders: Vec<HolderInfo>,
+    /// How many hold it.
+    pub holding: usize,
     /// How many wait for it in the store's queue: of a kind whose waiters take turns in their process, one for each
-    /// process.
+    /// process. On Redis the dead behind the first 1,000 are counted too, until those before them find them.
     pub waiting: usize,
-    /// The first of those who wait, in their order; at most 16.
+    /// The first of those who wait, in their order; at most [`WAITERS_TOLD`].
     pub waiters: Vec<WaiterInfo>,
 }
 
@@ -124,7 +131,15 @@ impl LockInfo {
     /// A key that is held, for authors of backends.
     #[must_use]
     pub fn new(key: impl Into<String>, mode: Mode, holders: Vec<HolderInfo>) -> Self {
-        Self { key: key.into(), mode, holders, waiting: 0, waiters: Vec::new() }
+        let holding = holders.len();
+        Self { key: key.into(), mode, holders, holding, waiting: 0, waiters: Vec::new() }
+    }
+
+    /// Says that so many hold it, of whom `holders` are the first.
+    #[must_use]
+    pub fn with_holding(mut self, holding: usize) -> Self {
+        self.holding = holding;
+        self
     }
 
     /// Adds those who wait, of whom `waiters` are the first.

@@ -23,5 +23,5 @@ pub use capability::{Capability, Placement};
 pub use claim::{Claim, Mode, PLACE_LEASE, Queue};
 pub use contract::{Backend, Ear};
 pub use erased::{BoxFuture, DynBackend};
-pub use inspect::{GrantId, HolderInfo, Listed, LockInfo, WaiterInfo};
+pub use inspect::{GrantId, HOLDERS_TOLD, HolderInfo, Listed, LockInfo, WAITERS_TOLD, WaiterInfo};
 pub use latch::{LatchState, LatchStep};

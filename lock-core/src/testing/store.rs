@@ -7,7 +7,7 @@ use super::fault::StoreFault;
 use crate::backend::memory::Memory;
 use crate::backend::{
     Attempt, Backend, Beat, Capability, Claim, Ear, FencingToken, GrantId, LatchState, LatchStep, Listed,
-    Released, Renew, Renewal,
+    LockInfo, Released, Renew, Renewal,
 };
 use crate::error::Result;
 use crate::key::Key;
@@ -133,6 +133,10 @@ impl Backend for TestStore {
 
     async fn list(&self, prefix: &str, foreign: bool, limit: usize) -> Result<Listed> {
         self.make(Call::Other, self.memory.list(prefix, foreign, limit)).await?
+    }
+
+    async fn inspect(&self, key: &Key) -> Result<Option<LockInfo>> {
+        self.make(Call::Other, self.memory.inspect(key)).await?
     }
 
     async fn evict(&self, key: &Key, id: &GrantId) -> Result<bool> {

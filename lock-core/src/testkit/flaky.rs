@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use crate::backend::{
     Attempt, Backend, Beat, Capability, Claim, Ear, FencingToken, GrantId, LatchState, LatchStep, Listed,
-    Released, Renew, Renewal,
+    LockInfo, Released, Renew, Renewal,
 };
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
@@ -287,6 +287,10 @@ impl<B: Backend> Backend for Flaky<B> {
 
     async fn list(&self, prefix: &str, foreign: bool, limit: usize) -> Result<Listed> {
         self.inner.list(prefix, foreign, limit).await
+    }
+
+    async fn inspect(&self, key: &Key) -> Result<Option<LockInfo>> {
+        self.inner.inspect(key).await
     }
 
     async fn evict(&self, key: &Key, id: &GrantId) -> Result<bool> {

@@ -8,7 +8,7 @@ use lock_core::Result;
 use lock_core::backend::memory::Memory;
 use lock_core::backend::{
     Attempt, Backend, Beat, Capability, Claim, Ear, FencingToken, GrantId, LatchState, LatchStep, Listed,
-    Released, Renew, Renewal, WaiterInfo,
+    LockInfo, Released, Renew, Renewal, WaiterInfo,
 };
 use lock_core::clock::{Clock, Moment};
 use lock_core::key::Key;
@@ -94,6 +94,16 @@ impl Beating {
                 }
             }
         }
+    }
+}
+
+impl Beating {
+    fn add_waiters(&self, lock: &mut LockInfo) {
+        let state = self.state.lock().expect("no panic");
+        let waiting = state.waiting.iter().filter(|(claim, _)| claim.key.as_str() == lock.key);
+        lock.waiters =
+            waiting.map(|(claim, _)| WaiterInfo::new(Some(claim.record.clone()), claim.mode)).collect();
+        lock.waiting = lock.waiters.len();
     }
 }
 
@@ -183,14 +193,14 @@ impl Backend for Beating {
 
     async fn list(&self, prefix: &str, foreign: bool, limit: usize) -> Result<Listed> {
         let mut listed = self.inner.list(prefix, foreign, limit).await?;
-        for lock in &mut listed.locks {
-            let state = self.state.lock().expect("no panic");
-            let waiting = state.waiting.iter().filter(|(claim, _)| claim.key.as_str() == lock.key);
-            lock.waiters =
-                waiting.map(|(claim, _)| WaiterInfo::new(Some(claim.record.clone()), claim.mode)).collect();
-            lock.waiting = lock.waiters.len();
-        }
+        listed.locks.iter_mut().for_each(|lock| self.add_waiters(lock));
         Ok(listed)
+    }
+
+    async fn inspect(&self, key: &Key) -> Result<Option<LockInfo>> {
+        let mut found = self.inner.inspect(key).await?;
+        found.iter_mut().for_each(|lock| self.add_waiters(lock));
+        Ok(found)
     }
 
     async fn evict(&self, key: &Key, id: &GrantId) -> Result<bool> {

@@ -18,7 +18,7 @@ use latch::Latches;
 use lock_core::backend::memory::Memory;
 use lock_core::backend::{
     Attempt, Backend, Beat, Capability, Claim, Ear, FencingToken, GrantId, LatchState, LatchStep, Listed,
-    Mode, Queue, Released, Renew, Renewal,
+    LockInfo, Mode, Queue, Released, Renew, Renewal,
 };
 use lock_core::key::Key;
 use lock_core::{LockError, LockErrorKind, Result};
@@ -331,6 +331,10 @@ impl Backend for Broken {
             }
         }
         Ok(listed)
+    }
+
+    async fn inspect(&self, key: &Key) -> Result<Option<LockInfo>> {
+        inspect::inspect(self.fault, &self.inner, key).await
     }
 
     async fn evict(&self, key: &Key, id: &GrantId) -> Result<bool> {

@@ -143,6 +143,8 @@ pub(crate) enum Fault {
     ListsNobody,
     /// Every key is listed, whatever it begins with.
     IgnoresPrefix,
+    /// A look at one key finds another that begins with its name.
+    InspectsByPrefix,
     /// All keys are listed, however many they are.
     IgnoresLimit,
     /// A list shows the token of a holder.
@@ -162,7 +164,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    pub(crate) const ALL: [Self; 77] = [
+    pub(crate) const ALL: [Self; 78] = [
         Self::ReleaseIgnoresOwner,
         Self::ReleaseLies,
         Self::KeepsNothing,
@@ -233,6 +235,7 @@ impl Fault {
         Self::BeatLies,
         Self::ListsNobody,
         Self::IgnoresPrefix,
+        Self::InspectsByPrefix,
         Self::IgnoresLimit,
         Self::ShowsTokens,
         Self::HidesKept,
@@ -314,6 +317,7 @@ impl Fault {
             Self::BeatLies => "refusal::a_sign_of_life_that_it_does_not_need",
             Self::ListsNobody => "inspect::a_holder_is_listed_until_it_is_none",
             Self::IgnoresPrefix => "inspect::only_what_begins_with_the_prefix_is_listed",
+            Self::InspectsByPrefix => "inspect::one_key_is_looked_at_alone",
             Self::IgnoresLimit => "inspect::no_more_than_the_limit_is_listed",
             Self::ShowsTokens => "inspect::no_token_is_shown",
             Self::HidesKept => "inspect::what_is_kept_is_listed_as_such",

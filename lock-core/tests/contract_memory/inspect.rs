@@ -2,7 +2,7 @@
 
 use lock_core::Result;
 use lock_core::backend::memory::Memory;
-use lock_core::backend::{Backend, GrantId, Listed};
+use lock_core::backend::{Backend, GrantId, Listed, LockInfo};
 use lock_core::key::Key;
 
 use super::Fault;
@@ -26,6 +26,13 @@ pub(super) async fn list(
         }
     }
     Ok(if fault == Fault::ListsNobody { Listed::default() } else { listed })
+}
+
+pub(super) async fn inspect(fault: Fault, inner: &Memory, key: &Key) -> Result<Option<LockInfo>> {
+    match fault {
+        Fault::InspectsByPrefix => Ok(inner.list(key.as_str(), true, 1).await?.locks.pop()),
+        _ => inner.inspect(key).await,
+    }
 }
 
 pub(super) async fn evict(fault: Fault, inner: &Memory, key: &Key, id: &GrantId) -> Result<bool> {

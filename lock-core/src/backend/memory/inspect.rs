@@ -6,12 +6,9 @@ use super::holders::Holder;
 use super::signal::Signal;
 use super::state::Entry;
 use super::store::Memory;
-use crate::backend::{GrantId, HolderInfo, Listed, LockInfo, WaiterInfo};
+use crate::backend::{GrantId, HOLDERS_TOLD, HolderInfo, Listed, LockInfo, WAITERS_TOLD, WaiterInfo};
 use crate::clock::{Clock, Moment};
 use crate::key::Key;
-
-/// Of how many waiters to tell.
-const WAITERS: usize = 16;
 
 impl Memory {
     /// A shard at a time, so that nobody waits for a large store.
@@ -26,6 +23,11 @@ impl Memory {
         Listed::new(locks, limit)
     }
 
+    pub(super) fn look_at(&self, key: &Key) -> Option<LockInfo> {
+        let now = Clock::Tokio.now();
+        self.with(key, now, |entry| entry.info(key, now)).flatten()
+    }
+
     pub(super) fn take_away(&self, key: &Key, id: &GrantId) -> bool {
         let now = Clock::Tokio.now();
         self.with(key, now, |entry| entry.take_away(id, now)).unwrap_or(false)
@@ -36,11 +38,14 @@ impl Entry {
     fn info(&mut self, key: &Key, now: Moment) -> Option<LockInfo> {
         self.expire(now);
         let mode = self.holders.first()?.mode;
-        let holders = self.holders.iter().map(|holder| holder.info(now)).collect();
-        let first = self.tickets.iter().take(WAITERS);
+        let mut holders: Vec<_> = self.holders.iter().collect();
+        holders.sort_by_key(|holder| holder.deadline.remaining(now));
+        let holders = holders.into_iter().take(HOLDERS_TOLD).map(|holder| holder.info(now)).collect();
+        let first = self.tickets.iter().take(WAITERS_TOLD);
         let waiters = first.map(|ticket| WaiterInfo::new(Some(ticket.record.clone()), ticket.mode)).collect();
         let waiting = self.tickets.len() + self.waiters.len();
-        Some(LockInfo::new(key.as_str(), mode, holders).with_waiters(waiting, waiters))
+        let info = LockInfo::new(key.as_str(), mode, holders).with_holding(self.holders.len());
+        Some(info.with_waiters(waiting, waiters))
     }
 
     fn take_away(&mut self, id: &GrantId, now: Moment) -> bool {

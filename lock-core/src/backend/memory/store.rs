@@ -15,7 +15,7 @@ use super::state::{Ask, Entry, Verdict};
 use super::watch::Watch;
 use crate::backend::{
     Attempt, Backend, Capability, Claim, Ear, FencingToken, Grant, GrantId, LatchState, LatchStep, Listed,
-    Placement, Released, Renew, Renewal,
+    LockInfo, Placement, Released, Renew, Renewal,
 };
 use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
@@ -287,6 +287,10 @@ impl Backend for Memory {
 
     async fn list(&self, prefix: &str, _foreign: bool, limit: usize) -> Result<Listed> {
         Ok(self.look(prefix, limit))
+    }
+
+    async fn inspect(&self, key: &Key) -> Result<Option<LockInfo>> {
+        Ok(self.look_at(key))
     }
 
     async fn evict(&self, key: &Key, id: &GrantId) -> Result<bool> {

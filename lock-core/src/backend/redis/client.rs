@@ -16,7 +16,7 @@ use super::latch;
 use super::links::Links;
 use crate::backend::{
     Attempt, Backend, Beat, Capability, Claim, Ear, FencingToken, GrantId, LatchState, LatchStep, Listed,
-    Released, Renew, Renewal,
+    LockInfo, Released, Renew, Renewal,
 };
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
@@ -214,6 +214,12 @@ impl Backend for Redis {
 
     async fn list(&self, prefix: &str, foreign: bool, limit: usize) -> Result<Listed> {
         self.look(prefix, foreign, limit).await.map_err(|failure| self.error(&failure))
+    }
+
+    async fn inspect(&self, key: &Key) -> Result<Option<LockInfo>> {
+        supported(std::iter::once(key))?;
+        let deadline = self.timeout();
+        self.settled(timeout(deadline, self.look_at(key)).await, deadline, key)
     }
 
     async fn evict(&self, key: &Key, id: &GrantId) -> Result<bool> {

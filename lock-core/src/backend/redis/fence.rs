@@ -4,8 +4,9 @@ use super::acquire::{FenceOf, fence_ttl};
 use super::answer::{fence, verdict};
 use super::client::{Redis, millis};
 use super::error::Failure;
+use super::release::needs_value;
 use super::scripts::Script;
-use crate::backend::{Claim, FencingToken, Mode};
+use crate::backend::{Claim, FencingToken};
 use crate::clock::Clock;
 use crate::error::LossReason;
 use crate::key::Key;
@@ -31,7 +32,7 @@ impl Redis {
         let token = claim.owner.token();
         let mut command = live.scripts.call(Script::Fence, claim.keys().map(Key::as_str), 5, 180);
         command.arg(token.as_str()).arg(millis(fence_ttl(claim.ttl))).arg(of).arg(own);
-        if claim.mode != Mode::Exclusive {
+        if needs_value(claim) {
             command.arg(claim.record.to_value(&token));
         }
         let sent = Clock::Suspend.now();

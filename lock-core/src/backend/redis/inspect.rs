@@ -9,19 +9,19 @@ use ::redis::{Cmd, Pipeline, Value};
 
 use super::client::{Redis, is_helper};
 use super::cluster::Redirect;
+use super::connection::Live;
 use super::error::Failure;
 use super::renew::is_forgotten;
 use super::scripts::Script;
-use crate::backend::{GrantId, HolderInfo, Listed, LockInfo, Mode, WaiterInfo};
+use crate::backend::{GrantId, HOLDERS_TOLD, HolderInfo, Listed, LockInfo, Mode, WAITERS_TOLD, WaiterInfo};
 use crate::key::Key;
 use crate::owner::{Owner, OwnerRecord};
 
 /// How many keys the server looks at in one step of a scan.
 const STEP: usize = 500;
-/// How many of them one script looks into: a fraction of a millisecond.
+/// How many of them one script looks into, unless it finds much to tell: then it stops, and another goes on from there. A
+/// fraction of a millisecond, and few milliseconds at most.
 const BATCH: usize = 100;
-/// Of how many waiters of a key to tell.
-const WAITERS: usize = 16;
 
 impl Redis {
     /// Goes through the keys by `SCAN`, which lets others in between; each round trip has a deadline of its own.
@@ -32,11 +32,14 @@ impl Redis {
             scan.arg("SCAN").arg(&cursor).arg("MATCH").arg(beginning_with(prefix)).arg("COUNT").arg(STEP);
             let (next, keys) =
                 self.in_time(async { step(&self.links.live().await?.send(&scan).await?) }).await?;
-            // A scan may show a key twice.
-            let new: Vec<String> =
-                keys.into_iter().filter(|key| !is_helper(key) && seen.insert(key.clone())).collect();
-            for batch in new.chunks(BATCH) {
-                locks.extend(self.in_time(self.look_into(batch, foreign)).await?);
+            let keys: Vec<String> = keys.into_iter().filter(|key| !is_helper(key)).collect();
+            let mut rest = keys.as_slice();
+            while !rest.is_empty() {
+                let batch = &rest[..rest.len().min(BATCH)];
+                let (looked, found) = self.in_time(self.look_into(batch, foreign)).await?;
+                // A scan may show a key twice. Only the locks are remembered: of other keys there may be any number.
+                locks.extend(found.into_iter().filter(|lock| seen.insert(lock.key.clone())));
+                rest = &rest[looked..];
             }
             if next == "0" || locks.len() > limit {
                 return Ok(Listed::new(locks, limit));
@@ -45,26 +48,41 @@ impl Redis {
         }
     }
 
-    /// One script for all of them; on a node of a Cluster one for each, because the next key is in another slot.
-    async fn look_into(&self, keys: &[String], foreign: bool) -> Result<Vec<LockInfo>, Failure> {
+    /// Who holds one key.
+    pub(super) async fn look_at(&self, key: &Key) -> Result<Option<LockInfo>, Failure> {
+        let live = self.links.live().await?;
+        let answer = live.run(Script::List, &list(&live, iter::once(key.as_str()), true)).await?;
+        let (_, mut found) = locks(&answer)?;
+        Ok(found.pop())
+    }
+
+    /// One script for all of them; on a node of a Cluster one for each, because the next key is in another slot. Also how
+    /// many were looked at.
+    async fn look_into(&self, keys: &[String], foreign: bool) -> Result<(usize, Vec<LockInfo>), Failure> {
         let live = self.links.live().await?;
         let per_script = if live.scripts.on_cluster() { 1 } else { BATCH };
         let mut commands = Pipeline::with_capacity(keys.len().div_ceil(per_script));
         for keys in keys.chunks(per_script) {
-            let mut command = live.scripts.call(Script::List, keys.iter().map(String::as_str), 2, 32);
-            command.arg(u8::from(foreign)).arg(WAITERS);
-            commands.add_command(command);
+            commands.add_command(list(&live, keys.iter().map(String::as_str), foreign));
         }
         let mut answers = live.send_all(&commands).await?;
         if answers.iter().any(|answer| is_forgotten(Some(answer))) {
             live.send(&live.scripts.load(Script::List)).await?;
             answers = live.send_all(&commands).await?;
         }
-        let mut found = Vec::new();
+        let (mut looked, mut found) = (0, Vec::new());
         for answer in &answers {
-            found.extend(locks(answer).map_err(|failure| live.noted(failure))?);
+            let answer = match locks(answer) {
+                // Of a slot that is leaving this node of a Cluster.
+                Err(Failure { redirect: Some(redirect), .. }) if redirect != Redirect::Down => {
+                    (1, Vec::new())
+                }
+                answer => answer.map_err(|failure| live.noted(failure))?,
+            };
+            looked += answer.0.max(1);
+            found.extend(answer.1);
         }
-        Ok(found)
+        Ok((looked.min(keys.len()), found))
     }
 
     pub(super) async fn take_away(&self, key: &Key, id: &GrantId) -> Result<bool, Failure> {
@@ -81,6 +99,13 @@ impl Redis {
         let deadline = self.timeout();
         tokio::time::timeout(deadline, call).await.unwrap_or_else(|_| Err(self.elapsed(deadline)))
     }
+}
+
+/// A look into these keys.
+fn list<'a>(live: &Live, keys: impl Iterator<Item = &'a str> + Clone, foreign: bool) -> Cmd {
+    let mut command = live.scripts.call(Script::List, keys, 3, 48);
+    command.arg(u8::from(foreign)).arg(WAITERS_TOLD).arg(HOLDERS_TOLD);
+    command
 }
 
 /// The pattern of all keys that begin with `prefix`, in which nothing but the end is a pattern.
@@ -118,22 +143,24 @@ fn step(answer: &Value) -> Result<(String, Vec<String>), Failure> {
     }
 }
 
-/// Reads the answer of one script.
-fn locks(answer: &Value) -> Result<Vec<LockInfo>, Failure> {
+/// Reads the answer of one script: how many keys it has looked at, and the locks.
+fn locks(answer: &Value) -> Result<(usize, Vec<LockInfo>), Failure> {
     match answer {
-        Value::Array(locks) => {
-            locks.iter().map(|lock| info(lock).ok_or_else(|| Failure::unexpected(lock))).collect()
-        }
         Value::ServerError(error) => {
             let failure = Failure::of_reply(error);
             match &failure.redirect {
-                None => Err(failure),
                 // It knows nothing of any lock.
                 Some(Redirect::Down) => Err(Redirect::Down.to_failure()),
-                // Of a slot that is leaving this node of a Cluster.
-                Some(_) => Ok(Vec::new()),
+                _ => Err(failure),
             }
         }
+        Value::Array(parts) => match &parts[..] {
+            [Value::Int(looked), Value::Array(locks)] => {
+                let found = locks.iter().map(|lock| info(lock).ok_or_else(|| Failure::unexpected(lock)));
+                Ok((usize::try_from(*looked).unwrap_or(0), found.collect::<Result<_, _>>()?))
+            }
+            _ => Err(Failure::unexpected(answer)),
+        },
         other => Err(Failure::unexpected(other)),
     }
 }
@@ -141,12 +168,15 @@ fn locks(answer: &Value) -> Result<Vec<LockInfo>, Failure> {
 /// Reads one lock of the answer; `None` when it is none.
 fn info(lock: &Value) -> Option<LockInfo> {
     let Value::Array(parts) = lock else { return None };
-    let [key, mode, Value::Array(holders), Value::Int(waiting), Value::Array(waiters)] = &parts[..] else {
+    let [key, mode, Value::Array(holders), Value::Int(holding), Value::Int(waiting), Value::Array(waiters)] =
+        &parts[..]
+    else {
         return None;
     };
     let holders = holders.iter().map(holder).collect::<Option<Vec<_>>>()?;
     let waiters = waiters.iter().map(waiter).collect::<Option<Vec<_>>>()?;
     let info = LockInfo::new(text(key)?, mode_of(text(mode)?)?, holders);
+    let info = info.with_holding(usize::try_from(*holding).ok()?);
     Some(info.with_waiters(usize::try_from(*waiting).ok()?, waiters))
 }
 

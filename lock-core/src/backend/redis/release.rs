@@ -21,7 +21,7 @@ impl Redis {
         let script = if self.voter().is_some() { Script::ReleaseVote } else { Script::Release };
         let mut command = call(&live, script, claim);
         // The hot path of the script is the one without these.
-        if claim.mode != Mode::Exclusive || !claim.more.is_empty() || claim.own_fence().is_some() {
+        if needs_value(claim) || !claim.more.is_empty() || claim.own_fence().is_some() {
             details(&mut command, claim);
         }
         read(live.run(script, &command).await)
@@ -45,11 +45,16 @@ fn call(live: &Live, script: Script, claim: &Claim) -> Cmd {
 
 fn details(command: &mut Cmd, claim: &Claim) {
     command.arg(&*code(claim.mode));
-    match claim.mode {
-        Mode::Exclusive => command.arg(""),
-        _ => command.arg(claim.record.to_value(&claim.owner.token())),
+    match needs_value(claim) {
+        false => command.arg(""),
+        true => command.arg(claim.record.to_value(&claim.owner.token())),
     };
     command.arg(claim.own_fence().map_or(0, FencingToken::get)).arg(millis(fence_ttl(claim.ttl)));
+}
+
+/// Whether the scripts find the grant by what is stored of it, and not by the token alone: among several holders.
+pub(super) fn needs_value(claim: &Claim) -> bool {
+    claim.mode != Mode::Exclusive || claim.may_be_shared()
 }
 
 fn read(answer: Result<Value, Failure>) -> Result<Released, Failure> {

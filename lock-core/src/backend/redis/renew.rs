@@ -8,8 +8,9 @@ use super::acquire::fence_ttl;
 use super::client::{Redis, millis};
 use super::connection::Live;
 use super::error::{Failure, Reaction};
+use super::release::needs_value;
 use super::scripts::Script;
-use crate::backend::{Claim, FencingToken, Mode, Renew, Renewal};
+use crate::backend::{Claim, FencingToken, Renew, Renewal};
 use crate::clock::{Clock, Moment};
 use crate::error::LockError;
 use crate::key::Key;
@@ -175,9 +176,9 @@ fn script(live: &Live, chunk: &[Lock<'_>]) -> Cmd {
     let mut command = live.scripts.call(Script::Renew, keys, 2 * chunk.len(), bytes);
     for lock in chunk {
         let token = lock.claim.owner.token();
-        match lock.claim.mode {
-            Mode::Exclusive => command.arg(token.as_str()),
-            _ => command.arg(lock.claim.record.to_value(&token)),
+        match needs_value(lock.claim) {
+            false => command.arg(token.as_str()),
+            true => command.arg(lock.claim.record.to_value(&token)),
         };
         command.arg(millis(lock.ttl));
     }

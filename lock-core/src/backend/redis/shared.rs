@@ -17,6 +17,7 @@ impl Redis {
         let value = claim.record.to_value(&token);
         let mut command = live.scripts.call(Script::Downgrade, iter::once(key), 3, value.len() + 80);
         command.arg(token.as_str()).arg(&value).arg(millis(claim.ttl));
+        claim.mark_shared();
         let sent = Clock::Suspend.now();
         let answer = live.run(Script::Downgrade, &command).await?;
         let (verdict, now, rest) = verdict(&answer)?;

@@ -13,6 +13,7 @@ pub(super) fn cases() -> impl IntoIterator<Item = Case> {
         no_more_than_the_limit_is_listed,
         no_token_is_shown,
         what_is_kept_is_listed_as_such,
+        one_key_is_looked_at_alone,
         only_the_grant_that_was_shown_is_taken_away,
         one_whose_grant_is_taken_away_is_told_and_loses,
     ];
@@ -68,6 +69,28 @@ async fn a_holder_is_listed_until_it_is_none(subject: Subject) {
     assert_eq!(id(&subject, &key).await, holder.id, "the same grant has the same id");
     assert_eq!(subject.release(&claim).await, Released::Released);
     assert!(listed(&subject, key.as_str()).await.is_empty());
+}
+
+async fn one_key_is_looked_at_alone(subject: Subject) {
+    let [key, longer] = ["k", "k2"].map(|name| subject.key(name));
+    let look = async || subject.backend().inspect_dyn(&key).await.expect("an answer");
+    let other = subject.exclusive(&longer);
+    subject.acquire(&other).await;
+    assert!(look().await.is_none(), "another key begins with its name");
+    subject.release(&other).await;
+    let claim = subject.exclusive(&key);
+    subject.acquire(&claim).await;
+    let lock = look().await.expect("it is held");
+    assert_eq!(
+        (lock.key.as_str(), lock.mode, lock.holding, lock.waiting),
+        (key.as_str(), Mode::Exclusive, 1, 0)
+    );
+    assert_eq!(lock.holders[0].id, id(&subject, &key).await, "as it is listed");
+    subject.backend().release_dyn(&claim, Some(subject.long())).await.expect("an answer");
+    let kept = look().await.expect("nobody gets it");
+    assert!(kept.holders[0].kept, "{kept:?}");
+    assert!(evict(&subject, &key, &kept.holders[0].id).await);
+    assert!(look().await.is_none());
 }
 
 async fn only_what_begins_with_the_prefix_is_listed(subject: Subject) {

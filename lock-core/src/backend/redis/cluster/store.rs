@@ -19,7 +19,7 @@ use super::slot;
 use super::together::{self, Boxed};
 use crate::backend::{
     Attempt, Backend, Beat, Capability, Claim, Ear, FencingToken, GrantId, LatchState, LatchStep, Listed,
-    Released, Renew, Renewal,
+    LockInfo, Released, Renew, Renewal,
 };
 use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, Result};
@@ -272,6 +272,11 @@ impl Backend for Cluster {
         let mut listed = Listed::new(locks, limit);
         listed.truncated |= truncated;
         Ok(listed)
+    }
+
+    async fn inspect(&self, key: &Key) -> Result<Option<LockInfo>> {
+        takes(std::iter::once(key))?;
+        self.one(self.timeout(), key, |node| async move { node.look_at(key).await }).await
     }
 
     async fn evict(&self, key: &Key, id: &GrantId) -> Result<bool> {

@@ -59,6 +59,14 @@ local function line_up()
   local queue, waiting = names .. 'q', names .. 'w'
   local own = string.sub(held, 1, 33) == string.sub(token, 1, 33)
   local others, place, kept = call('HLEN', waiting), nil, 0
+  -- How many wait is told, or decides: not with the dead, who are dropped further below.
+  if others > 0 and (ARGV[7] == '' or others >= tonumber(ARGV[7])) then
+    local head = call('ZRANGE', queue, 0, 0)[1]
+    local till = head and string.match(call('HGET', waiting, head) or '', '^%d+')
+    if not till or tonumber(till) < math.floor(now / 1000) then
+      return nil
+    end
+  end
   if ARGV[7] ~= '' and not (own and ARGV[8] == '1') and others < tonumber(ARGV[7]) then
     local last = call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')[2]
     local ticket = last and math.max(tonumber(last) + 1, now) or now

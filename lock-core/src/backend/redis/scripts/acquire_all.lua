@@ -52,6 +52,7 @@ for i, lock in ipairs(locks) do
       return {-2, now, lock.mode, i}
     end
     if not won and (blocked or lock.mode) then
+      lock:living()
       return lock:held(token, 'x', more)
     end
   end

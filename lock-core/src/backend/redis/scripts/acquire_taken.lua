@@ -43,11 +43,16 @@ if ARGV[7] ~= '' then
   else
     local own = lock.mode == 'x' and string.sub(lock.value, 1, 33) == string.sub(token, 1, 33)
     local others = lock:waiters()
+    if others >= tonumber(ARGV[7]) then
+      others = lock:living()
+    end
     kept = not (own and ARGV[8] == '1') and others < tonumber(ARGV[7])
     if kept then
       lock:join(token, value, mode, lease, others)
     end
   end
+elseif not kept then
+  lock:living()
 end
 local answer = lock:held(token, mode, more)
 answer[8] = kept and ARGV[7] ~= '' and 1 or 0

@@ -13,7 +13,7 @@
 --          with now = server time in us.
 --
 -- Atomic because the place must not be served to somebody else between the look and the sign. The sign comes first:
--- the queue is served in its light, or a waiter that was paused would drop itself.
+-- the queue is served in its light, or a waiter that was paused would drop itself. The dead beside it are dropped.
 local now = server_time()
 local token, value, lease = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local lock = open(KEYS[1], now)
@@ -40,4 +40,5 @@ end
 if won then
   return {1, now, lock:waiters()}
 end
+lock:tidy(token)
 return lock:held(token, ARGV[4], more)

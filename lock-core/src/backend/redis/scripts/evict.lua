@@ -1,18 +1,24 @@
 -- Takes one grant away from its holder, and serves the next: an operator has decided so.
 --
 -- KEYS     1  the lock
--- ARGV     1  which grant: SHA-1 of what is stored, as list.lua tells it
+-- ARGV     1  which grant, as list.lua tells it
 -- Returns  1 done, 0 there is no such grant any more
 --
 -- Atomic because a holder that came meanwhile must not be hit, and because the key must go to the next in the queue
 -- before anybody else can see it free.
+local text, id = peek(KEYS[1])
+if text and id ~= ARGV[1] then
+  return 0
+end
 local lock = open(KEYS[1], server_time())
-if lock:look() or not lock.mode or lock.mode == 'latch' then
+if text then
+  lock.mode, lock.value = 'x', text
+elseif lock:look() or not lock.mode or lock.mode == 'latch' then
   return 0
 end
 local value = nil
 if lock.mode == 'x' then
-  value = redis.sha1hex(lock.value) == ARGV[1] and lock.value
+  value = lock.value
 else
   for _, member in ipairs(redis.call('ZRANGE', KEYS[1], 0, -2)) do
     if redis.sha1hex(member) == ARGV[1] then

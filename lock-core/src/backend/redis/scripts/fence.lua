@@ -7,7 +7,7 @@
 --          3  whose it is: the owner token, with `:<turn>` for a later turn of the same grant
 --          4  the last token of this grant that was numbered in its process, or one less than that of its keys on other
 --             nodes of a Cluster; "0": none
---          5  the value that is stored, where the mode is not exclusive; else nothing
+--          5  the value that is stored, where the grant is not exclusive or may not be any more; else nothing
 -- Returns  {1, now, fence}   the lock is this owner's; fence: larger than the last of each key
 --          {0, now}          nobody has the lock
 --          {-1, now}         somebody else has it

@@ -6,7 +6,7 @@
 -- ARGV     1  owner token, 48 characters
 --          2  how long to keep the key, in ms
 --          3  mode: `x`, `s` or `p<of>`
---          4  the value that is stored, where the mode is not exclusive; else ""
+--          4  the value that is stored, where the grant is not exclusive or may not be any more; else ""
 --          5  the last fencing token of this grant that was numbered in its process; "0": none
 --          6  how long to remember it, in ms
 -- Returns  1 kept, 0 nobody had it, -1 somebody else has it. Of several locks the least of these
@@ -51,10 +51,7 @@ local function keep_one(key)
     lock:serve()
     return taken and -1 or 0
   end
-  if lock.mode == 'x' and string.sub(lock.value, -#mark) == mark then
-    return 1
-  end
-  if value and lock.mode and redis.call('ZSCORE', key, string.rep('0', 48) .. string.sub(value, 49) .. mark) then
+  if lock:kept(token, value) then
     return 1
   end
   return lock:fits(ARGV[3]) and 0 or -1

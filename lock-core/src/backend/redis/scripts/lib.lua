@@ -64,6 +64,30 @@ local function raise_fence(key, number, ttl)
   end
 end
 
+-- The text that a key holds and what names it to those who look on, SHA-1 of what is stored; of a text that is too long
+-- for a lock, of its length and its beginning, which is then all that is read. Without a text nil, and whether the key
+-- holds other data.
+local function peek(key)
+  local LONGEST = 4096
+  local length = redis.pcall('STRLEN', key)
+  if type(length) ~= 'number' then
+    if not string.find(length.err, 'WRONGTYPE', 1, true) then
+      -- What the server does not tell must not pass for a lock that is free.
+      redis.call('STRLEN', key)
+    end
+    return nil, true
+  end
+  if length > LONGEST then
+    local value = redis.call('GETRANGE', key, 0, LONGEST - 1)
+    return value, redis.sha1hex(length .. value)
+  end
+  local value = redis.call('GET', key)
+  if not value then
+    return nil, false
+  end
+  return value, redis.sha1hex(value)
+end
+
 -- How long the queue outlives its last sign of life, in ms; far above the life of a place.
 local KEEP = 60000
 -- A grant by place, in ms, and how much of a queue one script looks at.
@@ -128,8 +152,8 @@ function Lock.ended(lock)
   end
 end
 
--- What of the holders is this owner's. `value` is its whole value; without it an owner that was exclusive is looked
--- for among the readers, because an answer to its downgrade may have been lost.
+-- What of the holders is this owner's. `value` is its whole value, without which it is not found among several. An
+-- owner that was exclusive gives it once it has asked for a downgrade, whose answer may have been lost.
 function Lock.mine(lock, token, value)
   if not lock.mode or lock.mode == 'latch' then
     return nil
@@ -137,17 +161,19 @@ function Lock.mine(lock, token, value)
   if lock.mode == 'x' then
     return string.find(lock.value, token, 1, true) == 1 and lock.value or nil
   end
-  if value then
-    return redis.call('ZSCORE', lock.key, value) and value or nil
+  return value and redis.call('ZSCORE', lock.key, value) and value or nil
+end
+
+-- Whether the owner gave the lock up and has it kept: see keep.lua.
+function Lock.kept(lock, token, value)
+  local mark = ' kept=' .. token
+  if lock.mode == 'x' then
+    return string.sub(lock.value, -#mark) == mark
   end
-  if lock.mode == 's' then
-    for _, member in ipairs(redis.call('ZRANGE', lock.key, 0, -2)) do
-      if string.find(member, token, 1, true) == 1 then
-        return member
-      end
-    end
+  if not value or not lock.mode or lock.mode == 'latch' then
+    return false
   end
-  return nil
+  return redis.call('ZSCORE', lock.key, string.rep('0', #token) .. string.sub(value, #token + 1) .. mark) and true
 end
 
 -- What of the holders is all that a claim of this mode asks for: a reader does not become a writer by asking again.
@@ -238,6 +264,51 @@ end
 -- How many wait.
 function Lock.waiters(lock)
   return redis.call('HLEN', lock.waiting)
+end
+
+-- Drops those between the places `first` and `last` whose deadline has passed: the dead before the head are passed over
+-- when the lock is free, and until then all of them would count for waiters. How many that were.
+function Lock.sweep(lock, first, last)
+  local tokens = redis.call('ZRANGE', lock.queue, first, last)
+  if #tokens == 0 then
+    return 0
+  end
+  local dead = {}
+  for _, token in ipairs(tokens) do
+    local till = string.match(redis.call('HGET', lock.waiting, token) or '', '^%d+')
+    if not till or tonumber(till) < lock.ms then
+      dead[#dead + 1] = token
+    end
+  end
+  if #dead > 0 then
+    redis.call('ZREM', lock.queue, unpack(dead))
+    redis.call('HDEL', lock.waiting, unpack(dead))
+  end
+  return #dead
+end
+
+-- How many wait and live, for one who has no place. One look at the head where that lives: each of them drops the dead
+-- beside it with every sign of life.
+function Lock.living(lock)
+  local others = lock:waiters()
+  if others > 0 and lock:sweep(0, 0) > 0 then
+    for _ = 1, 10 do
+      if lock:sweep(0, LIMIT - 1) < LIMIT then
+        break
+      end
+    end
+    others = lock:waiters()
+  end
+  return others
+end
+
+-- Drops the dead next to one who has just given a sign of life: whoever has died is next to a living one, or at the head
+-- of a queue where nobody lives, or behind others who are dropped before.
+function Lock.tidy(lock, token)
+  local place = redis.call('ZRANK', lock.queue, token)
+  if place and lock:sweep(math.max(place - 1, 0), place + 1) > 0 then
+    lock:sweep(math.max(place - LIMIT, 0), place + LIMIT)
+  end
 end
 
 -- Whether the owner has a place: in both, or it has none.

@@ -5,7 +5,7 @@
 -- ARGV     1  owner token, 48 characters
 --          and only where one of them says something:
 --          2  mode: `x`, `s` or `p<of>`
---          3  the value that is stored, where the mode is not exclusive; else ""
+--          3  the value that is stored, where the grant is not exclusive or may not be any more; else ""
 --          4  the last fencing token of this grant that was numbered in its process; "0": none
 --          5  how long to remember it, in ms
 -- Returns  1 freed, 0 nobody had it, -1 somebody else has it; the last two also for one who left the queue. Of several

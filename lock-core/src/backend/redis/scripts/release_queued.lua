@@ -5,8 +5,6 @@ local token, mode, value, own = ARGV[1], ARGV[2] or 'x', ARGV[3], tonumber(ARGV[
 if value == '' then
   value = nil
 end
--- Kept by this owner and released once more, because the first answer was lost: see keep.lua.
-local mark = ' kept=' .. token
 
 local function free(key)
   local lock = open(key, now)
@@ -28,10 +26,8 @@ local function free(key)
     lock:serve()
     return taken and -1 or 0
   end
-  if lock.mode == 'x' and string.sub(lock.value, -#mark) == mark then
-    return 1
-  end
-  if value and lock.mode and redis.call('ZSCORE', key, string.rep('0', 48) .. string.sub(value, 49) .. mark) then
+  -- Kept by this owner and released once more, because the first answer was lost.
+  if lock:kept(token, value) then
     return 1
   end
   return lock:fits(mode) and 0 or -1

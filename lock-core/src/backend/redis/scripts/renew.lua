@@ -1,7 +1,7 @@
 -- Extends locks, each only if it is its owner's, and only to a longer lease.
 --
 -- KEYS     the locks, at most 100, so that one script never keeps the server for long
--- ARGV     for each lock: owner token (48 characters), or the whole value where the mode is not exclusive; lease in ms
+-- ARGV     for each lock: owner token (48 characters), or the whole value where the grant may be shared; lease in ms
 --          then, for each lock with a fencing token: the lock's number; the last token that was numbered in its process,
 --          "0": none; how long to remember the last token from now, in ms
 -- Returns  for each lock: 0 not this owner's, 1 + how many wait when it was renewed, or the text of the error that
