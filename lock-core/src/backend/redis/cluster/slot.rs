@@ -26,12 +26,29 @@ fn tag(key: &str) -> Option<&str> {
 
 /// CRC-16/XMODEM: polynomial 0x1021, nothing reflected, from zero.
 fn crc16(bytes: &[u8]) -> u16 {
-    bytes.iter().fold(0, |crc, byte| {
-        (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| match crc & 0x8000 {
-            0 => crc << 1,
-            _ => (crc << 1) ^ 0x1021,
-        })
-    })
+    bytes.iter().fold(0, |crc, byte| add(crc, *byte))
+}
+
+/// The CRC of a text and one byte more.
+fn add(crc: u16, byte: u8) -> u16 {
+    (crc << 8) ^ CRCS[usize::from((crc >> 8) ^ u16::from(byte))]
+}
+
+/// The CRC of each byte alone.
+static CRCS: [u16; 256] = crcs();
+
+const fn crcs() -> [u16; 256] {
+    let (mut crcs, mut byte) = ([0; 256], 0);
+    while byte < 256 {
+        let (mut crc, mut bit) = ((byte as u16) << 8, 0);
+        while bit < 8 {
+            crc = if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 };
+            bit += 1;
+        }
+        crcs[byte] = crc;
+        byte += 1;
+    }
+    crcs
 }
 
 /// Whether helper keys can be in the slot of this key. They cannot where it has a `}` and no hash tag: what stands
@@ -53,9 +70,14 @@ pub(in crate::backend::redis) fn helpers(key: &str) -> impl Iterator<Item = Stri
 /// A hash tag for each slot, the shortest number that does.
 static TAGS: Lazy<Vec<u32>> = Lazy::new(|| {
     let mut tags = vec![None; usize::from(SLOTS)];
+    // Of each number: that of a longer one is made from it.
+    let mut crcs: Vec<u16> = Vec::with_capacity(200_000);
     let (mut number, mut missing) = (0_u32, tags.len());
     while missing > 0 {
-        let tag = &mut tags[usize::from(of(&number.to_string()))];
+        let before = if number < 10 { 0 } else { crcs[number as usize / 10] };
+        let crc = add(before, b'0' + (number % 10) as u8);
+        crcs.push(crc);
+        let tag = &mut tags[usize::from(crc % SLOTS)];
         if tag.is_none() {
             *tag = Some(number);
             missing -= 1;
@@ -64,6 +86,12 @@ static TAGS: Lazy<Vec<u32>> = Lazy::new(|| {
     }
     tags.into_iter().flatten().collect()
 });
+
+/// Makes the names of the channels, which takes a while: when a Cluster is connected to, and not within the deadline of the
+/// first call that names one.
+pub(super) fn prepare() {
+    Lazy::force(&TAGS);
+}
 
 /// What the channels of a slot begin with. Sharded messages stay among the servers that have the slot of their channel, so
 /// each slot has channels of its own; that they depend on nothing but the slot makes everybody name them alike.
@@ -117,6 +145,15 @@ mod tests {
     fn every_slot_has_a_channel_in_it() {
         for slot in 0..SLOTS {
             assert_eq!(of(&channel(slot)), slot);
+        }
+    }
+
+    /// Every process names them alike, whatever version it runs.
+    #[test]
+    fn a_channel_is_named_by_the_least_number_that_does() {
+        let least = |slot| (0_u32..).find(|number| of(&number.to_string()) == slot);
+        for slot in [0, 1, 5_061, 12_182, SLOTS - 1] {
+            assert_eq!(Some(TAGS[usize::from(slot)]), least(slot), "{slot}");
         }
     }
 }

@@ -72,6 +72,7 @@ impl Cluster {
     /// ```
     pub async fn connect(url: &str) -> Result<Self> {
         let router = Router::new(Config::parse(url)?)?;
+        slot::prepare();
         let cluster = Self { router };
         cluster.router.find().await.map_err(|failure| cluster.error(&failure))?;
         cluster.meet().await.map_err(|failure| cluster.error(&failure))?;
