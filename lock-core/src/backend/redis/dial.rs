@@ -139,6 +139,7 @@ pub(super) async fn open(
                 TcpStream::connect((host.as_str(), *port)).await.map_err(|error| unreachable(&error))?;
             // Without this a small packet waits for the answer to the one before it.
             stream.set_nodelay(true).map_err(|error| unreachable(&error))?;
+            give_up_unsent(&stream).map_err(|error| unreachable(&error))?;
             if let Some(tls) = server.tls() {
                 progress.at(Progress::TLS);
                 let stream = tls.wrap(stream, host).await?;
@@ -158,6 +159,24 @@ pub(super) async fn open(
             Err(Failure::new(LockErrorKind::Unavailable, text))
         }
     }
+}
+
+/// How long the kernel goes on with bytes that the server does not take: less than the last repeat of a release comes
+/// after the request that it undoes. A connection that was dropped has them still, for minutes otherwise, and a grant that
+/// comes out of them then is nobody's.
+#[cfg(target_os = "linux")]
+const UNSENT: Duration = Duration::from_secs(5);
+
+#[cfg(target_os = "linux")]
+fn give_up_unsent(stream: &TcpStream) -> std::io::Result<()> {
+    let millis = u32::try_from(UNSENT.as_millis()).unwrap_or(u32::MAX);
+    rustix::net::sockopt::set_tcp_user_timeout(stream, millis).map_err(Into::into)
+}
+
+#[cfg(not(target_os = "linux"))]
+#[allow(clippy::unnecessary_wraps, reason = "as where there is such an option")]
+fn give_up_unsent(_stream: &TcpStream) -> std::io::Result<()> {
+    Ok(())
 }
 
 fn unreachable(error: &std::io::Error) -> Failure {
@@ -285,5 +304,18 @@ pub(super) fn text(answer: &Value) -> Result<&str, Failure> {
         Value::BulkString(bytes) => std::str::from_utf8(bytes).map_err(|_| Failure::unexpected(answer)),
         Value::ServerError(error) => Err(Failure::of_reply(error)),
         _ => Err(Failure::unexpected(answer)),
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_kernel_forgets_what_was_not_taken_before_the_last_repeat_of_a_release() {
+        let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+        let stream = TcpStream::connect(listener.local_addr().expect("bound")).await.expect("it listens");
+        give_up_unsent(&stream).expect("Linux has the option");
+        assert_eq!(rustix::net::sockopt::tcp_user_timeout(&stream).expect("Linux has it"), 5_000);
     }
 }
