@@ -152,7 +152,8 @@ impl LockManager {
     /// While one of them is held, the others are waited for one after another and held meanwhile, so the time limit is one
     /// for all, and an error names the key that was held. There is one [fencing token](crate::LockGuard::fencing_token), larger
     /// than every earlier one of each key. `max_waiters` counts for each key by itself. A task that holds some of the keys
-    /// and not all is refused with [`Reentered`](LockErrorKind::Reentered): it would wait for itself.
+    /// and not all is refused with [`Reentered`](LockErrorKind::Reentered): it would wait for itself. At most
+    /// [`max_keys`](crate::ManagerBuilder::max_keys), 100 unless the manager says otherwise.
     ///
     /// # Examples
     /// ```
@@ -187,7 +188,8 @@ impl LockManager {
     }
 
     /// Asks for `key` to write: one writer, no readers. Goes before readers that come later, and turns into a read lock
-    /// with [`downgrade`](crate::LockGuard::downgrade). As [`read`](Self::read).
+    /// with [`downgrade`](crate::LockGuard::downgrade). As [`read`](Self::read). A read lock that can be turned into a write lock
+    /// is not provided: whoever may have to write asks for `write` and turns that into a read lock.
     pub fn write(&self, key: impl IntoKey) -> LockRequest {
         self.request(key, Kind::Write)
     }
@@ -196,6 +198,10 @@ impl LockManager {
     /// lock. Everybody must name the same number: another one, or another kind, while permits are out is
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest), and the text names both.
     /// [`Unsupported`](LockErrorKind::Unsupported) on a store without semaphores.
+    ///
+    /// A deployment that changes the number must therefore let the old permits run out first, or name the key anew: while
+    /// instances with the old number hold permits, those with the new one are refused. With `permits` in the key,
+    /// `pool:8` beside `pool:10`, both go on, and until the last old instance is gone the two numbers add up.
     pub fn semaphore(&self, key: impl IntoKey, permits: u32) -> LockRequest {
         self.request(key, Kind::Semaphore { permits })
     }

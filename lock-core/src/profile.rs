@@ -70,12 +70,19 @@ pub(crate) struct Profiles {
     pub(crate) strategy: Arc<dyn Strategy>,
     pub(crate) wait: Option<Duration>,
     pub(crate) renew: bool,
+    /// How many keys a request may have.
+    pub(crate) max_keys: usize,
     pub(crate) named: BTreeMap<String, Profile>,
 }
 
 impl Profiles {
     /// The lease when nobody says otherwise: a holder that crashed keeps others out for at most so long.
     pub(crate) const DEFAULT_TTL: Duration = Duration::from_secs(10);
+
+    /// How many keys a request may have when nobody says otherwise, and how many anybody may say: one script sees all of
+    /// them, and the server does nothing else meanwhile. 100 take about a millisecond.
+    pub(crate) const DEFAULT_KEYS: usize = 100;
+    pub(crate) const MOST_KEYS: usize = 1_000;
 
     pub(crate) fn get(&self, name: &str) -> Result<&Profile> {
         self.named.get(name).ok_or_else(|| {
@@ -96,6 +103,10 @@ impl Profiles {
 
     /// Refuses defaults and profiles that the store or their own strategy cannot keep.
     pub(crate) fn check(&self, store: &Capability) -> Result<()> {
+        if !(1..=Self::MOST_KEYS).contains(&self.max_keys) {
+            let detail = format!("max_keys is {}: it is 1 to {}", self.max_keys, Self::MOST_KEYS);
+            return Err(LockError::new(LockErrorKind::InvalidRequest, detail));
+        }
         check("the default", Some(self.ttl), self.wait, Some(&self.strategy), store)?;
         for (name, profile) in &self.named {
             let strategy = profile.strategy.as_ref().unwrap_or(&self.strategy);
@@ -152,6 +163,7 @@ impl Default for Profiles {
             strategy: Arc::new(strategy::retry()),
             wait: None,
             renew: true,
+            max_keys: Self::DEFAULT_KEYS,
             named: BTreeMap::new(),
         }
     }

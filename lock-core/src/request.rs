@@ -222,7 +222,8 @@ impl LockRequest {
 
     /// The shortest time for which the key is taken, counted from the grant: a job that ends early must not run again on
     /// the next machine. The release does not wait for it. A holder that dies frees the key when its lease is over, as
-    /// without. Default: none.
+    /// without. At most what the store keeps: 366 days on Redis, the `max_ttl` of a `redlock://`, whose servers do not vote
+    /// for so long after they forgot. Default: none.
     pub fn min_hold(mut self, min: Duration) -> Self {
         self.min_hold = Some(min);
         self

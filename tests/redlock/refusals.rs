@@ -1,11 +1,11 @@
 //! What a voter refuses, and what it says then.
 
-use lock_core::LockErrorKind;
 use lock_core::backend::redis::Redis;
 use lock_core::backend::redis::voter::VoterOptions;
 use lock_core::backend::{Attempt, Backend};
 use lock_core::key::Key;
 use lock_core::testkit::Claims;
+use lock_core::{LockErrorKind, LockManager};
 use lock_tests::{PATIENCE, Proxy, RedisServer, wait_until};
 
 use crate::support::{Client, MAX_TTL, ms, new_cluster, voting_server};
@@ -42,6 +42,22 @@ async fn a_lease_above_the_longest_is_refused_by_client_and_server() {
     assert!(error.kind() == LockErrorKind::InvalidRequest, "{error}");
     assert!(error.to_string().contains("101ms") && error.to_string().contains("max_ttl=100ms"), "{error}");
     client.take("k", ms(100)).await;
+}
+
+/// A server that forgot a kept key does not vote for as long as the longest lease: a key that is kept for longer would be
+/// granted again.
+#[tokio::test]
+async fn a_key_is_kept_no_longer_than_the_longest_lease() {
+    let server = voting_server(MAX_TTL).await;
+    let client = Client::of(&server, MAX_TTL).await;
+    let locks = LockManager::builder(client.redis).build().expect_err("its leases are longer by default");
+    assert_eq!(locks.kind(), LockErrorKind::InvalidRequest);
+    let client = Client::of(&server, MAX_TTL).await;
+    let locks = LockManager::builder(client.redis).ttl(MAX_TTL).build().expect("good defaults");
+    locks.lock("k").min_hold(MAX_TTL).check().expect("so long");
+    let error = locks.lock("k").min_hold(MAX_TTL + ms(1)).check().expect_err("longer");
+    assert_eq!(error.kind(), LockErrorKind::InvalidRequest);
+    assert!(error.to_string().contains("min_hold is 1.001s"), "{error}");
 }
 
 #[tokio::test]

@@ -39,6 +39,13 @@ impl Plan {
         let store = &self.engine.capability;
         let invalid = |detail: String| Err(LockError::new(LockErrorKind::InvalidRequest, detail));
         self.terms.kind.check(store)?;
+        if self.more.len() >= self.engine.profiles.max_keys {
+            let (keys, max) = (self.more.len() + 1, self.engine.profiles.max_keys);
+            return invalid(format!(
+                "`all` was given {keys} keys, and {max} are allowed: the store takes all of them in one step, in which it \
+                 serves nobody else; lock something that stands for them, or raise the manager's `max_keys`"
+            ));
+        }
         if !self.more.is_empty() && !store.several {
             let detail =
                 format!("the {} store cannot lock several keys at once in this version", store.store);
@@ -68,6 +75,13 @@ impl Plan {
         if let Some(min) = self.terms.min_hold {
             if let Some(max) = self.terms.max_hold.filter(|max| *max < min) {
                 return invalid(format!("min_hold is {min:?}, longer than max_hold {max:?}"));
+            }
+            if min > store.max_keep {
+                let max = store.max_keep;
+                return invalid(format!(
+                    "min_hold is {min:?}: the {} store keeps a key for {max:?} at most",
+                    store.store
+                ));
             }
             if !self.terms.renew && min > ttl {
                 return invalid(format!(

@@ -74,10 +74,13 @@ pub struct Capability {
     pub min_ttl: Duration,
     /// The longest lease that it can hold.
     pub max_ttl: Duration,
+    /// For how long at most it keeps a key after its release: see [`Backend::release`].
+    pub max_keep: Duration,
 }
 
 impl Capability {
-    /// A remote store that does [`Mode::Exclusive`] and nothing else, with leases of 10 ms to 24 h.
+    /// A remote store that does [`Mode::Exclusive`] and nothing else, with leases of 10 ms to 24 h, that keeps a key for
+    /// 366 days.
     #[must_use]
     pub const fn exclusive(store: &'static str) -> Self {
         Self {
@@ -98,6 +101,7 @@ impl Capability {
             placement: Placement::Remote,
             min_ttl: Duration::from_millis(10),
             max_ttl: Duration::from_secs(24 * 60 * 60),
+            max_keep: Duration::from_secs(366 * 24 * 60 * 60),
         }
     }
 

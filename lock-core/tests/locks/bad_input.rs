@@ -42,6 +42,12 @@ async fn each_bad_request_is_a_distinct_error_that_says_what_to_do() {
         ),
         (locks.lock("k").profile("chekout"), InvalidRequest, vec!["`chekout`", "checkout"]),
         (locks.semaphore("k", 0), InvalidRequest, vec!["0 permits"]),
+        (locks.lock("k").min_hold(Duration::MAX), InvalidRequest, vec!["min_hold", "memory", "at most"]),
+        (
+            locks.all((0..101).map(|number| format!("k{number}"))),
+            InvalidRequest,
+            vec!["101 keys", "100 are allowed", "max_keys"],
+        ),
     ];
     for (request, kind, words) in cases {
         refused(&request.clone().acquire().await.unwrap_err(), kind, &words);
@@ -49,6 +55,30 @@ async fn each_bad_request_is_a_distinct_error_that_says_what_to_do() {
         refused(&ran.unwrap_err(), kind, &words);
     }
     assert_eq!(locks.held(), 0);
+}
+
+/// One script sees all keys of a request, and its server does nothing else meanwhile.
+#[tokio::test]
+async fn how_many_keys_a_request_may_have_is_the_managers() {
+    let builder = |max| LockManager::builder(lock_core::backend::memory::Memory::new()).max_keys(max);
+    let keys = |count| (0..count).map(|number| format!("k{number}"));
+    let locks = builder(3).build().unwrap();
+    locks.all(keys(3)).acquire().await.unwrap().release().await.unwrap();
+    // One that is named twice is one.
+    locks.all(keys(3).chain(keys(3))).check().unwrap();
+    refused(
+        &locks.all(keys(4)).check().unwrap_err(),
+        LockErrorKind::InvalidRequest,
+        &["4 keys", "3 are allowed"],
+    );
+    builder(1_000).build().unwrap().all(keys(1_000)).check().unwrap();
+    for max in [0, 1_001] {
+        refused(
+            &builder(max).build().unwrap_err(),
+            LockErrorKind::InvalidRequest,
+            &["max_keys", "1 to 1000"],
+        );
+    }
 }
 
 #[tokio::test]

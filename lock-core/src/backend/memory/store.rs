@@ -217,6 +217,7 @@ impl Backend for Memory {
             placement: Placement::Embedded,
             min_ttl: Duration::from_millis(1),
             max_ttl: Duration::from_secs(10 * 366 * 24 * 60 * 60),
+            max_keep: Duration::from_secs(10 * 366 * 24 * 60 * 60),
         }
     }
 

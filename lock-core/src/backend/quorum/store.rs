@@ -120,6 +120,7 @@ fn of_all(each: &[Capability]) -> Capability {
         placement: if embedded { Placement::Embedded } else { Placement::Remote },
         min_ttl: each.iter().map(|node| node.min_ttl).max().unwrap_or_default().max(timing::MIN_TTL),
         max_ttl: each.iter().map(|node| node.max_ttl).min().unwrap_or_default(),
+        max_keep: each.iter().map(|node| node.max_keep).min().unwrap_or_default(),
         ..Capability::exclusive("quorum")
     }
 }

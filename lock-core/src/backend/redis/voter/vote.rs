@@ -34,6 +34,8 @@ impl Voter {
             fence_is_time: true,
             marks_sent: true,
             max_ttl: self.max_ttl(),
+            // One that forgot a kept key votes again when the longest lease is over.
+            max_keep: self.max_ttl(),
             ..Capability::exclusive("redis")
         }
     }
