@@ -17,8 +17,8 @@ pub use body::LockBody;
 pub use extract::{FencingToken, LockHandle};
 pub use future::ResponseFuture;
 pub use hold::Hold;
-pub use key::{KeyChoice, KeyValues, PathParams};
-pub use layer::{Keyed, LockLayer, NoKeyYet, OnDisconnect, OnNoRoute, OnStoreError};
+pub use key::{IntoKeyChoice, KeyChoice, KeyValues, PathParams};
+pub use layer::{HasKey, HasNoKey, Keyed, LockLayer, NoKeyYet, OnDisconnect, OnNoRoute, OnStoreError};
 pub use service::Lock;
 
 /// The README, so that its examples compile and run.

@@ -23,6 +23,43 @@ pub enum KeyChoice {
     Reject(Cow<'static, str>),
 }
 
+/// What a function of [`LockLayer::key_fn`](crate::LockLayer::key_fn) may return.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no choice of a key",
+    label = "the function must return a `KeyChoice`, a `Key`, or a `Result` of a `Key`",
+    note = "encode what comes from outside: `KeyBuilder::new().literal(\"order:\").value(&id).finish()`",
+    note = "a future is not awaited: use `key_of` with an extractor of your own, which may"
+)]
+pub trait IntoKeyChoice {
+    /// Makes the choice.
+    fn into_key_choice(self) -> KeyChoice;
+}
+
+impl IntoKeyChoice for KeyChoice {
+    fn into_key_choice(self) -> KeyChoice {
+        self
+    }
+}
+
+impl IntoKeyChoice for Key {
+    fn into_key_choice(self) -> KeyChoice {
+        KeyChoice::Lock(self)
+    }
+}
+
+impl IntoKeyChoice for Result<Key, LockError> {
+    fn into_key_choice(self) -> KeyChoice {
+        self.into()
+    }
+}
+
+/// An error says what to do with the request without a key: for the `?` of a function.
+impl IntoKeyChoice for Result<Key, KeyChoice> {
+    fn into_key_choice(self) -> KeyChoice {
+        self.map_or_else(|choice| choice, KeyChoice::Lock)
+    }
+}
+
 impl From<Key> for KeyChoice {
     fn from(key: Key) -> Self {
         Self::Lock(key)
@@ -40,13 +77,6 @@ impl From<Result<Key, LockError>> for KeyChoice {
             },
             Self::Lock,
         )
-    }
-}
-
-/// An error says what to do with the request without a key: for the `?` of a function.
-impl From<Result<Key, Self>> for KeyChoice {
-    fn from(key: Result<Key, Self>) -> Self {
-        key.map_or_else(|choice| choice, Self::Lock)
     }
 }
 
@@ -88,18 +118,18 @@ enum Choose {
 }
 
 impl Chooser {
-    pub(crate) fn new<C: Into<KeyChoice>>(
+    pub(crate) fn new<C: IntoKeyChoice>(
         name: &str,
         choose: impl Fn(&Parts) -> C + Send + Sync + 'static,
     ) -> Self {
-        Self { name: name.into(), choose: Choose::Of(Arc::new(move |parts| choose(parts).into())) }
+        Self { name: name.into(), choose: Choose::Of(Arc::new(move |parts| choose(parts).into_key_choice())) }
     }
 
-    pub(crate) fn with_path<C: Into<KeyChoice>>(
+    pub(crate) fn with_path<C: IntoKeyChoice>(
         name: &str,
         choose: impl Fn(&Parts, PathParams<'_>) -> C + Send + Sync + 'static,
     ) -> Self {
-        let choose = move |parts: &Parts, params: PathParams<'_>| choose(parts, params).into();
+        let choose = move |parts: &Parts, params: PathParams<'_>| choose(parts, params).into_key_choice();
         Self { name: name.into(), choose: Choose::WithPath(Arc::new(choose)) }
     }
 

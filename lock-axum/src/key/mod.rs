@@ -12,7 +12,7 @@ mod uuid;
 mod value;
 
 pub(crate) use choice::Chooser;
-pub use choice::{KeyChoice, PathParams};
+pub use choice::{IntoKeyChoice, KeyChoice, PathParams};
 pub(crate) use extension::Registered;
 pub(crate) use extracted::Extracted;
 pub use extracted::KeyValues;

@@ -17,6 +17,33 @@ pub struct NoKeyYet(());
 #[derive(Clone, Debug)]
 pub struct Keyed(pub(crate) Keys);
 
+/// A [`LockLayer`] that can be mounted.
+#[diagnostic::on_unimplemented(
+    message = "this `LockLayer` has no key yet, so it cannot be mounted",
+    label = "a layer without a key",
+    note = "say what it locks: `.key(\"order:<id:u64>\")`, `.keys([..])`, `.key_of(..)` or `.key_fn(..)`"
+)]
+pub trait HasKey: Sized {
+    #[doc(hidden)]
+    fn mount<S>(layer: &LockLayer<Self>, inner: S) -> Lock<S>;
+}
+
+impl HasKey for Keyed {
+    fn mount<S>(layer: &LockLayer, inner: S) -> Lock<S> {
+        Lock::new(inner, Mounted::of(layer))
+    }
+}
+
+/// A [`LockLayer`] that can be given its key.
+#[diagnostic::on_unimplemented(
+    message = "this `LockLayer` has its key already",
+    label = "a layer has one key",
+    note = "drop one of the two; `.keys([..])` locks several keys at once"
+)]
+pub trait HasNoKey {}
+
+impl HasNoKey for NoKeyYet {}
+
 /// Runs requests under a lock: [`Layer`] of the service [`Lock`].
 ///
 /// See the documentation of the crate for what clients get to see and for where to mount it.
@@ -72,7 +99,8 @@ impl LockLayer {
     /// limit, [`max_waiters`](Self::max_waiters) of 0 or where nobody waits, a [`kind`](Self::kind) that does not go with
     /// [`keys`](Self::keys) or has no permit, a [`profile`](Self::profile) that the manager does not have, a
     /// [`status`](Self::status) that says that all is well, a [`min_hold`](Self::min_hold) beyond
-    /// [`max_hold`](Self::max_hold), no [`methods`](Self::methods), [`max_keys`](Self::max_keys) of 0, a
+    /// [`max_hold`](Self::max_hold), no [`methods`](Self::methods), [`max_keys`](Self::max_keys) or
+    /// [`after_body`](Self::after_body) of 0, a
     /// [`ttl`](Self::ttl) that the store does not hold, or options that do not go with those of the profile;
     /// [`Unsupported`](lock_core::LockErrorKind::Unsupported) for a [`kind`](Self::kind) or [`keys`](Self::keys) that the
     /// store does not have.
@@ -95,12 +123,12 @@ impl LockLayer {
     }
 }
 
-impl<S> Layer<S> for LockLayer {
+impl<S, K: HasKey> Layer<S> for LockLayer<K> {
     type Service = Lock<S>;
 
     /// Wraps `inner`. Never panics: where the options contradict each other, which [`check`](LockLayer::check) finds out,
     /// each request is answered with 500, and the log says once why.
     fn layer(&self, inner: S) -> Self::Service {
-        Lock::new(inner, Mounted::of(self))
+        K::mount(self, inner)
     }
 }

@@ -6,10 +6,10 @@ use axum::extract::FromRequestParts;
 use http::request::Parts;
 use lock_core::Result;
 
-use super::builder::{Keyed, LockLayer, NoKeyYet};
-use crate::key::{Chooser, Extracted, KeyChoice, KeyValues, Keys, PathParams};
+use super::builder::{HasNoKey, Keyed, LockLayer};
+use crate::key::{Chooser, Extracted, IntoKeyChoice, KeyValues, Keys, PathParams};
 
-impl LockLayer<NoKeyYet> {
+impl<K> LockLayer<K> {
     /// Sets the key to lock, a template:
     ///
     /// | placeholder | stands for | when it is not there |
@@ -45,7 +45,10 @@ impl LockLayer<NoKeyYet> {
     /// When the template cannot be read or a placeholder means nothing: at start-up, with the place and what was
     /// expected there. [`try_key`](Self::try_key) returns that instead.
     #[track_caller]
-    pub fn key(self, template: &str) -> LockLayer {
+    pub fn key(self, template: &str) -> LockLayer
+    where
+        K: HasNoKey,
+    {
         match self.try_key(template) {
             Ok(layer) => layer,
             Err(error) => panic!("LockLayer: {error}"),
@@ -56,7 +59,10 @@ impl LockLayer<NoKeyYet> {
     ///
     /// # Errors
     /// [`InvalidKey`](lock_core::LockErrorKind::InvalidKey) with the place and what was expected there.
-    pub fn try_key(self, template: &str) -> Result<LockLayer> {
+    pub fn try_key(self, template: &str) -> Result<LockLayer>
+    where
+        K: HasNoKey,
+    {
         let keys = Keys::one(template, &self.options.extensions)?;
         Ok(self.keyed(keys))
     }
@@ -98,12 +104,15 @@ impl LockLayer<NoKeyYet> {
     /// ```
     ///
     /// A layer has one `key` or several `keys`, not both:
-    /// ```compile_fail,E0599
+    /// ```compile_fail,E0277
     /// # let locks = lock_core::LockManager::in_memory();
     /// lock_axum::LockLayer::new(locks).key("order:<id>").keys(["stock:<id>"]);
     /// ```
     #[track_caller]
-    pub fn keys<T: AsRef<str>>(self, templates: impl IntoIterator<Item = T>) -> LockLayer {
+    pub fn keys<T: AsRef<str>>(self, templates: impl IntoIterator<Item = T>) -> LockLayer
+    where
+        K: HasNoKey,
+    {
         match self.try_keys(templates) {
             Ok(layer) => layer,
             Err(error) => panic!("LockLayer: {error}"),
@@ -121,7 +130,10 @@ impl LockLayer<NoKeyYet> {
     /// let error = lock_axum::LockLayer::new(locks).try_keys(["a:<x>", "a:<x>"]).unwrap_err();
     /// assert!(error.to_string().contains("twice"));
     /// ```
-    pub fn try_keys<T: AsRef<str>>(self, templates: impl IntoIterator<Item = T>) -> Result<LockLayer> {
+    pub fn try_keys<T: AsRef<str>>(self, templates: impl IntoIterator<Item = T>) -> Result<LockLayer>
+    where
+        K: HasNoKey,
+    {
         let keys = Keys::all(templates, &self.options.extensions)?;
         Ok(self.keyed(keys))
     }
@@ -169,11 +181,14 @@ impl LockLayer<NoKeyYet> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn key_fn<C: Into<KeyChoice>>(
+    pub fn key_fn<C: IntoKeyChoice>(
         self,
         name: &str,
         choose: impl Fn(&Parts) -> C + Send + Sync + 'static,
-    ) -> LockLayer {
+    ) -> LockLayer
+    where
+        K: HasNoKey,
+    {
         self.keyed(Keys::Chosen(Chooser::new(name, choose)))
     }
 
@@ -196,11 +211,14 @@ impl LockLayer<NoKeyYet> {
     /// # let app: axum::Router =
     /// #     axum::Router::new().route("/orders/{id}", axum::routing::post(async || "").route_layer(layer));
     /// ```
-    pub fn key_with<C: Into<KeyChoice>>(
+    pub fn key_with<C: IntoKeyChoice>(
         self,
         name: &str,
         choose: impl Fn(&Parts, PathParams<'_>) -> C + Send + Sync + 'static,
-    ) -> LockLayer {
+    ) -> LockLayer
+    where
+        K: HasNoKey,
+    {
         self.keyed(Keys::Chosen(Chooser::with_path(name, choose)))
     }
 
@@ -249,6 +267,7 @@ impl LockLayer<NoKeyYet> {
     #[track_caller]
     pub fn key_of<E, P, M>(self, template: &str, values: impl Fn(E) -> P + Send + Sync + 'static) -> LockLayer
     where
+        K: HasNoKey,
         E: FromRequestParts<()> + 'static,
         P: KeyValues<M>,
     {
@@ -292,7 +311,10 @@ impl LockLayer<NoKeyYet> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn extension<T: Display + Send + Sync + 'static>(mut self, name: &str) -> Self {
+    pub fn extension<T: Display + Send + Sync + 'static>(mut self, name: &str) -> Self
+    where
+        K: HasNoKey,
+    {
         self.options.extensions.add::<T>(name);
         self
     }

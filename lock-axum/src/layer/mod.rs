@@ -7,7 +7,7 @@ mod lock;
 mod options;
 mod when;
 
-pub use builder::{Keyed, LockLayer, NoKeyYet};
+pub use builder::{HasKey, HasNoKey, Keyed, LockLayer, NoKeyYet};
 pub(crate) use options::Options;
 pub(crate) use when::Methods;
 pub use when::{OnDisconnect, OnNoRoute, OnStoreError};

@@ -1,0 +1,8 @@
+//! Text is no key: what comes from outside has to be encoded.
+
+use lock_axum::LockLayer;
+use lock_core::LockManager;
+
+fn main() {
+    let _layer = LockLayer::new(LockManager::in_memory()).key_fn("order", |parts| format!("order:{}", parts.uri));
+}
