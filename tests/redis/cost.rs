@@ -35,21 +35,11 @@ impl Cost {
 
     /// Since it was last asked.
     fn of(server: &RedisServer) -> Self {
-        // What connections send for themselves.
-        const OWN: [&str; 8] = ["ping", "info", "config", "client", "hello", "command", "script", "evalsha"];
-        let text: String = server.get(&["INFO", "commandstats"]);
-        let stats = |line: &str| -> Option<(String, u64)> {
-            let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
-            Some((name.to_owned(), rest.split(',').next()?.parse().ok()?))
-        };
-        let own = |name: &str| OWN.contains(&name.split('|').next().unwrap_or(name));
-        let calls =
-            text.lines().filter_map(stats).filter(|(name, _)| !own(name)).map(|(_, calls)| calls).sum();
-        let line = text.lines().find(|line| line.starts_with("cmdstat_evalsha:")).expect("scripts ran");
-        let micros =
-            line.split("usec_per_call=").nth(1).and_then(|rest| rest.split(',').next()?.parse().ok());
+        let mut stats = server.command_stats();
+        let (scripts, micros) = stats.remove("evalsha").expect("scripts ran");
         server.command(&["CONFIG", "RESETSTAT"]);
-        Self { micros: micros.expect("a number"), calls }
+        let calls = stats.values().map(|(calls, _)| calls).sum();
+        Self { micros: micros as f64 / scripts as f64, calls }
     }
 
     fn least(self, other: Self) -> Self {

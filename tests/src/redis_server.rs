@@ -1,5 +1,6 @@
 //! A Redis server of the test's own.
 
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
@@ -260,6 +261,24 @@ impl RedisServer {
         let text: String = self.get(&["INFO", "everything"]);
         let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
         line.unwrap_or_else(|| panic!("INFO has no field {field}")).to_owned()
+    }
+
+    /// How often each command ran since `CONFIG RESETSTAT`, in scripts too, and for how many microseconds in all; without
+    /// what connections send for themselves.
+    ///
+    /// # Panics
+    /// As [`command`](Self::command).
+    #[must_use]
+    pub fn command_stats(&self) -> BTreeMap<String, (u64, u64)> {
+        const OWN: [&str; 7] = ["ping", "info", "config", "client", "hello", "command", "script"];
+        let text: String = self.get(&["INFO", "commandstats"]);
+        let stats = |line: &str| {
+            let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+            let (calls, rest) = rest.split_once(",usec=")?;
+            let own = OWN.contains(&name.split('|').next().unwrap_or(name));
+            (!own).then_some((name.to_owned(), (calls.parse().ok()?, rest.split(',').next()?.parse().ok()?)))
+        };
+        text.lines().filter_map(stats).collect()
     }
 
     /// Every key that the server has, sorted.
