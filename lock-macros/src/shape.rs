@@ -284,11 +284,10 @@ fn bindings(signature: &Signature) -> Vec<Parameter> {
             ["cfg", "allow", "expect", "warn", "deny", "forbid"].iter().any(|word| attr.path().is_ident(word))
         };
         let attrs: Vec<_> = attrs.iter().filter(told).cloned().collect();
-        for name in names {
-            // The cases of `A(x) | B(x)` bind one name.
-            let again = all.iter().any(|known| known.name == name && attrs.is_empty());
-            if !again && !name.to_string().starts_with('_') {
-                all.push(Parameter { name, attrs: attrs.clone() });
+        for (at, name) in names.iter().enumerate() {
+            // The cases of `A(x) | B(x)` bind one name. In two parameters the same word is two names, of a macro's code.
+            if !names[..at].contains(name) && !name.to_string().starts_with('_') {
+                all.push(Parameter { name: name.clone(), attrs: attrs.clone() });
             }
         }
     }

@@ -166,7 +166,20 @@ async fn first_of_two((one, two): (Parameter, Parameter), locks: &LockManager) -
     Ok(())
 }
 
-/// Also the parts of a parameter that the body does not mention.
+macro_rules! unmentioned {
+    ($name:ident, $argument:ident) => {
+        #[distributed_lock(key = "import", manager = locks)]
+        #[allow(unused_variables, reason = "the point of the test")]
+        async fn $name(locks: &LockManager, note: Parameter, $argument: Parameter) -> Result<(), LockError> {
+            Ok(())
+        }
+    };
+}
+
+// Two parameters that are spelt alike, and are two all the same.
+unmentioned!(no_look_at, note);
+
+/// Also the parts of a parameter, and whole parameters, that the body does not mention.
 #[tokio::test]
 async fn parameters_are_dropped_before_the_lock_is_given_back() {
     let locks = LockManager::in_memory();
@@ -174,7 +187,8 @@ async fn parameters_are_dropped_before_the_lock_is_given_back() {
     let witness = || Parameter { locks: locks.clone(), held: Arc::clone(&held) };
     Import { id: 7, file: witness() }.commit(witness()).await.unwrap();
     first_of_two((witness(), witness()), &locks).await.unwrap();
-    assert_eq!(*held.lock().unwrap(), [true; 4]);
+    no_look_at(&locks, witness(), witness()).await.unwrap();
+    assert_eq!(*held.lock().unwrap(), [true; 6]);
     assert_eq!(locks.held(), 0);
 }
 
