@@ -28,7 +28,7 @@ const RELEASE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Runs each request of `inner` under its lock; made by [`LockLayer`](crate::LockLayer).
 ///
-/// A request that gets no lock is answered with a [`LockRejection`](crate::LockRejection), never with an error, so the
+/// A request that gets no lock is answered with a [`LockRejection`], never with an error, so the
 /// error type is that of `inner`.
 #[derive(Clone, Debug)]
 pub struct Lock<S> {
