@@ -10,6 +10,7 @@ use http::request::Parts;
 
 use crate::answer::LockRejection;
 use crate::config::Config;
+use crate::once;
 
 /// Extracts a view of the lock that the request runs under: its key, what is left of it, whether it is lost.
 ///
@@ -76,11 +77,14 @@ impl<S: Send + Sync> FromRequestParts<S> for LockHandle {
                 Some(_) => "the `LockLayer` there skips such requests, so take an `Option` of it, on",
                 None => "add `LockLayer` to",
             };
-            tracing::error!(
-                http.route = route,
-                http.method = %parts.method,
-                "the handler asks for its lock and runs under none: {mend} the route `{route}`"
-            );
+            // It is the same for each request.
+            if once::is_news(format!("{} {route}", parts.method)) {
+                tracing::error!(
+                    http.route = route,
+                    http.method = %parts.method,
+                    "the handler asks for its lock and runs under none: {mend} the route `{route}`"
+                );
+            }
             LockRejection::misconfigured()
         })
     }

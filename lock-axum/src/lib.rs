@@ -9,6 +9,7 @@ mod hold;
 mod in_flight;
 mod key;
 mod layer;
+mod once;
 mod service;
 mod upload;
 

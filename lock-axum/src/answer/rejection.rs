@@ -11,6 +11,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, Version};
 use lock_core::{LockError, LockErrorKind};
 
 use super::outcome::{Outcome, Words};
+use crate::once;
 
 /// The longest time that a client is told to stay away.
 const LONGEST: Duration = Duration::from_secs(30);
@@ -182,7 +183,7 @@ impl From<LockError> for LockRejection {
     fn from(error: LockError) -> Self {
         // The version is not known here, and a server of HTTP/1 closes the connection when it ends all the same.
         let rejection = Self::of_error(&error, None, Version::HTTP_2);
-        if rejection.outcome() == Outcome::Misconfigured {
+        if rejection.outcome() == Outcome::Misconfigured && once::is_news(format!("{:?}", error.kind())) {
             // Without its text, which may name what is kept out of the log; the lock itself tells it where it may.
             tracing::error!(why = ?error.kind(), "a lock of a handler cannot be had, which is answered with 500");
         }
