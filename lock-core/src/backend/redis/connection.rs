@@ -199,8 +199,12 @@ impl Live {
             let (live, ears) = (Arc::clone(self), Arc::clone(ears));
             tokio::spawn(async move {
                 let _one = live.subscribing.lock().await;
-                if let Err(error) = live.connection.clone().subscribe(ears.held_channels()).await {
-                    tracing::debug!(%error, "holders are not told when their lock is taken by force");
+                // One channel a command: see `hear_of`.
+                for channel in ears.held_channels() {
+                    if let Err(error) = live.connection.clone().subscribe(channel).await {
+                        tracing::debug!(%error, "holders are not told when their lock is taken by force");
+                        return;
+                    }
                 }
             });
         }
