@@ -171,26 +171,39 @@ async fn without_healing_a_rolling_restart_ends_the_lock() {
     assert_eq!(lost, LossReason::Taken);
 }
 
-/// Restarts a majority at once, between two renewals. Whether somebody else gets the lock while the holder has it.
-async fn hasty_restart(gate: Gate) -> bool {
+/// Restarts a majority at once, between two renewals. Whether somebody else gets the lock while the holder has it; `None`
+/// where the machine was too slow to tell.
+async fn hasty_restart(gate: Gate) -> Option<bool> {
     let mut servers = servers(5).await;
     let all: Vec<&RedisServer> = servers.iter().collect();
     let (holder, other) = (Party::of(&all, gate, MAX_TTL).await, Party::of(&all, gate, MAX_TTL).await);
     let guard = holder.locks.lock(KEY).renew(false).acquire().await.expect("nobody else is there");
     servers[..3].iter_mut().for_each(RedisServer::restart);
     let contender = Contender::default();
-    assert!(guard.is_held(), "the machine is too slow for this test");
+    if !guard.is_held() {
+        return None;
+    }
     while guard.is_held() {
         if contender.ask(&other.locks).await.is_some() && guard.is_held() {
-            return true;
+            return Some(true);
         }
         tokio::time::sleep(ms(2)).await;
     }
-    false
+    Some(false)
 }
 
 #[tokio::test]
 async fn a_hasty_restart_costs_the_lock_and_lets_nobody_else_in() {
-    assert!(hasty_restart(Gate::Off).await, "it does no harm without the gate: this test shows nothing");
-    assert!(!hasty_restart(Gate::On).await, "a second holder");
+    // Everything has to happen within one lease: a busy machine may need another go.
+    let (mut harmed, mut spared) = (false, false);
+    for _ in 0..5 {
+        harmed = harmed || hasty_restart(Gate::Off).await == Some(true);
+        let with_the_gate = hasty_restart(Gate::On).await;
+        assert_ne!(with_the_gate, Some(true), "a second holder");
+        spared = spared || with_the_gate == Some(false);
+        if harmed && spared {
+            return;
+        }
+    }
+    panic!("harm without the gate: {harmed}; fast enough with it: {spared}; this test shows nothing");
 }
