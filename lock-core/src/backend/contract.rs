@@ -101,6 +101,13 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// - A part of the batch that fails is [`Renewal::Unknown`] for that part alone.
     fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> impl Future<Output = Vec<Renewal>> + Send + 'a;
 
+    /// Which part of the store answers for `claim`, where the parts answer each for itself, as the nodes of a Cluster do.
+    /// Claims of one part are renewed in one call, and those of another part do not wait for its answer. Asked before each
+    /// renewal, because a key may move.
+    fn part_of(&self, _claim: &Claim) -> u64 {
+        0
+    }
+
     /// Gives the claim back: frees the grant, or leaves the queue.
     ///
     /// With `keep_for` the key stays taken for that long and nobody renews it (a job that ends early must not run

@@ -42,6 +42,8 @@ pub trait DynBackend: Send + Sync + fmt::Debug + 'static {
     fn listen_dyn(&self, process: u128, ear: Weak<dyn Ear>);
     /// See [`Backend::renew`].
     fn renew_dyn<'a>(&'a self, batch: &'a [Renew<'a>]) -> BoxFuture<'a, Vec<Renewal>>;
+    /// See [`Backend::part_of`].
+    fn part_of_dyn(&self, claim: &Claim) -> u64;
     /// See [`Backend::release`].
     fn release_dyn<'a>(&'a self, claim: &'a Claim, keep: Option<Duration>)
     -> BoxFuture<'a, Result<Released>>;
@@ -102,6 +104,10 @@ impl<B: Backend> DynBackend for B {
 
     fn renew_dyn<'a>(&'a self, batch: &'a [Renew<'a>]) -> BoxFuture<'a, Vec<Renewal>> {
         Box::pin(self.renew(batch))
+    }
+
+    fn part_of_dyn(&self, claim: &Claim) -> u64 {
+        self.part_of(claim)
     }
 
     fn release_dyn<'a>(

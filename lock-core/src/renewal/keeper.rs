@@ -195,17 +195,20 @@ impl Keeper {
     }
 
     fn look_at(self: &Arc<Self>, due: Vec<Arc<Hold>>) {
-        let mut batch: Vec<_> =
-            due.into_iter().filter(|hold| survives(|| self.look(hold)).unwrap_or(false)).collect();
-        batch.sort_unstable_by_key(|hold| hold.ttl());
-        // Grants with a short lease have little time for an answer, which must not be the measure for all others.
-        let alike = |first: &Arc<Hold>, hold: &Arc<Hold>| hold.ttl() <= first.ttl() * 4;
+        let due = due.into_iter().filter(|hold| survives(|| self.look(hold)).unwrap_or(false));
+        let mut batch: Vec<_> = due.map(|hold| (self.backend.part_of_dyn(&hold.claim), hold)).collect();
+        batch.sort_unstable_by_key(|(part, hold)| (*part, hold.ttl()));
+        // Grants with a short lease have little time for an answer, which must not be the measure for all others; and a
+        // part of the store that hangs has none for those of another part.
+        let alike = |first: &(u64, Arc<Hold>), (part, hold): &(u64, Arc<Hold>)| {
+            *part == first.0 && hold.ttl() <= first.1.ttl() * 4
+        };
         let mut rest = batch.as_slice();
         while let Some(first) = rest.first() {
-            let len = rest.iter().take(MAX_BATCH).take_while(|hold| alike(first, hold)).count();
-            let (part, others) = rest.split_at(len);
-            // Each part has a task of its own: a store that hangs must not keep the loop from telling losses.
-            tokio::spawn(Arc::clone(self).renew(part.to_vec()));
+            let len = rest.iter().take(MAX_BATCH).take_while(|one| alike(first, one)).count();
+            let (these, others) = rest.split_at(len);
+            // Each call has a task of its own: a store that hangs must not keep the loop from telling losses.
+            tokio::spawn(Arc::clone(self).renew(these.iter().map(|(_, hold)| Arc::clone(hold)).collect()));
             rest = others;
         }
     }
@@ -308,6 +311,8 @@ fn within_limits(hold: &Hold, due: Due) -> Due {
 mod tests {
     use super::*;
     use crate::backend::memory::Memory;
+    use crate::backend::{Attempt, Backend, Capability, Claim, FencingToken, Released};
+    use crate::error::Result;
     use crate::manager::LockManager;
 
     fn keeper() -> Arc<Keeper> {
@@ -320,6 +325,65 @@ mod tests {
 
     fn yes(sent: Moment) -> Renewal {
         Renewal::Renewed { sent, lease: secs(3), waiters: None }
+    }
+
+    /// Of which the part with the keys that begin with `stuck` answers no renewal.
+    #[derive(Debug)]
+    struct Parted(Memory);
+
+    impl Backend for Parted {
+        fn capability(&self) -> Capability {
+            self.0.capability()
+        }
+
+        async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
+            self.0.try_acquire(claim).await
+        }
+
+        async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
+            if batch.iter().any(|renew| self.part_of(renew.claim) == 1) {
+                std::future::pending::<()>().await;
+            }
+            self.0.renew(batch).await
+        }
+
+        fn part_of(&self, claim: &Claim) -> u64 {
+            u64::from(claim.key.as_str().starts_with("stuck"))
+        }
+
+        async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
+            self.0.release(claim, keep_for).await
+        }
+
+        async fn fence(&self, claim: &Claim) -> Result<FencingToken> {
+            self.0.fence(claim).await
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_part_of_the_store_that_hangs_costs_the_others_nothing() {
+        let store = Memory::new();
+        let keeper = Keeper::new(
+            Arc::new(Parted(store.clone())),
+            Arc::new(Gate::new(true, Clock::Tokio)),
+            Clock::Tokio,
+        );
+        let locks = LockManager::builder(store).build().expect("good defaults");
+        let mut guards = Vec::new();
+        for key in ["a", "stuck1", "b", "stuck2", "c"] {
+            // The manager's own keeper is not to renew them.
+            guards.push(locks.lock(key).ttl(secs(3)).acquire().await.expect("it is free"));
+        }
+        tokio::time::advance(Duration::from_millis(500)).await;
+        let before: Vec<_> = guards.iter().map(|guard| guard.hold().deadline()).collect();
+        keeper.look_at(guards.iter().map(|guard| Arc::clone(guard.hold())).collect());
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        for (guard, before) in guards.iter().zip(before) {
+            let renewed = guard.hold().deadline() != before;
+            assert_eq!(renewed, !guard.key().starts_with("stuck"), "{guard:?}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

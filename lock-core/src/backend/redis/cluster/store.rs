@@ -215,6 +215,14 @@ impl Backend for Cluster {
         self.renew_all(batch).await
     }
 
+    /// The node of its slot; those of several slots have one together.
+    fn part_of(&self, claim: &Claim) -> u64 {
+        match self.router.node(slot::of(claim.key.as_str())) {
+            Some(node) if claim.more.is_empty() => Arc::as_ptr(&node).addr() as u64,
+            _ => u64::MAX,
+        }
+    }
+
     async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
         const SHORTEST: Duration = Duration::from_millis(50);
         let deadline = self.timeout().min(claim.ttl.max(SHORTEST));
