@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
+use crate::check::Oracle;
 use crate::journal::{Journal, now as true_now};
 use crate::keyspace::Seen;
 use crate::resp::Reply;
@@ -122,7 +123,8 @@ impl Audit {
     fn noticed(&self, server: &str, since: Duration) {
         let took = true_now() - since;
         if took > NOTICED {
-            self.journal.broken(format!("{server}: for {took:?} nobody noticed that it throws keys away"));
+            let what = format!("{server}: for {took:?} nobody noticed that it throws keys away");
+            self.journal.broken(Oracle::Servers, what);
         }
     }
 
@@ -163,7 +165,7 @@ impl Audit {
     pub(crate) fn changed(&self, server: &str, asked: Asked<'_>, now: i64, before: &Look, after: &Look) {
         let script = self.script(asked);
         let title = script.map_or("a command", |script| script.title);
-        let broken = |what: &str| self.journal.broken(format!("{server}: {title} {what}"));
+        let broken = |what: &str| self.journal.broken(Oracle::Servers, format!("{server}: {title} {what}"));
         for (key, seen) in before.iter().filter(|(key, _)| is_lock(key)) {
             for owner in owners(seen) {
                 let named = asked.words.iter().any(|word| word.starts_with(owner));

@@ -1,6 +1,7 @@
 //! What must be true of every history.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use lock_core::backend::Mode;
 use lock_core::testkit::history::{self, Hold};
@@ -9,10 +10,43 @@ use crate::audit::{Look, is_lock};
 use crate::journal::Journal;
 use crate::plan::Plan;
 
+/// Who notices that something is wrong. The first ones see no more than the users of locks do; the last ones look at what
+/// the servers have and do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Oracle {
+    /// Two held at once who exclude each other.
+    Overlap,
+    /// The fencing tokens of one key do not grow from grant to grant.
+    TokenOrder,
+    /// What is locked refuses one who holds, or takes what comes after its next user.
+    Resource,
+    /// A client is told what it never should be.
+    Answers,
+    /// A hold is used that a majority of the servers does not back.
+    Majority,
+    /// A server did, or was made to do, what it never should.
+    Servers,
+    /// Something is left at the end that nobody holds, or nobody gave back.
+    Remains,
+}
+
+/// Something that must never be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wrong {
+    pub(crate) by: Oracle,
+    pub(crate) what: String,
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.by, self.what)
+    }
+}
+
 /// What is wrong with a run; nothing, as it should be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Verdict {
-    pub(crate) wrong: Vec<String>,
+    pub(crate) wrong: Vec<Wrong>,
 }
 
 impl Verdict {
@@ -27,17 +61,18 @@ pub(crate) fn judge(journal: &Journal, left: &BTreeMap<String, Look>, plan: &Pla
     let holds = journal.holds();
     let unfenced: Vec<Hold> = holds.iter().map(|hold| Hold { fence: None, ..hold.clone() }).collect();
     if let Err(violation) = history::check(&unfenced) {
-        wrong.push(violation.to_string());
+        wrong.push(Wrong { by: Oracle::Overlap, what: violation.to_string() });
     }
-    wrong.extend(tokens_in_order(&holds));
-    wrong.extend(journal.owners(|owners| owners.forgotten(left.len() / 2 + 1)));
+    wrong.extend(tokens_in_order(&holds).map(|what| Wrong { by: Oracle::TokenOrder, what }));
+    let remains = |what| Wrong { by: Oracle::Remains, what };
+    wrong.extend(journal.owners(|owners| owners.forgotten(left.len() / 2 + 1)).into_iter().map(remains));
     for (server, look) in left {
         for (key, seen) in look {
             let name = String::from_utf8_lossy(key);
             if seen.expires.is_none() && key != b"lock:voter" {
-                wrong.push(format!("{server}: {name} would stay for ever"));
+                wrong.push(remains(format!("{server}: {name} would stay for ever")));
             } else if is_lock(key) && !plan.prolongs_leases(server) {
-                wrong.push(format!("{server}: {name} is locked at the end, and nobody holds it"));
+                wrong.push(remains(format!("{server}: {name} is locked at the end, and nobody holds it")));
             }
         }
     }

@@ -10,6 +10,7 @@ use fastrand::Rng;
 use lock_core::{LockError, LockErrorKind, LockGuard, LockHandle, LockManager, Released, strategy};
 use tokio::time::{sleep, timeout};
 
+use crate::check::Oracle;
 use crate::held::{Held, Late};
 use crate::journal::{Journal, now};
 use crate::plan::{Asks, CALM, Plan};
@@ -144,7 +145,8 @@ impl Client {
         self.journal.note(name, format_args!("is not granted {keys:?}: {:?}", error.kind()));
         // Lost: while the fencing token was made.
         if turn.waits == Waits::Forever && !error.is_lost() {
-            self.journal.broken(format!("{name} waits for ever, and is told {:?}", error.kind()));
+            let what = format!("{name} waits for ever, and is told {:?}", error.kind());
+            self.journal.broken(Oracle::Answers, what);
         }
         assert!(error.is_temporary() || error.is_contended() || error.is_lost(), "{error}");
     }
@@ -274,7 +276,7 @@ impl Client {
         let problem = problem.or_else(|| (now() != began).then(|| "waits for what it has".to_owned()));
         self.journal.count("nested calls");
         if let Some(problem) = problem {
-            self.journal.broken(format!("{} {problem}", self.name));
+            self.journal.broken(Oracle::Answers, format!("{} {problem}", self.name));
         }
     }
 

@@ -7,6 +7,7 @@ use lock_core::backend::Mode;
 use lock_core::testkit::history::Hold;
 use lock_core::{FencingToken, Result};
 
+use crate::check::Oracle;
 use crate::client::Client;
 use crate::journal::now;
 use crate::owners;
@@ -75,7 +76,8 @@ impl<'a> Held<'a> {
         let (majority, since) = (self.client.plan.servers / 2 + 1, now().saturating_sub(self.ttl + STEP));
         if !self.client.journal.owners(|owners| owners.is_backed(&self.turn, majority, since)) {
             let (name, keys) = (&self.client.name, self.keys);
-            self.client.journal.broken(format!("{name} uses {keys:?} without a majority within its ttl"));
+            let what = format!("{name} uses {keys:?} without a majority within its ttl");
+            self.client.journal.broken(Oracle::Majority, what);
         }
     }
 

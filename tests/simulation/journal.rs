@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use lock_core::testkit::history::Hold;
 
+use crate::check::{Oracle, Wrong};
 use crate::owners::{Owners, Turn};
 use crate::process;
 use crate::resp::Reply;
@@ -26,7 +27,7 @@ struct Inner {
     text: Option<String>,
     owners: Owners,
     holds: Vec<Hold>,
-    broken: Vec<String>,
+    broken: Vec<Wrong>,
     /// How often what happened that a run must have seen to show anything.
     seen: BTreeMap<&'static str, usize>,
 }
@@ -118,9 +119,9 @@ impl Journal {
     }
 
     /// Notes that something was seen that must never be.
-    pub(crate) fn broken(&self, what: String) {
+    pub(crate) fn broken(&self, by: Oracle, what: String) {
         self.note("!!", format_args!("{what}"));
-        self.lock().broken.push(what);
+        self.lock().broken.push(Wrong { by, what });
     }
 
     pub(crate) fn record(&self, hold: Hold) {
@@ -140,7 +141,7 @@ impl Journal {
         self.lock().holds.clone()
     }
 
-    pub(crate) fn all_broken(&self) -> Vec<String> {
+    pub(crate) fn all_broken(&self) -> Vec<Wrong> {
         self.lock().broken.clone()
     }
 
@@ -175,7 +176,7 @@ impl fmt::Display for Brief<'_> {
                 Some(Reply::Int(number)) => write!(f, "{number}"),
                 _ => f.write_str("an array"),
             },
-            Reply::Bulk(_) | Reply::Verbatim(_) | Reply::Map(_) => f.write_str("text"),
+            Reply::Bulk(_) | Reply::Verbatim(_) | Reply::Push(_) | Reply::Map(_) => f.write_str("text"),
         }
     }
 }

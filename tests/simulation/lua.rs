@@ -186,7 +186,7 @@ fn value(lua: &Lua, reply: Reply) -> mlua::Result<Value> {
             }
             Ok(Value::Table(table))
         }
-        Reply::Map(_) => unreachable!("no command of a script answers a map"),
+        Reply::Push(_) | Reply::Map(_) => unreachable!("no command of a script answers this"),
     }
 }
 

@@ -45,15 +45,20 @@
 //!   over. Nothing else happens to servers and networks in such a world but lost scripts, and one client never dies.
 //!
 //! Any number of servers may be killed, flushed and out of reach at once. `bugs` are the controls: a lock with one of
-//! those bugs, or without the gate, is found out.
+//! those bugs, or without the gate, is found out, and each says by whom ([`check::Oracle`]).
+//!
+//! # One store
+//!
+//! What a majority never does is in worlds of their own ([`single`]): a store forgets a lock that is held, and its old
+//! holder goes on with turns that it numbers itself.
 //!
 //! # What is simulated
 //!
 //! The network is turmoil's: what is cut off is gone and never sent again, so a connection that lost a message is dead
 //! until the client notices. Time goes in steps of 4 ms between machines, and to the millisecond within one. The servers
 //! are small ([`keyspace`], [`lua`], [`server`]) and are held against a real one (`conformance`). Left out: memory
-//! limits, replication, passwords, TLS, servers that stand still, `min_hold` and `max_hold`, `extend`, several tasks of one
-//! client that want the same key, a shutdown.
+//! limits, replication, passwords, TLS, servers that stand still, `min_hold` and `max_hold`, `extend`, a shutdown; but in the
+//! worlds of one store, several tasks of one client that want the same key.
 
 mod audit;
 mod bugs;
@@ -73,6 +78,7 @@ mod resource;
 mod resp;
 mod seeds;
 mod server;
+mod single;
 mod store;
 mod turn;
 mod wire;

@@ -46,6 +46,13 @@ struct Owner {
     tainted: bool,
 }
 
+impl Owner {
+    /// It was granted something, and has not given it back.
+    fn is_used(&self) -> bool {
+        !self.made.is_empty() && !self.released
+    }
+}
+
 impl Owners {
     /// The number of an owner, in the order in which they appear; `client` asks for it at `now`.
     pub(crate) fn hear(&mut self, token: &[u8], client: &str, now: Duration) -> usize {
@@ -101,6 +108,20 @@ impl Owners {
         if let Some(owner) = self.all.get_mut(token) {
             owner.released = true;
         }
+    }
+
+    /// Whose this owner is, and whether it is the only one of that client that may be in use.
+    pub(crate) fn only_of(&self, token: &[u8]) -> Option<(String, bool)> {
+        let client = self.all.get(token)?.client.clone();
+        let used = |other: &&Vec<u8>| other.as_slice() != token && self.all[*other].is_used();
+        let only = !self.of[&client].iter().any(|other| used(&other));
+        Some((client, only))
+    }
+
+    /// A client was told that it has lost what it had; `holder` has it now.
+    pub(crate) fn lost(&mut self, client: &str, holder: &[u8]) {
+        let others = self.all.iter_mut().filter(|(token, _)| token.as_slice() != holder);
+        others.filter(|(_, owner)| owner.client == client).for_each(|(_, owner)| owner.released = true);
     }
 
     /// A client was killed, and whom it asked for is nobody's business any more.

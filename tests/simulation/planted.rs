@@ -2,11 +2,13 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use lock_core::Result;
-use lock_core::backend::{Attempt, Backend, Capability, Claim, FencingToken, Released, Renew, Renewal};
+use lock_core::backend::{
+    Attempt, Backend, Beat, Capability, Claim, Ear, FencingToken, Released, Renew, Renewal,
+};
 use lock_core::clock::{Clock, Moment};
 use lock_core::owner::Owner;
 use lock_core::testkit::Claims;
@@ -126,6 +128,101 @@ impl<B: Backend> Backend for Planted<B> {
 
     async fn fence(&self, claim: &Claim) -> Result<FencingToken> {
         self.inner.fence(&self.now_of(claim)).await
+    }
+
+    async fn close(&self) {
+        self.inner.close().await;
+    }
+}
+
+/// A store whose client numbers the turns of its process as far as its own clock goes, and not as far as the store has
+/// confirmed: what the library takes for the store's time is the client's.
+pub(crate) struct ByClock<B> {
+    inner: B,
+    /// The first token of each owner, and when it arrived.
+    first: Mutex<HashMap<Owner, (FencingToken, Moment)>>,
+}
+
+impl<B> fmt::Debug for ByClock<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ByClock").finish_non_exhaustive()
+    }
+}
+
+impl<B: Backend> ByClock<B> {
+    pub(crate) fn new(inner: B) -> Self {
+        Self { inner, first: Mutex::default() }
+    }
+
+    /// The first token of this owner with the time since it arrived, in microseconds.
+    fn shown(&self, claim: &Claim) -> Option<FencingToken> {
+        let (first, arrived) =
+            *self.first.lock().unwrap_or_else(PoisonError::into_inner).get(&claim.owner)?;
+        let passed = u64::try_from(Clock::Suspend.now().since(arrived).as_micros()).unwrap_or(0);
+        Some(FencingToken::new(first.get() + passed))
+    }
+
+    fn learns(&self, claim: &Claim, token: Option<FencingToken>) {
+        if let Some(token) = token {
+            let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
+            first.entry(claim.owner).or_insert_with(|| (token, Clock::Suspend.now()));
+        }
+    }
+
+    fn granted(&self, claim: &Claim, answer: Result<Attempt>) -> Result<Attempt> {
+        if let Ok(Attempt::Granted(grant)) = &answer {
+            self.learns(claim, grant.fence);
+        }
+        answer
+    }
+}
+
+impl<B: Backend> Backend for ByClock<B> {
+    fn capability(&self) -> Capability {
+        self.inner.capability()
+    }
+
+    async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
+        self.granted(claim, self.inner.try_acquire(claim).await)
+    }
+
+    async fn grab(&self, claim: &Claim) -> Result<Attempt> {
+        self.granted(claim, self.inner.grab(claim).await)
+    }
+
+    async fn enqueue(&self, claim: &Claim, room: Option<usize>) -> Result<Attempt> {
+        self.granted(claim, self.inner.enqueue(claim, room).await)
+    }
+
+    async fn beat(&self, claim: &Claim) -> Result<Beat> {
+        let answer = self.inner.beat(claim).await;
+        if let Ok(Beat::Granted(grant)) = &answer {
+            self.learns(claim, grant.fence);
+        }
+        answer
+    }
+
+    async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
+        self.inner.renew(batch).await
+    }
+
+    async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
+        self.inner.release(claim, keep_for).await
+    }
+
+    async fn fence(&self, claim: &Claim) -> Result<FencingToken> {
+        match self.shown(claim).filter(|shown| claim.own_fence().is_none_or(|own| own < *shown)) {
+            Some(shown) if claim.turn > 0 => Ok(shown),
+            _ => {
+                let token = self.inner.fence(claim).await?;
+                self.learns(claim, Some(token));
+                Ok(token)
+            }
+        }
+    }
+
+    fn listen(&self, process: u128, ear: Weak<dyn Ear>) {
+        self.inner.listen(process, ear);
     }
 
     async fn close(&self) {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use lock_core::FencingToken;
 
+use crate::check::Oracle;
 use crate::journal::Journal;
 
 /// One resource for each key. No fault is done to it.
@@ -58,10 +59,12 @@ impl Resource {
         let what = if reads { "reads" } else { "writes to" };
         self.journal.note(who, format_args!("{what} {key}, held: {held}, taken: {taken}"));
         if held && !taken {
-            self.journal.broken(format!("{who} holds {key}, and its fencing token is refused"));
+            let what = format!("{who} holds {key}, and its fencing token is refused");
+            self.journal.broken(Oracle::Resource, what);
         }
         if taken && since < seen.youngest {
-            self.journal.broken(format!("{who} uses {key}, and one who had the lock after it has written"));
+            let what = format!("{who} uses {key}, and one who had the lock after it has written");
+            self.journal.broken(Oracle::Resource, what);
         }
         if !taken && since < seen.youngest {
             self.journal.count("late writes refused");

@@ -12,6 +12,8 @@ pub(crate) enum Reply {
     /// Text for people, as `INFO` gives it.
     Verbatim(String),
     Array(Vec<Self>),
+    /// What is no answer, by its form.
+    Push(Vec<Self>),
     Map(Vec<(Self, Self)>),
     Error(String),
 }
@@ -50,6 +52,10 @@ impl Reply {
             }
             Self::Array(all) => {
                 line(out, '*', &all.len().to_string());
+                all.iter().for_each(|one| one.write(out));
+            }
+            Self::Push(all) => {
+                line(out, '>', &all.len().to_string());
                 all.iter().for_each(|one| one.write(out));
             }
             Self::Map(pairs) => {

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::audit::{Asked, Audit, Look};
+use crate::audit::{Asked, Audit, Look, owner_of};
 use crate::keyspace::Keyspace;
 use crate::lua::{Call, Scripts};
 use crate::resp::Reply;
@@ -119,6 +119,18 @@ impl Server {
         }
     }
 
+    /// Deletes a key, as somebody may who has nothing to do with the locks.
+    pub(crate) fn delete(&self, key: &[u8]) {
+        self.data.borrow_mut().remove(key);
+    }
+
+    /// The owner that has an exclusive lock.
+    pub(crate) fn holder(&self, key: &[u8]) -> Option<Vec<u8>> {
+        let mut data = self.data.borrow_mut();
+        data.set_now(self.clock.now() / 1_000);
+        owner_of(&data.see(key)?.text).map(<[u8]>::to_vec)
+    }
+
     /// Takes its scripts from it while it runs.
     pub(crate) fn flush_scripts(&self) {
         self.scripts.forget();
@@ -164,6 +176,10 @@ impl Server {
             (b"CLIENT", Some(what)) if what == b"SETINFO" => Reply::error(
                 "ERR Unknown subcommand or wrong number of arguments for 'SETINFO'. Try CLIENT HELP.",
             ),
+            // Nobody is ever told anything on it.
+            (b"SUBSCRIBE", Some(_)) if words.len() == 2 => {
+                Reply::Push(vec![Reply::text("subscribe"), Reply::Bulk(words[1].clone()), Reply::Int(1)])
+            }
             (b"PING", None) => Reply::Status("PONG".to_owned()),
             (b"SCRIPT", Some(what)) if what == b"LOAD" => self.load(&words[2]),
             (b"SCRIPT", Some(what)) if what == b"FLUSH" => {

@@ -1,0 +1,293 @@
+//! A world of one store, `redis://`, in which the tasks of one client take turns on one grant and number them, and other
+//! clients try now and then.
+//!
+//! What a majority behind its gate never does: the server forgets a lock that is held, and grants it to another while the
+//! old holder does not know. So two may hold at once here, which is no finding. What must be true all the same, at every
+//! moment: whoever has the lock by the server has a larger token than anybody has used before, and whoever does not has a
+//! smaller one than the holder. Else what is locked would refuse the only one that has the lock.
+//!
+//! What the server tells by itself is lost: nobody is woken but by its own signs of life.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use lock_core::backend::redis::Redis;
+use lock_core::testkit::simulation::{self, Stream};
+use lock_core::{FencingToken, LockGuard, LockManager, Result, strategy};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use crate::audit::Audit;
+use crate::check::{Oracle, Verdict};
+use crate::client::ms;
+use crate::journal::{self, Journal, now};
+use crate::node;
+use crate::planted::ByClock;
+use crate::server::{Server, ServerClock};
+use crate::wire::{self, Wire};
+use crate::world::{Flaw, Outcome};
+
+/// How far the world goes in one step.
+const TICK: Duration = ms(1);
+const LENGTH: Duration = ms(1_500);
+const CLIENTS: usize = 3;
+/// The tasks that take turns.
+const TASKS: usize = 4;
+const TTL: Duration = ms(2_000);
+const KEY: &str = "a";
+
+/// What is used with the lock, and who rightly is its user.
+#[derive(Clone)]
+struct Truth {
+    server: Rc<Server>,
+    journal: Journal,
+    uses: Rc<RefCell<Uses>>,
+}
+
+#[derive(Default)]
+struct Uses {
+    /// The largest token, and whose.
+    largest: Option<(FencingToken, String)>,
+    /// The owner that had the lock at its last rightful use, and the smallest token of such a use.
+    holder: Option<(Vec<u8>, FencingToken)>,
+}
+
+impl Truth {
+    /// A client uses what is locked, with this token.
+    fn uses(&self, client: &str, token: FencingToken) {
+        self.journal.count("uses");
+        let holder = self.server.holder(KEY.as_bytes());
+        let of = |owner: &Vec<u8>| self.journal.owners(|all| all.only_of(owner));
+        let (mut uses, mut broken) = (self.uses.borrow_mut(), None);
+        match holder.as_ref().and_then(|owner| Some((owner, of(owner)?))) {
+            Some((owner, (other, true))) if other == client => {
+                let before = uses.largest.as_ref().filter(|(_, by)| by != client);
+                if let Some((_, by)) = before.filter(|(largest, _)| *largest >= token) {
+                    broken =
+                        Some(format!("{client} has the lock, and {by} has used a token that is not smaller"));
+                }
+                let same = uses.holder.take().filter(|(before, _)| before == owner);
+                let smallest = same.map_or(token, |(_, smallest)| smallest.min(token));
+                uses.holder = Some((owner.clone(), smallest));
+            }
+            Some((owner, (other, _))) if other != client => {
+                self.journal.count("uses beside the holder");
+                let smallest = uses.holder.as_ref().filter(|(before, _)| before == owner);
+                if smallest.is_some_and(|(_, smallest)| *smallest <= token) {
+                    broken =
+                        Some(format!("{other} has the lock, and {client} uses a token that is not smaller"));
+                }
+            }
+            // Nobody has it, or this client has it twice over: its old tasks may not know.
+            _ => {}
+        }
+        if uses.largest.as_ref().is_none_or(|(largest, _)| *largest < token) {
+            uses.largest = Some((token, client.to_owned()));
+        }
+        drop(uses);
+        if let Some(what) = broken {
+            self.journal.broken(Oracle::TokenOrder, what);
+        }
+    }
+
+    /// A client was told that its lock is gone.
+    fn lost(&self, client: &str) {
+        let holder = self.server.holder(KEY.as_bytes()).unwrap_or_default();
+        self.journal.owners(|all| all.lost(client, &holder));
+    }
+}
+
+/// One process.
+#[derive(Clone)]
+struct Client {
+    name: String,
+    seed: u64,
+    takes_turns: bool,
+    by_clock: bool,
+    truth: Truth,
+}
+
+impl Client {
+    async fn live(self) -> turmoil::Result {
+        let mut rng = Rng::with_seed(self.seed);
+        let locks = loop {
+            match self.connect().await {
+                Ok(locks) => break locks,
+                Err(error) => assert!(error.is_temporary(), "{error}"),
+            }
+            sleep(ms(5)).await;
+        };
+        if !self.takes_turns {
+            return self.tries(locks, rng).await;
+        }
+        loop {
+            let turns = if rng.u8(..3) == 0 { rng.usize(2_000..5_000) } else { rng.usize(1..20) };
+            let mut session = JoinSet::new();
+            for _ in 0..TASKS {
+                session.spawn_local(self.clone().turns(locks.clone(), rng.fork(), turns));
+            }
+            session.join_all().await;
+            sleep(ms(rng.u64(1..100))).await;
+        }
+    }
+
+    async fn connect(&self) -> Result<LockManager> {
+        let redis = Redis::connect("redis://s0/").await?;
+        match self.by_clock {
+            true => LockManager::builder(ByClock::new(redis)).ttl(TTL).build(),
+            false => LockManager::builder(redis).ttl(TTL).build(),
+        }
+    }
+
+    /// One turn after the other, most of which take no time.
+    async fn turns(self, locks: LockManager, mut rng: Rng, turns: usize) {
+        for _ in 0..turns {
+            let request = locks.lock(KEY).fencing(rng.bool()).strategy(strategy::retry().within(ms(200)));
+            match request.acquire().await {
+                Ok(guard) => {
+                    let time = if rng.u8(..) == 0 { ms(rng.u64(1..4)) } else { Duration::ZERO };
+                    self.holds(guard, time).await;
+                }
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Now and then, without waiting: whoever does so is the first to find that the key is free.
+    async fn tries(self, locks: LockManager, mut rng: Rng) -> turmoil::Result {
+        loop {
+            let request = locks.lock(KEY).fencing(rng.bool()).strategy(strategy::fail_fast()).max_waiters(0);
+            if let Ok(guard) = request.acquire().await {
+                self.holds(guard, ms(rng.u64(1..80))).await;
+            }
+            sleep(ms(rng.u64(1..8))).await;
+        }
+    }
+
+    async fn holds(&self, guard: LockGuard, time: Duration) {
+        for time in [Duration::ZERO, time] {
+            if !time.is_zero() {
+                sleep(time).await;
+            }
+            match guard.fencing_token().await {
+                Ok(token) if guard.is_held() => self.truth.uses(&self.name, token),
+                Err(error) if error.is_lost() => self.truth.lost(&self.name),
+                _ => {}
+            }
+        }
+        if guard.release().await.is_err_and(|error| error.is_lost()) {
+            self.truth.lost(&self.name);
+        }
+    }
+}
+
+/// How the server forgets.
+#[derive(Clone, Copy, Debug)]
+enum Loss {
+    Everything,
+    TheLock,
+    /// It dies, and comes back without its data.
+    Life,
+}
+
+/// Runs the world of `seed` to its end; `by_clock` with clients that number their turns as far as their own clock goes.
+pub(crate) fn run(seed: u64, by_clock: bool) -> Outcome {
+    fastrand::seed(seed);
+    let journal = Journal::new(false);
+    let inside = simulation::enter(simulation::World {
+        now: Box::new(now),
+        dial: Box::new(|host, port| {
+            let host = host.to_owned();
+            Box::pin(async move { Ok(Box::new(Wire::connect(host, port).await?) as Box<dyn Stream>) })
+        }),
+    });
+    let mut rng = Rng::with_seed(seed);
+    let mut sim = turmoil::Builder::new()
+        .rng_seed(seed)
+        .simulation_duration(LENGTH * 2)
+        .tick_duration(TICK)
+        .min_message_latency(TICK)
+        .max_message_latency(ms(rng.u64(1..=3)))
+        .enable_random_order()
+        .build();
+    let clock = ServerClock::new([-9_000, 0, 9_000][rng.usize(..3)], now);
+    let audit = Audit::new(journal.clone(), false, TTL);
+    let server = Rc::new(Server::new("s0".to_owned(), clock, &Flaw::default(), audit));
+    let truth = Truth { server: Rc::clone(&server), journal: journal.clone(), uses: Rc::default() };
+    let host = Rc::clone(&server);
+    sim.host("s0", move || node::live(Rc::clone(&host)));
+    for number in 0..CLIENTS {
+        let (name, seed) = (format!("c{number}"), rng.u64(..));
+        let client =
+            Client { name: name.clone(), seed, takes_turns: number == 0, by_clock, truth: truth.clone() };
+        sim.host(name, move || client.clone().live());
+    }
+    let mut loss = ms(rng.u64(20..200));
+    // A grant that is young has few numbers behind its first token, so a loss does the most harm then.
+    let (back, mut holder) = (Cell::new(None), None);
+    while sim.elapsed() < LENGTH {
+        let at = sim.elapsed();
+        if back.get().is_some_and(|back| at >= back) {
+            back.set(None);
+            sim.bounce("s0");
+        }
+        journal::stop(Some(at));
+        let now_has = server.holder(KEY.as_bytes());
+        journal::stop(None);
+        if now_has.is_some() && now_has != holder && rng.bool() {
+            loss = at + ms(rng.u64(1..6));
+        }
+        holder = now_has;
+        if at >= loss && back.get().is_none() {
+            loss = at + ms(rng.u64(30..250));
+            let how = [Loss::Everything, Loss::TheLock, Loss::Life][rng.usize(..3)];
+            journal.note_at(at, "--", format_args!("the server loses {how:?}"));
+            journal.count("losses");
+            // What ends in a crash ends at this moment.
+            journal::stop(Some(at));
+            match how {
+                Loss::Everything => server.flush(),
+                Loss::TheLock => server.delete(KEY.as_bytes()),
+                Loss::Life => {
+                    server.forgets(true);
+                    sim.crash("s0");
+                    back.set(Some(at + ms(rng.u64(1..10))));
+                }
+            }
+            wire::bury();
+            journal::stop(None);
+        }
+        sim.step().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    }
+    journal::stop(Some(LENGTH));
+    drop(sim);
+    drop(inside);
+    wire::bury();
+    journal::stop(None);
+    let verdict = Verdict { wrong: journal.all_broken() };
+    Outcome { seed, verdict, counts: journal.counts(), hash: journal.hash(), text: journal.text() }
+}
+
+/// How many seeds a run of all tests takes.
+const SEEDS: u64 = 16;
+
+#[test]
+#[allow(clippy::print_stdout, reason = "the figures are wanted as well as the verdict")]
+fn whoever_has_the_lock_has_the_largest_token_though_the_store_forgets() {
+    let (mut uses, mut beside) = (0, 0);
+    for seed in 1..=SEEDS {
+        let outcome = run(seed, false);
+        println!("seed {seed}: {:?}", outcome.counts);
+        assert!(outcome.verdict.is_good(), "seed {seed}: {:#?}", outcome.verdict.wrong);
+        let count = |what| outcome.counts.get(what).copied().unwrap_or(0);
+        (uses, beside) = (uses + count("uses"), beside + count("uses beside the holder"));
+    }
+    assert!(uses > 10_000 && beside > 1_000, "{uses} uses, {beside} beside the holder: this shows little");
+}
+
+#[test]
+fn one_seed_has_one_history() {
+    assert_eq!(run(3, false).hash, run(3, false).hash);
+}
