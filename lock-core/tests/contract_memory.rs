@@ -49,7 +49,7 @@ fn no_case_is_missing() {
         ("expiry", 4),
         ("fencing", 6),
         ("fifo", 12),
-        ("inspect", 11),
+        ("inspect", 12),
         ("latch", 9),
         ("line", 6),
         ("permit", 5),
