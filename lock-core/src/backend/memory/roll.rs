@@ -59,6 +59,10 @@ impl<K: Eq + Hash, T> Roll<K, T> {
 
     /// Removes a member: its number, how many came before it, and itself.
     pub(super) fn remove(&mut self, name: &K) -> Option<(u64, usize, T)> {
+        // An empty map would hash the name all the same, and most keys have no queue.
+        if self.is_empty() {
+            return None;
+        }
         let number = self.numbers.remove(name)?;
         let at = self.position(number)?;
         let (_, member) = self.members.remove(at)?;
