@@ -172,6 +172,9 @@ impl Config {
         if let Some(renew) = options.renew {
             request = request.renew(renew);
         }
+        if let Some(every) = options.renew_every {
+            request = request.renew_every(every);
+        }
         if let Some(min) = options.min_hold {
             request = request.min_hold(min);
         }

@@ -92,6 +92,11 @@ impl Request {
         self.map(|request| request.max_waiters(max))
     }
 
+    /// See [`LockRequest::renew_every`].
+    pub fn renew_every(self, every: Duration) -> Self {
+        self.map(|request| request.renew_every(every))
+    }
+
     /// See [`LockRequest::max_hold`].
     pub fn max_hold(self, max: Duration) -> Self {
         self.map(|request| request.max_hold(max))

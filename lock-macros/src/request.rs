@@ -86,11 +86,16 @@ fn options(spec: &LockSpec) -> TokenStream {
         }
     });
     let wait = spec.wait.as_ref().map(|(_, wait)| *wait);
-    let [wait, max_hold, min_hold] =
-        [("wait", wait), ("max_hold", spec.max_hold), ("min_hold", spec.min_hold)].map(|(name, value)| {
-            let (name, value) = (format_ident!("{name}"), duration(value?));
-            Some(quote!(.#name(#value)))
-        });
+    let [wait, renew_every, max_hold, min_hold] = [
+        ("wait", wait),
+        ("renew_every", spec.renew_every),
+        ("max_hold", spec.max_hold),
+        ("min_hold", spec.min_hold),
+    ]
+    .map(|(name, value)| {
+        let (name, value) = (format_ident!("{name}"), duration(value?));
+        Some(quote!(.#name(#value)))
+    });
     let backoff = spec.backoff.map(|Backoff { base, max }| {
         let (base, max) = (duration(base), duration(max));
         quote!(.backoff(#base, #max))
@@ -105,7 +110,7 @@ fn options(spec: &LockSpec) -> TokenStream {
         OnLost::Finish => quote!(.on_lost(#private::OnLost::Finish)),
     });
     let label = spec.label.as_ref().map(|label| quote!(.label(#label)));
-    quote!(#profile #ttl #strategy #wait #backoff #max_waiters #renew #max_hold #min_hold #on_lost #label)
+    quote!(#profile #ttl #strategy #wait #backoff #max_waiters #renew #renew_every #max_hold #min_hold #on_lost #label)
 }
 
 // Output:

@@ -14,6 +14,7 @@ pub(crate) fn check(args: &Args, errors: &mut Errors) {
     keys_of_another_kind(args, errors);
     min_hold_beyond_max_hold(args, errors);
     min_hold_beyond_a_fixed_ttl(args, errors);
+    renew_every_without_renewal(args, errors);
 }
 
 /// The strategy, where it has a name.
@@ -98,6 +99,15 @@ fn min_hold_beyond_max_hold(args: &Args, errors: &mut Errors) {
             max_text.value()
         );
         errors.at(min.later_of(max).name.span(), message);
+    }
+}
+
+fn renew_every_without_renewal(args: &Args, errors: &mut Errors) {
+    let (Some(every), Some(renew)) = (&args.renew_every, &args.renew) else { return };
+    if matches!(spec::renew(renew), Ok(false)) {
+        let message =
+            "`renew_every` cannot be combined with `renew = false`, which does not renew: remove one of them";
+        errors.at(every.later_of(renew).name.span(), message);
     }
 }
 

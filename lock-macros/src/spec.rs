@@ -33,6 +33,7 @@ pub(crate) struct LockSpec {
     /// Who is called when the key is held.
     pub(crate) fallback: Option<ExprPath>,
     pub(crate) renew: Option<bool>,
+    pub(crate) renew_every: Option<Duration>,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) min_hold: Option<Duration>,
     pub(crate) on_lost: Option<OnLost>,
@@ -110,6 +111,7 @@ impl LockSpec {
         let max_waiters = check(args.max_waiters.as_ref(), errors, max_waiters);
         let fallback = check(args.fallback.as_ref(), errors, |arg| fallback(arg, signature));
         let renew = check(args.renew.as_ref(), errors, renew);
+        let renew_every = check(args.renew_every.as_ref(), errors, |arg| Ok(duration_of(arg)?.1));
         let max_hold = check(args.max_hold.as_ref(), errors, |arg| Ok(duration_of(arg)?.1));
         let min_hold = check(args.min_hold.as_ref(), errors, |arg| Ok(duration_of(arg)?.1));
         let on_lost = check(args.on_lost.as_ref(), errors, on_lost);
@@ -128,6 +130,7 @@ impl LockSpec {
             max_waiters: max_waiters?,
             fallback: fallback?,
             renew: renew?,
+            renew_every: renew_every?,
             max_hold: max_hold?,
             min_hold: min_hold?,
             on_lost: on_lost?,

@@ -89,6 +89,16 @@ async fn the_next_holder_after_a_restart_without_data_has_the_largest_token() {
     the_next_holder_has_the_largest_token(RedisServer::restart).await;
 }
 
+/// Long before a third of its lease is over, which would be twenty minutes.
+#[tokio::test]
+async fn a_long_lease_hears_of_a_deletion_as_often_as_it_is_renewed() {
+    let server = RedisServer::start();
+    let request = manager(&server).await.lock("k").ttl(Duration::from_secs(3_600)).renew_every(ms(200));
+    let guard = request.acquire().await.expect("the key is free");
+    server.command(&["DEL", "k"]);
+    told_that_it_is_taken(guard).await;
+}
+
 #[tokio::test]
 async fn a_token_asked_for_after_the_loss_is_refused() {
     let server = RedisServer::start();

@@ -74,6 +74,13 @@ impl<K> LockLayer<K> {
         self
     }
 
+    /// Sets how often the lock is renewed, where a third of its ttl is too seldom to hear that somebody deleted the key; see
+    /// [`LockRequest::renew_every`](lock_core::LockRequest::renew_every). Default: a third of the ttl.
+    pub fn renew_every(mut self, every: Duration) -> Self {
+        self.options.renew_every = Some(every);
+        self
+    }
+
     /// The longest time that a request holds its lock; after it the lock is lost and the handler dropped. Default: none.
     pub fn max_hold(mut self, max: Duration) -> Self {
         self.options.max_hold = Some(max);

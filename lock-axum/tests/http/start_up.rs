@@ -38,6 +38,7 @@ fn contradictions() -> Vec<(LockLayer, &'static str)> {
         (layer().kind(Kind::Semaphore { permits: 0 }), "0 permits"),
         (new().keys(["a", "b"]).kind(Kind::Fair), "kind is fair, but several keys"),
         (layer().min_hold(2 * SECOND).max_hold(SECOND), "min_hold is 2s, longer than max_hold 1s"),
+        (layer().renew(false).renew_every(SECOND), "renew_every is 1s, but the lease is not renewed"),
         (layer().methods([]), "`methods` names none"),
         (layer().max_keys(0), "max_keys is 0"),
         (new().keys(["a", "b"]).max_keys(1), "max_keys is 1, but each request locks up to 2"),

@@ -33,6 +33,9 @@ pub(crate) struct Plan {
     pub(crate) template: Option<Cow<'static, str>>,
 }
 
+/// No lease is renewed more often.
+const SHORTEST_CYCLE: Duration = Duration::from_millis(10);
+
 impl Plan {
     /// Refuses what contradicts itself or is beyond the store, before any I/O.
     pub(crate) fn check(&self) -> Result<()> {
@@ -68,6 +71,16 @@ impl Plan {
             let detail =
                 format!("wait is {wait:?}, but strategy `{name}` takes no limit: drop one, or use `retry`");
             return invalid(detail);
+        }
+        if let Some(every) = self.terms.renew_every {
+            if !self.terms.renew {
+                return invalid(format!(
+                    "renew_every is {every:?}, but the lease is not renewed: drop one of the two"
+                ));
+            }
+            if every < SHORTEST_CYCLE {
+                return invalid(format!("renew_every is {every:?}: choose {SHORTEST_CYCLE:?} or longer"));
+            }
         }
         if self.terms.max_hold.is_some_and(|max| max.is_zero()) {
             return invalid("max_hold is 0: nothing could run".to_owned());

@@ -43,7 +43,7 @@ impl Plan {
             key: key.clone(),
             more: Arc::default(),
             ttl: self.ttl,
-            terms: Terms { kind: Kind::Fair, renew: true, max_hold: None, min_hold: None },
+            terms: Terms { kind: Kind::Fair, renew: true, renew_every: None, max_hold: None, min_hold: None },
             strategy: Arc::clone(&self.strategy),
             wait: self.wait,
             fencing: false,

@@ -21,6 +21,7 @@ use crate::renewal::Keeper;
 pub(crate) struct Terms {
     pub(crate) kind: Kind,
     pub(crate) renew: bool,
+    pub(crate) renew_every: Option<Duration>,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) min_hold: Option<Duration>,
 }

@@ -81,8 +81,7 @@ impl Keeper {
     /// third of it is over: at once would cost every short hold a request.
     pub(crate) fn watch(&self, hold: &Arc<Hold>, lease: Duration) {
         if hold.terms.renew && lease < hold.ttl() {
-            let due = Due::renewal(hold.since, lease, fastrand::f64());
-            self.file(hold, within_limits(hold, due));
+            self.file(hold, within_limits(hold, next_renewal(hold, hold.since, lease)));
         } else {
             self.extended(hold, hold.since, lease);
         }
@@ -97,7 +96,7 @@ impl Keeper {
 
     /// The lease of `hold` was changed by a renewal outside the loop, sent at `sent`.
     pub(crate) fn extended(&self, hold: &Arc<Hold>, sent: Moment, lease: Duration) {
-        let due = if hold.terms.renew { Due::renewal(sent, lease, fastrand::f64()) } else { last_look(hold) };
+        let due = if hold.terms.renew { next_renewal(hold, sent, lease) } else { last_look(hold) };
         self.file(hold, within_limits(hold, due));
     }
 
@@ -258,7 +257,7 @@ impl Keeper {
                     hold.engine.gate.contended(hold.claim.key.as_str());
                 }
                 hold.renewed(sent, lease);
-                self.file(hold, within_limits(hold, Due::renewal(sent, lease, fastrand::f64())));
+                self.file(hold, within_limits(hold, next_renewal(hold, sent, lease)));
             }
             Renewal::NotMine => {
                 hold.lose(LossReason::Taken);
@@ -299,6 +298,13 @@ fn survives<T>(call: impl FnOnce() -> T) -> Option<T> {
 fn last_look(hold: &Hold) -> Due {
     let end = Due::at(hold.deadline());
     hold.max_hold_end().map_or(end, |limit| end.no_later_than(limit))
+}
+
+/// The renewal after the one that was sent at `sent` and gave `lease`.
+fn next_renewal(hold: &Hold, sent: Moment, lease: Duration) -> Due {
+    // A third of the lease is the rule.
+    let lease = hold.terms.renew_every.map_or(lease, |every| lease.min(every.saturating_mul(3)));
+    Due::renewal(sent, lease, fastrand::f64())
 }
 
 fn within_limits(hold: &Hold, due: Due) -> Due {

@@ -33,6 +33,35 @@ async fn a_lease_counts_from_when_it_was_sent_and_never_moves_back() {
     drop(guard);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_long_lease_is_renewed_as_often_as_it_is_asked_for() {
+    let (locks, store) = store();
+    let request = locks.lock("k").ttl(millis(60_000)).renew_every(millis(1_000));
+    let guard = request.clone().acquire().await.unwrap();
+    let began = store.renewals().len();
+    tokio::time::sleep(millis(10_000)).await;
+    let renewed = store.renewals().len() - began;
+    assert!((10..=14).contains(&renewed), "{renewed} renewals in 10 s");
+    // Somebody deleted the key.
+    store.script().renew.push_back(Renewal::NotMine);
+    tokio::time::timeout(millis(1_001), guard.lost()).await.expect("it is told within a second");
+    drop(guard);
+
+    // Never later than without.
+    let guard = locks.lock("l").ttl(millis(3_000)).renew_every(millis(60_000)).acquire().await.unwrap();
+    let began = store.renewals().len();
+    tokio::time::sleep(millis(3_000)).await;
+    assert!(store.renewals().len() >= began + 2 && guard.is_held());
+
+    for (request, says) in [
+        (request.clone().renew(false), "renew_every is 1s, but the lease is not renewed"),
+        (request.renew_every(millis(9)), "renew_every is 9ms: choose 10ms or longer"),
+    ] {
+        let error = request.acquire().await.unwrap_err();
+        assert!(error.to_string().contains(says), "{error}");
+    }
+}
+
 /// A store counts in whole seconds, or has one timeout for all, and gives less than it is asked for.
 #[tokio::test(start_paused = true)]
 async fn a_lock_is_held_for_the_lease_that_a_renewal_gave_and_not_for_the_one_it_asked_for() {
