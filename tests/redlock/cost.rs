@@ -79,6 +79,8 @@ async fn a_free_lock_passes_the_gate_in_three_calls() {
     let client = Client::of(&server, LEASE).await;
     let plain = Redis::connect(&server.url()).await.expect("the server takes locks");
     let mut micros = [f64::MAX; 2];
+    // The least of a few rounds: a connection asks for the time twice a second.
+    let mut calls = [u64::MAX; 4];
     for _ in 0..5 {
         for (backend, least) in [&client.redis, &plain].into_iter().zip(&mut micros) {
             let claims: Vec<_> = (0..CYCLES).map(|n| client.claim(&format!("k{n}"), LEASE)).collect();
@@ -94,9 +96,11 @@ async fn a_free_lock_passes_the_gate_in_three_calls() {
             let of = |name: &str| cycles.get(name).map_or(0, |(_, micros)| *micros);
             let spent = match acquired.get("evalsha") {
                 Some(_) => {
-                    let calls = |name: &str| acquired[name].0;
-                    assert_eq!(["time", "hget", "set"].map(calls), [CYCLES as u64; 3]);
-                    assert_eq!(acquired.len(), 4, "{acquired:?}");
+                    let [time, hget, set] = ["time", "hget", "set"].map(|name| acquired[name].0);
+                    let all = acquired.values().map(|(count, _)| count).sum();
+                    for (least, seen) in calls.iter_mut().zip([time, hget, set, all]) {
+                        *least = seen.min(*least);
+                    }
                     of("evalsha")
                 }
                 // Here the SET is no part of a script.
@@ -105,5 +109,7 @@ async fn a_free_lock_passes_the_gate_in_three_calls() {
             *least = least.min(spent as f64 / CYCLES as f64);
         }
     }
+    let cycles = CYCLES as u64;
+    assert_eq!(calls, [cycles, cycles, cycles, 4 * cycles], "TIME, HGET, SET, and with them the script");
     println!("server us for a cycle: {:.1} through the gate, {:.1} without", micros[0], micros[1]);
 }
