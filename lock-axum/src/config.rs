@@ -120,13 +120,12 @@ impl Config {
     /// What remains to be found out is found out by a request: what the profile says, and what the store can do.
     fn check_sample(&self) -> Result<()> {
         let keys = self.keys();
-        // A template that is too long for a key says nothing about the keys that are made of it.
-        let [Ok(key), Ok(other)] = ["", "2"].map(|end| Key::new(&format!("{}{end}", keys.template()))) else {
-            return Ok(());
-        };
-        let sample = if matches!(keys, Keys::All { .. }) {
-            Rendered::All(vec![key, other])
+        let sample = if let Keys::All { .. } = keys {
+            // As many as each request has: the manager bounds them.
+            Rendered::All((0..keys.count()).map(|i| Key::new(&i.to_string())).collect::<Result<_>>()?)
         } else {
+            // A template that is too long for a key says nothing about the keys that are made of it.
+            let Ok(key) = Key::new(keys.template()) else { return Ok(()) };
             Rendered::One(key)
         };
         match self.request(sample).check() {

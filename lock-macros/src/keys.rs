@@ -71,6 +71,9 @@ fn read(literal: LitStr, params: &Params) -> syn::Result<Template> {
     Ok(Template { literal, segments })
 }
 
+/// The most that `ManagerBuilder::max_keys` takes.
+const MOST: usize = 1_000;
+
 /// Every template of the list is read, so that one that is wrong does not hide what is wrong with the others.
 fn all(arg: &Arg, params: &Params, errors: &mut Errors) -> Option<Vec<Template>> {
     let form = "a list of string literals such as `[\"a:<x>\", \"b:<y>\"]`";
@@ -81,6 +84,15 @@ fn all(arg: &Arg, params: &Params, errors: &mut Errors) -> Option<Vec<Template>>
     if list.elems.is_empty() {
         errors
             .at(list.span(), "`keys` is empty: write at least one, such as `keys = [\"a:<x>\", \"b:<y>\"]`");
+        return None;
+    }
+    if list.elems.len() > MOST {
+        let message = format!(
+            "`keys` has {} templates, and no manager allows more than {MOST} keys at once: lock something that stands for \
+             them",
+            list.elems.len()
+        );
+        errors.at(list.span(), message);
         return None;
     }
     let mut templates: Vec<Option<Template>> = Vec::new();
@@ -179,5 +191,18 @@ mod tests {
             }
             assert_eq!(errors.matches("compile_error").count(), parts.len(), "{options}: {errors}");
         }
+    }
+
+    #[test]
+    fn more_keys_than_any_manager_allows_are_refused() {
+        let of = |count: usize| {
+            read(&format!("keys = {:?}", (0..count).map(|i| format!("k{i}")).collect::<Vec<_>>()))
+        };
+        assert_eq!(of(1_000).expect("so many are allowed").len(), 1_000);
+        let errors = of(1_001).expect_err("one too many");
+        assert!(
+            errors.contains("`keys` has 1001 templates, and no manager allows more than 1000"),
+            "{errors}"
+        );
     }
 }

@@ -97,7 +97,8 @@ impl LockLayer {
     /// # Errors
     /// [`InvalidRequest`](lock_core::LockErrorKind::InvalidRequest) for a [`wait`](Self::wait) with a strategy that takes no
     /// limit, [`max_waiters`](Self::max_waiters) of 0 or where nobody waits, a [`kind`](Self::kind) that does not go with
-    /// [`keys`](Self::keys) or has no permit, a [`profile`](Self::profile) that the manager does not have, a
+    /// [`keys`](Self::keys) or has no permit, more `keys` than the manager's
+    /// [`max_keys`](lock_core::ManagerBuilder::max_keys) allows one request, a [`profile`](Self::profile) that the manager does not have, a
     /// [`status`](Self::status) that says that all is well, a [`min_hold`](Self::min_hold) beyond
     /// [`max_hold`](Self::max_hold), no [`methods`](Self::methods), [`max_keys`](Self::max_keys) or
     /// [`after_body`](Self::after_body) of 0, a

@@ -70,7 +70,8 @@ impl<K> LockLayer<K> {
     /// Sets several keys to lock, all or none, each a template as that of [`key`](Self::key). The order does not matter:
     /// two requests that name the same keys the other way round never wait for each other. Where two templates give the
     /// same key, it is taken once: `account:<from>` and `account:<to>` are meant to meet. Templates that differ and can meet
-    /// all the same, such as `job:<name>` and `job:nightly`, are refused.
+    /// all the same, such as `job:<name>` and `job:nightly`, are refused. [`check`](LockLayer::check) refuses more of them
+    /// than the manager allows one request, 100 unless it [says](lock_core::ManagerBuilder::max_keys) otherwise.
     ///
     /// They stand in place of [`key`](Self::key), and each has one holder: another [`kind`](Self::kind) than
     /// [`Kind::Reentrant`](lock_core::Kind::Reentrant) does not go with them. A layer within a layer must not ask for more keys than the outer one

@@ -28,6 +28,7 @@ fn contradictions() -> Vec<(LockLayer, &'static str)> {
     let patient = Profile::new().strategy(strategy::wait());
     let profiled =
         LockManager::builder(Memory::new()).profile("patient", patient).build().expect("a manager");
+    let two = LockManager::builder(Memory::new()).max_keys(2).build().expect("a manager");
     vec![
         (layer().profile("chekout"), "profile `chekout` is not there"),
         (layer().strategy(strategy::fail_fast()).wait(SECOND), "the strategy `fail_fast` takes no limit"),
@@ -42,6 +43,11 @@ fn contradictions() -> Vec<(LockLayer, &'static str)> {
         (layer().methods([]), "`methods` names none"),
         (layer().max_keys(0), "max_keys is 0"),
         (new().keys(["a", "b"]).max_keys(1), "max_keys is 1, but each request locks up to 2"),
+        (
+            new().keys((0..101).map(|i| format!("part{i}:<id>"))),
+            "101 keys were asked for at once, and 100 are allowed",
+        ),
+        (LockLayer::new(two).keys(["a", "b", "c"]), "3 keys were asked for at once, and 2 are allowed"),
         (new().key_fn("", |_: &Parts| KeyChoice::Skip), "`key_fn` has no name"),
         (layer().after_body(0), "after_body is 0"),
         (layer().status(Outcome::Lost, StatusCode::OK), "status 200 OK for Lost"),
@@ -115,4 +121,5 @@ fn contradictions_are_found_by_the_check() {
         assert!(expected.contains(&error.kind()), "{error:?}");
     }
     assert!(new().key("order:<id>").wait(SECOND).max_waiters(5).check().is_ok());
+    assert!(new().keys((0..100).map(|i| format!("part{i}:<id>"))).check().is_ok());
 }

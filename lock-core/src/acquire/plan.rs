@@ -45,8 +45,9 @@ impl Plan {
         if self.more.len() >= self.engine.profiles.max_keys {
             let (keys, max) = (self.more.len() + 1, self.engine.profiles.max_keys);
             return invalid(format!(
-                "`all` was given {keys} keys, and {max} are allowed: the store takes all of them in one step, in which it \
-                 serves nobody else; lock something that stands for them, or raise the manager's `max_keys`"
+                "{keys} keys were asked for at once, and {max} are allowed: the store takes all of them in one step, in \
+                 which it serves nobody else; lock something that stands for them, or raise `max_keys` of the manager's \
+                 builder"
             ));
         }
         if !self.more.is_empty() && !store.several {
