@@ -196,7 +196,7 @@ impl LockManager {
 
     /// Asks for one of `permits` permits of `key`, in order of arrival. Each permit is a lease of its own, renewed like a
     /// lock. Everybody must name the same number: another one, or another kind, while permits are out is
-    /// [`InvalidRequest`](LockErrorKind::InvalidRequest), and the text names both.
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest), and the text names both and the way out.
     /// [`Unsupported`](LockErrorKind::Unsupported) on a store without semaphores.
     ///
     /// A deployment that changes the number must therefore let the old permits run out first, or name the key anew: while

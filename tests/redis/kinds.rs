@@ -172,6 +172,8 @@ async fn kinds_with_nothing_in_common_are_refused_by_name() {
     let held = permit(&process, "p", 3);
     process.take(&held).await;
     refused(&permit(&process, "p", 4), "a semaphore of 3 permits", "a semaphore of 4 permits").await;
+    let error = process.redis.try_acquire(&permit(&process, "p", 4)).await.expect_err("another number");
+    assert!(error.to_string().contains("once the old permits are released"), "the way out: {error}");
     refused(&process.fifo("p"), "a semaphore of 3 permits", "an exclusive lock").await;
     refused(&reader(&process, "p"), "a semaphore of 3 permits", "a shared lock").await;
     let exclusive = process.fifo("x");

@@ -8,6 +8,7 @@
 mod answer;
 mod capability;
 mod claim;
+mod conflict;
 mod contract;
 mod erased;
 mod inspect;

@@ -17,7 +17,8 @@ use crate::observe::Op;
 ///
 /// Nobody holds a latch: there is no guard, dropping it does nothing, and clones are the same latch, as are latches of
 /// the same key in other processes. It counts *down* only, and does not close again; for another round take another
-/// key, such as `deploy:43`. A key is a lock's or a latch's: one that is in use as the other may be refused as
+/// key, such as `deploy:43`. Nothing deletes a latch: it is forgotten when its [`ttl`](Self::ttl) is over. A key is a
+/// lock's or a latch's: one that is in use as the other may be refused as
 /// [`InvalidRequest`](LockErrorKind::InvalidRequest).
 ///
 /// # The lease

@@ -155,6 +155,7 @@ async fn a_semaphore_admits_so_many_in_order_and_renews_each() {
     }
     let refused = locks.semaphore("k", 3).acquire().await.expect_err("another number of permits");
     assert_eq!(refused.kind(), LockErrorKind::InvalidRequest);
+    assert!(refused.to_string().contains("once the old permits are released"), "the way out: {refused}");
     drop(second);
     settle().await;
     let other = locks.semaphore("k", 3).acquire().await.expect("nobody has a permit of two any more");

@@ -21,6 +21,10 @@ impl Use {
             Self::Latch => "a count-down latch".into(),
         }
     }
+
+    pub(super) fn is_permit(self) -> bool {
+        matches!(self, Self::Lock(Mode::Permit { .. }))
+    }
 }
 
 /// How much of the key is in use: what the next in line is measured against.

@@ -15,7 +15,7 @@ use super::state::{Ask, Entry, Verdict};
 use super::watch::Watch;
 use crate::backend::{
     Attempt, Backend, Capability, Claim, Ear, FencingToken, Grant, GrantId, LatchState, LatchStep, Listed,
-    LockInfo, Placement, Released, Renew, Renewal,
+    LockInfo, Placement, Released, Renew, Renewal, conflict,
 };
 use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
@@ -141,7 +141,7 @@ impl Memory {
                 Ok(Attempt::Granted(grant))
             }
             Verdict::Held(held) => Ok(Attempt::Held(held)),
-            Verdict::Conflict(in_force) => Err(conflict(&claim.key, in_force, Use::Lock(claim.mode))),
+            Verdict::Conflict(in_force) => Err(in_use(&claim.key, in_force, Use::Lock(claim.mode))),
         }
     }
 
@@ -266,7 +266,7 @@ impl Backend for Memory {
             }
             Some(Ok(None)) | None => Renewal::NotMine,
             Some(Err(other)) => {
-                Renewal::Unknown(conflict(&claim.key, other, Use::Lock(crate::backend::Mode::Shared)))
+                Renewal::Unknown(in_use(&claim.key, other, Use::Lock(crate::backend::Mode::Shared)))
             }
         }
     }
@@ -283,7 +283,7 @@ impl Backend for Memory {
                 self.with(key, now, |entry| entry.latch(step, now)).unwrap_or(Ok(LatchState::Unset))
             }
         };
-        state.map_err(|in_force| conflict(key, in_force, Use::Latch))
+        state.map_err(|in_force| in_use(key, in_force, Use::Latch))
     }
 
     async fn list(&self, prefix: &str, _foreign: bool, limit: usize) -> Result<Listed> {
@@ -309,11 +309,8 @@ impl Backend for Memory {
     }
 }
 
-fn conflict(key: &Key, in_force: Use, asked: Use) -> LockError {
-    let (in_force, asked) = (in_force.name(), asked.name());
-    let detail = format!(
-        "the key is in use as {in_force} and was asked for as {asked}; use one kind of lock, with one number of permits, \
-         per key"
-    );
+fn in_use(key: &Key, in_force: Use, asked: Use) -> LockError {
+    let permits = in_force.is_permit() && asked.is_permit();
+    let detail = conflict::in_use("the key", &in_force.name(), &asked.name(), permits);
     LockError::new(LockErrorKind::InvalidRequest, detail).with_key(key)
 }

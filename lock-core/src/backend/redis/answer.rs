@@ -6,7 +6,7 @@ use std::time::Duration;
 use ::redis::Value;
 
 use super::error::Failure;
-use crate::backend::{Claim, FencingToken, Grant, Held, Mode};
+use crate::backend::{Claim, FencingToken, Grant, Held, Mode, conflict};
 use crate::clock::Moment;
 use crate::error::LockErrorKind;
 use crate::owner::OwnerRecord;
@@ -97,14 +97,9 @@ pub(super) fn conflict(rest: &[Value], asked: &str) -> Failure {
         Some(Value::Int(number)) => format!("key number {number}"),
         _ => "the key".to_owned(),
     };
-    let (in_force, asked) = (name(&in_force), name(asked));
-    Failure::new(
-        LockErrorKind::InvalidRequest,
-        format!(
-            "{which} is in use as {in_force} and was asked for as {asked}; use one kind of lock, with one number of \
-             permits, per key"
-        ),
-    )
+    let permits = in_force.starts_with('p') && asked.starts_with('p');
+    let detail = conflict::in_use(&which, &name(&in_force), &name(asked), permits);
+    Failure::new(LockErrorKind::InvalidRequest, detail)
 }
 
 fn name(code: &str) -> Cow<'static, str> {
