@@ -122,6 +122,7 @@ fn with_renewals() {
 #[test]
 fn with_three_processes() {
     queue("three", THREE);
+    queue("three, one dies", Size { faults: &[Fault::Crash], leaves: false, turns: false, ..THREE });
     queue("three, the clock is set back", Size { faults: &[Fault::SetBack], ..THREE });
 }
 

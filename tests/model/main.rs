@@ -18,7 +18,8 @@
 //! `--release`; what has more than 20 million states is cut there, and says so.
 //!
 //! Left out: that clocks run at different speeds, shared modes, several keys, `min_hold`, clients of other languages,
-//! the word that others wait (a holder may end its turns at any moment here), and the end of the queue's keys by time.
+//! the word that others wait (a holder may end its turns at any moment here), how many may wait, and the
+//! end of the queue's keys by time.
 
 mod documented;
 mod explorer;

@@ -7,6 +7,7 @@ pub(crate) const ONE_HOLDER: &str = "at most one holds for certain";
 pub(crate) const ORDER: &str = "who waits is served in order of arrival";
 pub(crate) const QUEUED_ONCE: &str = "an owner queues at most once";
 pub(crate) const BOTH_KEYS: &str = "who is in one key of the queue is in the other";
+pub(crate) const KEPT: &str = "no place is dropped while its owner counts on it";
 pub(crate) const NO_ORPHAN: &str = "what nobody wants any more is being given back";
 pub(crate) const TOLD: &str = "a head that waits for its own process is going to be told";
 pub(crate) const PROGRESS: &str = "signs of life alone serve everybody";

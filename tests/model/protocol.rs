@@ -39,6 +39,10 @@ pub(crate) enum Rule {
     OneRequest,
     /// A dead entry leaves both keys of the queue, and half a place is none.
     DropBoth,
+    /// A sign of life counts before the queue is looked at in its light.
+    SignFirst,
+    /// While somebody holds, a place is dropped past its deadline alone.
+    DropDeadOnly,
     /// Who takes a place over takes over when it was last kept.
     PlaceKeepsTime,
     /// Who takes a place over counts on no longer a lease than any request for it asked for.
@@ -311,6 +315,12 @@ impl Process {
             Head::Rests => None,
             Head::Asks { owner } | Head::Placed { owner, .. } | Head::Sleeps { owner, .. } => Some(owner),
         }
+    }
+
+    /// Whether it was told, for as long as this, that an owner has a place.
+    pub(crate) fn counts_on(&self, owner: Owner) -> bool {
+        let counts = |kept: Tick, lease: Tick| self.alive && !self.line.is_empty() && kept + lease > NOW;
+        matches!(self.head, Head::Placed { owner: waits, kept, lease } if waits == owner && counts(kept, lease))
     }
 
     /// Whether an owner is still wanted.

@@ -3,7 +3,7 @@
 use super::explorer::{Model, explore};
 use super::fencing::{self, Fencing, GROW, SetBack};
 use super::holds::{BACK_AS_KEPT, BACK_WHILE_HELD, BEGIN, FORGETS, LEFT, NUMBERS, QUEUED, THREE};
-use super::properties::{NO_ORPHAN, ONE_HOLDER, ORDER, PROGRESS, QUEUED_ONCE, TOLD};
+use super::properties::{BOTH_KEYS, KEPT, NO_ORPHAN, ONE_HOLDER, ORDER, PROGRESS, QUEUED_ONCE, TOLD};
 use super::protocol::{BRIEF, Fault, LONG, Rule, Size};
 use super::world::Protocol;
 
@@ -34,6 +34,8 @@ without! {
     a_used_up_owner_never_queues_again: FreshOwner, QUEUED, QUEUED_ONCE;
     an_unanswered_request_is_not_sent_again: OneRequest, BEGIN, NO_ORPHAN;
     the_dead_leave_both_keys: DropBoth, QUEUED, PROGRESS;
+    a_sign_of_life_comes_before_the_look: SignFirst, THREE, BOTH_KEYS;
+    the_living_are_not_dropped: DropDeadOnly, THREE, KEPT;
     a_place_is_left_with_its_time: PlaceKeepsTime, LEFT_ALIKE, ONE_HOLDER;
     a_place_is_left_with_its_shortest_lease: PlaceKeepsLease, LEFT, ONE_HOLDER;
     a_release_tells_the_head: ToldOfOwn, BEGIN, PROGRESS;

@@ -1,5 +1,6 @@
 //! The scripts, each of them one step.
 
+use super::properties::KEPT;
 use super::protocol::{Entry, LATE, Message, NOW, Owner, Rule, Tick, place_lease};
 use super::world::World;
 
@@ -70,11 +71,15 @@ impl World<'_> {
             self.leave(owner);
             return Message::Gone { owner };
         }
+        if !self.has(Rule::SignFirst) {
+            self.drop_beside(owner);
+        }
         // First, so that one who was paused is not dropped by its own sign of life.
         self.stay(owner, ttl);
         if self.state.holder.is_none() && self.serve_queue(Some(owner), ttl) {
             return granted;
         }
+        self.drop_beside(owner);
         Message::Waiting { owner, sent, ttl }
     }
 
@@ -124,6 +129,35 @@ impl World<'_> {
             return false;
         }
         false
+    }
+
+    /// Drops the dead next to one who waits, and where there is one, all of them: the queues are short here.
+    fn drop_beside(&mut self, owner: Owner) {
+        let Some(place) = self.state.queue.iter().position(|other| *other == owner) else { return };
+        if self.sweep(owner, place.saturating_sub(1), place + 1) {
+            self.sweep(owner, 0, usize::MAX);
+        }
+    }
+
+    /// Drops those between two places whose deadline has passed; whether there was one. Without the rule, all but `me`.
+    fn sweep(&mut self, me: Owner, first: usize, last: usize) -> bool {
+        let spares = |owner: Owner| {
+            let lives = self.state.entry(owner).is_some_and(|entry| entry.until > NOW);
+            lives && (owner == me || self.has(Rule::DropDeadOnly))
+        };
+        let places = self.state.queue.iter().enumerate().filter(|(at, _)| (first..=last).contains(at));
+        let dead: Vec<Owner> = places.map(|(_, owner)| *owner).filter(|owner| !spares(*owner)).collect();
+        for &owner in &dead {
+            if self.state.process(owner).counts_on(owner) {
+                self.state.wrong = Some(KEPT);
+            }
+            if self.has(Rule::DropBoth) {
+                self.leave(owner);
+            } else {
+                self.state.queue.retain(|other| *other != owner);
+            }
+        }
+        !dead.is_empty()
     }
 
     /// Makes an owner the holder, by a script.
