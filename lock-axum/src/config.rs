@@ -11,7 +11,7 @@ use http::Version;
 use http::request::Parts;
 use lock_core::clock::{Clock, Moment};
 use lock_core::key::Key;
-use lock_core::strategy::{self, Strategy};
+use lock_core::strategy::{self, Contention, Decision, Strategy};
 use lock_core::{Kind, LockError, LockErrorKind, LockRequest, Result};
 
 use crate::answer::{Answers, LockRejection, Outcome};
@@ -24,15 +24,25 @@ use crate::upload::{self, Unread};
 /// is given its state.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
-    misconfigured: AtomicBool,
+    misconfigured: Mutex<Vec<String>>,
     no_route: AtomicBool,
     unlocked: Unlocked,
 }
 
+/// So many different mistakes of one layer are told at the most.
+const MOST_MISTAKES: usize = 16;
+
 impl Told {
-    /// Says what is wrong with the program: once, as it is the same for each request.
+    /// Says what is wrong with the program: once, as it is the same for each request. What depends on the request as well
+    /// has several texts, of which the first few are told.
     fn misconfigured(&self, template: &str, text: &dyn fmt::Display) {
-        if self.misconfigured.swap(true, Ordering::Relaxed) {
+        let text = text.to_string();
+        let is_news = {
+            let mut told = self.misconfigured.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_news = told.len() < MOST_MISTAKES && !told.contains(&text);
+            is_news.then(|| told.push(text.clone())).is_some()
+        };
+        if !is_news {
             tracing::debug!(lock.template = template, "misconfigured: {text}");
         } else {
             tracing::error!(
@@ -325,11 +335,16 @@ fn check_waiting(options: &Options, strategy: Option<&dyn Strategy>) -> Result<(
             "wait is {wait:?}, but the strategy `{name}` takes no limit: drop one, or use `retry`"
         )));
     }
-    let nobody_waits = options.wait.is_none() && options.strategy.is_none() && options.profile.is_none();
+    let tries_again =
+        |strategy: &dyn Strategy| matches!(strategy.decide(&Contention::new()), Decision::RetryAfter(_));
+    let nobody_waits = match strategy {
+        Some(strategy) => !tries_again(strategy),
+        None => options.wait.is_none() && options.strategy.is_none() && options.profile.is_none(),
+    };
     match options.max_waiters {
         Some(0) => Err(invalid("max_waiters is 0, so nobody could wait: drop it, and `wait` too".to_owned())),
         Some(max) if nobody_waits => Err(invalid(format!(
-            "max_waiters is {max}, but without `wait` or a `strategy` no request waits: add one, or drop it"
+            "max_waiters is {max}, but no request waits: add `wait`, or a `strategy` that waits, or drop it"
         ))),
         _ => Ok(()),
     }

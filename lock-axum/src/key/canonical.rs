@@ -91,15 +91,32 @@ impl Form {
     pub(crate) fn canonical(self, value: Cow<'_, str>) -> Result<Cow<'_, str>, Refusal> {
         match self {
             Self::Text => Ok(value),
-            Self::Plain if is_another_spelling(&value) => {
-                Err("is a number with a sign or with zeros in front of it: write it without them".into())
-            }
-            Self::Plain => Ok(value),
+            Self::Plain => match of_plain(&value) {
+                Some(refusal) => Err(refusal.into()),
+                None => Ok(value),
+            },
             Self::Lower => Ok(value.to_lowercase().into()),
             Self::Uuid => uuid::canonical(&value).map(Cow::Owned).ok_or_else(|| "is no UUID".into()),
             Self::Number(number) => number.canonical(&value).map(Cow::Owned),
         }
     }
+}
+
+/// A path in one spelling: each of its parts is the value of a parameter of some route, and is looked at as one.
+pub(super) fn of_path(path: Cow<'_, str>) -> Result<Cow<'_, str>, Refusal> {
+    match path.split('/').find_map(of_plain) {
+        Some(refusal) => Err(format!("has a part that {refusal}").into()),
+        None => Ok(path),
+    }
+}
+
+/// Why text without a type is refused: a handler would parse it to what another text is parsed to.
+fn of_plain(value: &str) -> Option<&'static str> {
+    if is_another_spelling(value) {
+        return Some("is a number with a sign or with zeros in front of it: write it without them");
+    }
+    uuid::is_another_spelling(value)
+        .then_some("is a UUID in an unusual spelling: write it in lower case with hyphens")
 }
 
 /// Whether `value` is a whole number that a handler would parse, and not as that number is written.
@@ -161,6 +178,13 @@ mod tests {
             ("", "+", Some("+")),
             ("", "++1", Some("++1")),
             ("", "0a", Some("0a")),
+            ("", "67e55044-10b1-426f-9247-bb680e5fe0c8", Some("67e55044-10b1-426f-9247-bb680e5fe0c8")),
+            // Digits alone may be a hash.
+            ("", "67E5504410B1426F9247BB680E5FE0C8", Some("67E5504410B1426F9247BB680E5FE0C8")),
+            ("", "67E55044-10b1-426f-9247-bb680e5fe0c8", None),
+            ("", "{67e55044-10b1-426f-9247-bb680e5fe0c8}", None),
+            ("", "urn:uuid:67e55044-10b1-426f-9247-bb680e5fe0c8", None),
+            ("text", "67E55044-10b1-426f-9247-bb680e5fe0c8", Some("67E55044-10b1-426f-9247-bb680e5fe0c8")),
             ("", "01", None),
             ("", "00", None),
             ("", "+1", None),
@@ -168,6 +192,21 @@ mod tests {
             ("", "-01", None),
         ] {
             assert_eq!(spelt(word, value).ok().as_deref(), expected, "{word} {value}");
+        }
+    }
+
+    #[test]
+    fn each_part_of_a_path_is_looked_at() {
+        for (path, is_fine) in [
+            ("/", true),
+            ("/orders/1/pay", true),
+            ("/orders/01/pay", false),
+            ("/orders/+1", false),
+            ("/01", false),
+            ("/a/67E55044-10b1-426f-9247-bb680e5fe0c8", false),
+            ("/v1.0/x", true),
+        ] {
+            assert_eq!(of_path(path.into()).is_ok(), is_fine, "{path}");
         }
     }
 

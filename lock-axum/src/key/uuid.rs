@@ -31,6 +31,11 @@ pub(super) fn canonical(value: &str) -> Option<String> {
     Some(canonical)
 }
 
+/// Whether `value` is certainly a UUID, and not in its one spelling. Thirty-two digits may be anything else.
+pub(super) fn is_another_spelling(value: &str) -> bool {
+    value.len() != DIGITS && canonical(value).is_some_and(|canonical| canonical != value)
+}
+
 fn without_urn(value: &str) -> &str {
     const URN: &str = "urn:uuid:";
     match value.get(..URN.len()) {

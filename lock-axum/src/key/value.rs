@@ -9,7 +9,7 @@ use http::request::Parts;
 use lock_core::key::{KeyTemplate, Values};
 use lock_core::{LockError, LockErrorKind, Result};
 
-use super::canonical::Form;
+use super::canonical::{self, Form};
 use super::extension::{Registered, Registration};
 use super::source::NoKey;
 use super::{place, query};
@@ -61,10 +61,15 @@ impl Value {
         };
         let origin = Origin::parse(place, extensions).map_err(invalid)?;
         match (&origin, form) {
-            (Origin::Method | Origin::Route | Origin::Uri, Some(_)) => {
+            (Origin::Method | Origin::Route, Some(_)) => {
                 Err(invalid(format!("`<{place}>` takes no type: write it without")))
             }
-            (Origin::Path(_) | Origin::Query(_), None) => Ok(Self { origin, form: Form::Plain }),
+            (Origin::Uri, Some(form)) if form != Form::Text => {
+                Err(invalid("`<uri.path>` takes no type but `text`: write it without".to_owned()))
+            }
+            (Origin::Path(_) | Origin::Query(_) | Origin::Uri, None) => {
+                Ok(Self { origin, form: Form::Plain })
+            }
             (_, form) => Ok(Self { origin, form: form.unwrap_or(Form::Text) }),
         }
     }
@@ -86,7 +91,11 @@ impl Value {
         params: Option<&'a RawPathParams>,
     ) -> Result<Cow<'a, str>, NoKey> {
         let value = self.raw(parts, params)?;
-        self.form.canonical(value).map_err(|why| match &self.origin {
+        let canonical = match (&self.origin, self.form) {
+            (Origin::Uri, Form::Plain) => canonical::of_path(value),
+            _ => self.form.canonical(value),
+        };
+        canonical.map_err(|why| match &self.origin {
             // What the program has put there is not for the client to mend.
             Origin::Extension(_) => NoKey::Program(format!("the {} {why}", self.origin)),
             _ => NoKey::Client(format!("The {} {why}.", self.origin).into()),

@@ -21,6 +21,7 @@ impl<K> LockLayer<K> {
     /// | `<method>` | the method: `POST` | |
     /// | `<route>` | the route as it was registered: `/orders/{id}` | not locked, as no route was found |
     /// | `<uri.path>` | the whole path, also under `nest`: `/orders/42`; `/orders/%34%32` is the same | |
+    /// | `<uri.path:text>` | the same, with parts of any spelling | |
     ///
     /// **One thing must have one key, however the client writes it.** A handler with `Path<u64>` takes `/orders/1`,
     /// `/orders/01` and `/orders/+1` for one order, so the layer must too. Say what the value is:
@@ -30,8 +31,11 @@ impl<K> LockLayer<K> {
     /// | `<id:u64>`, also `u8` to `u128`, `usize`, and `i8` to `i128`, `isize` | what the handler's `Path<u64>` takes, else 400 | the number as Rust writes it |
     /// | `<id:uuid>` | upper and lower case, with and without hyphens, in braces, after `urn:uuid:`, else 400 | lower case with hyphens |
     /// | `<header.x-tenant:lower>` | any text | lower case, for names that differ in case only |
-    /// | `<id>`, of the path or the query | any text, but 400 for digits with a sign `+` or with zeros in front of them | the text |
+    /// | `<id>`, of the path or the query, and each part of `<uri.path>` | any text, but 400 for digits with a sign `+` or with zeros in front of them, and for a UUID with hyphens in upper case, in braces or after `urn:uuid:` | the text |
     /// | `<zip:text>`, or a header | any text | the text |
+    ///
+    /// Thirty-two hexadecimal digits without hyphens may be a hash, so `<id>` takes them as text: write `<id:uuid>` where the
+    /// handler has `Path<Uuid>`.
     ///
     /// What else two texts may have in common only the handler knows: `1.0` and `1e0` as `f64`, or a name that the
     /// database compares without regard to accents. There, take the key from the value that the handler gets, with

@@ -213,6 +213,10 @@ async fn one_thing_has_one_key_however_it_is_written() {
         ("order:<id:uuid>", "urn:uuid:67e55044-10b1-426f-9247-bb680e5fe0c8", Some(ID)),
         ("order:<id:uuid>", "67e5", None),
         ("<uri.path>", "%37", Some("%2Forders%2F7")),
+        ("<uri.path>", "07", None),
+        ("<uri.path>", "%2b7", None),
+        ("<uri.path:text>", "07", Some("%2Forders%2F07")),
+        ("order:<id>", "67E55044-10B1-426F-9247-BB680E5FE0C8", None),
         ("<uri.path>", "a%2fb", Some("%2Forders%2Fa%252Fb")),
     ] {
         assert_eq!(locked(template, id).await.as_deref(), expected, "{template} {id}");
