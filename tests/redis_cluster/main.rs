@@ -8,6 +8,7 @@ mod listing;
 mod looking;
 mod moving;
 mod permissions;
+mod renewal;
 mod routing;
 mod several;
 mod storm;
