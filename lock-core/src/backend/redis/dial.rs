@@ -309,6 +309,8 @@ pub(super) fn text(answer: &Value) -> Result<&str, Failure> {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
     use super::*;
 
     #[tokio::test]
@@ -317,5 +319,32 @@ mod tests {
         let stream = TcpStream::connect(listener.local_addr().expect("bound")).await.expect("it listens");
         give_up_unsent(&stream).expect("Linux has the option");
         assert_eq!(rustix::net::sockopt::tcp_user_timeout(&stream).expect("Linux has it"), 5_000);
+    }
+
+    /// A peer that reads nothing takes what fits into its kernel, and never says that it has gone.
+    #[tokio::test]
+    async fn a_connection_to_a_peer_that_reads_nothing_ends_and_the_rest_never_arrives() {
+        const PATIENCE: Duration = Duration::from_secs(30);
+        let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+        let mut stream = TcpStream::connect(listener.local_addr().expect("bound")).await.expect("it listens");
+        let (mut peer, _) = listener.accept().await.expect("it connects");
+        give_up_unsent(&stream).expect("Linux has the option");
+        let (chunk, mut sent) = ([0; 65_536], 0);
+        let (began, ended) = loop {
+            let began = Clock::Suspend.now();
+            match timeout(PATIENCE, stream.write(&chunk)).await.expect("the kernel gives up") {
+                Ok(taken) => sent += taken,
+                Err(error) => break (began, error),
+            }
+        };
+        let stalled = Clock::Suspend.now().since(began);
+        assert_eq!(ended.kind(), std::io::ErrorKind::TimedOut, "{ended}");
+        assert!(stalled > UNSENT / 2, "a server that is slow is waited for: {stalled:?}");
+        drop(stream);
+        let (mut buffer, mut arrived) = (vec![0; 65_536], 0);
+        while let Ok(taken @ 1..) = timeout(PATIENCE, peer.read(&mut buffer)).await.expect("it ends") {
+            arrived += taken;
+        }
+        assert!(arrived < sent, "all of the {sent} bytes arrived");
     }
 }
