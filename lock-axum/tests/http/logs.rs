@@ -1,6 +1,7 @@
 //! What the log says where the client is told nothing.
 
 use std::fmt::{Debug, Write};
+use std::sync::LazyLock;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use lock_axum::{FencingToken, LockHandle, LockLayer, OnStoreError};
 use lock_core::LockManager;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Level, Metadata, Subscriber};
+use tracing::{Dispatch, Event, Level, Metadata, Subscriber};
 
 use crate::support::{Log, Remote, get, send};
 
@@ -57,6 +58,11 @@ pub(crate) fn capture() -> (Log, tracing::subscriber::DefaultGuard) {
 }
 
 fn capture_at(level: Level) -> (Log, tracing::subscriber::DefaultGuard) {
+    // While there is one subscriber alone, a test beside this one that comes to a place first, without a subscriber, turns
+    // that place off for all.
+    static OTHERS: LazyLock<[Dispatch; 2]> =
+        LazyLock::new(|| [(); 2].map(|()| Dispatch::new(Capture(Log::default(), Level::TRACE))));
+    LazyLock::force(&OTHERS);
     let log = Log::default();
     (log.clone(), tracing::subscriber::set_default(Capture(log, level)))
 }
