@@ -55,6 +55,7 @@ impl LockManager {
     pub async fn locks_matching(&self, prefix: &str) -> Result<Listed> {
         let engine = self.engine();
         engine.check_open()?;
+        engine.check_process()?;
         let namespaced = !engine.namespace.is_empty();
         let prefix = if namespaced { format!("{}:{prefix}", engine.namespace) } else { prefix.to_owned() };
         let mut listed = engine.backend.list_dyn(&prefix, namespaced, LIMIT).await?;
@@ -93,6 +94,7 @@ impl LockManager {
     pub async fn inspect(&self, key: impl IntoKey) -> Result<Option<LockInfo>> {
         let engine = self.engine();
         engine.check_open()?;
+        engine.check_process()?;
         let key = key.into_key()?.in_namespace(&engine.namespace);
         let mut found = engine.backend.inspect_dyn(&key).await?;
         found.iter_mut().for_each(|lock| strip(lock, &engine.namespace));
@@ -158,6 +160,7 @@ impl LockManager {
     pub async fn force_release(&self, key: impl IntoKey, id: &GrantId, reason: &str) -> Result<bool> {
         let engine = self.engine();
         engine.check_open()?;
+        engine.check_process()?;
         let key = key.into_key()?.in_namespace(&engine.namespace);
         let done = engine.backend.evict_dyn(&key, id).await?;
         if done {

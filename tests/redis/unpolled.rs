@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use lock_core::{Kind, LockError, LockGuard, LockManager, LockRequest, strategy};
@@ -40,6 +41,57 @@ async fn a_turn_that_nobody_takes_costs_other_processes_no_more_than_a_dead_wait
         // It lines up again when it is polled.
         drop(within(PATIENCE, "the turn of the one that is polled again", stuck).await.expect("granted"));
         wait_until("nothing is left", PATIENCE, async || server.keys().is_empty()).await;
+    }
+}
+
+/// Whether one poll ends it.
+fn is_ready(waiter: &mut Acquiring) -> bool {
+    waiter.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
+}
+
+/// The connection subscribes once for all who wait, when the first of them is about to.
+#[tokio::test]
+async fn a_waiter_that_is_not_polled_while_its_connection_subscribes_keeps_nobody_from_it() {
+    for polls in 1..=5 {
+        let server = RedisServer::start();
+        let (here, there) = (manager(&server).await, manager(&server).await);
+        let _held = here.lock("k").acquire().await.expect("it is free");
+        let other = here.lock("other").acquire().await.expect("it is free");
+        let mut stuck: Acquiring = Box::pin(ask(&there, Kind::Reentrant, Duration::from_secs(30)).acquire());
+        for _ in 0..polls {
+            assert!(!is_ready(&mut stuck), "it waits");
+            // For the answer to what it has sent: how far it got is what the number of polls is for.
+            tokio::time::sleep(ms(5)).await;
+        }
+        let waiter = tokio::spawn(there.lock("other").strategy(strategy::wait()).acquire());
+        wait_until("it has a place", PATIENCE, async || queue(&server, "other") == (1, 1)).await;
+        other.release().await.expect("an answer");
+        let guard = within(ms(2_500), &format!("after {polls} polls"), waiter).await;
+        drop(guard.expect("no panic").expect("granted"));
+        drop(stuck);
+    }
+}
+
+/// It was granted, and nobody polls it while the token is made that comes with the grant.
+#[tokio::test]
+async fn a_grant_that_nobody_polls_for_before_its_token_is_there_is_not_renewed() {
+    let server = RedisServer::start();
+    let (here, there) = (manager(&server).await, manager(&server).await);
+    let ttl = ms(1_500);
+    for kind in [Kind::Reentrant, Kind::Fair] {
+        let holder = ask(&here, kind, ttl).acquire().await.expect("it is free");
+        let mut stuck: Acquiring = Box::pin(ask(&there, kind, ttl).fencing(true).acquire());
+        let queued = async || {
+            assert!(!is_ready(&mut stuck), "the key is held");
+            queue(&server, "k") == (1, 1)
+        };
+        wait_until("it has a place", PATIENCE, queued).await;
+        holder.release().await.expect("an answer");
+        wait_until("it is granted", PATIENCE, async || is_ready(&mut stuck) || there.held() == 1).await;
+        // Far longer than its lease, and far less than for ever.
+        let next = within(ms(6_000), &format!("{kind:?}"), ask(&here, kind, ttl).acquire()).await;
+        next.expect("granted").release().await.expect("an answer");
+        drop(stuck);
     }
 }
 

@@ -110,6 +110,9 @@ async fn a_forked_child_can_do_nothing_with_the_locks_of_its_parent() {
         "downgrade",
         "acquire",
         "try_acquire",
+        "inspect",
+        "is_locked",
+        "locks",
     ] {
         let outcome = worker.expect(&format!("CHILD {operation} ")).await;
         assert!(outcome.starts_with("InvalidRequest ") && outcome.contains("fork"), "{operation}: {outcome}");

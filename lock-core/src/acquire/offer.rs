@@ -44,6 +44,13 @@ impl Acquire<'_> {
     pub(super) async fn take(&mut self, offer: Offer, keeper: &Arc<Keeper>) -> Result<Option<LockGuard>> {
         // A shutdown that began meanwhile does not wait for guards that come after it: dropping the offer gives it back.
         self.engine.check_open()?;
+        let lease = match &offer {
+            Offer::Store(grant) | Offer::Place(grant) => {
+                self.engine.check_process()?;
+                Some(grant.lease)
+            }
+            Offer::Turn(_) => None,
+        };
         let hold = match offer {
             Offer::Store(_) | Offer::Place(_) if self.engine.was_forced(self.claim.claim.owner) => {
                 self.claim.start_over();
@@ -59,6 +66,17 @@ impl Acquire<'_> {
                 }
             }
         };
+        let keep = |hold: &Arc<Hold>| match lease {
+            Some(lease) => keeper.watch(hold, lease),
+            None => keeper.watch_turn(hold),
+        };
+        let needs_token = self.plan.fencing && hold.known_fence().is_none();
+        // A future that is not polled any more must not be renewed for, so renewals wait for the token.
+        if needs_token {
+            keeper.watch_end(&hold)
+        } else {
+            keep(&hold)
+        }
         if self.engine.was_forced(hold.claim.owner) {
             // Between the look before and the hold, which nobody knew of then.
             hold.lose(LossReason::Forced);
@@ -72,6 +90,10 @@ impl Acquire<'_> {
                 self.store_failed(error).await?;
             }
             return Ok(None);
+        }
+        if needs_token {
+            self.engine.check_open()?;
+            keep(guard.hold());
         }
         Ok(Some(guard))
     }
@@ -89,7 +111,6 @@ impl Acquire<'_> {
         let span = observe::hold_span(self.plan);
         let hold = Hold::new(Arc::clone(self.engine), keeper, claim, self.plan.terms, grant, span);
         self.engine.hold_began();
-        keeper.watch(&hold, grant.lease);
         hold
     }
 
@@ -130,7 +151,6 @@ impl Acquire<'_> {
         let (engine, lease) = (Arc::clone(self.engine), turn.accept());
         let hold = Hold::turn(engine, keeper, *lease, self.plan.ttl, self.plan.terms, span);
         self.engine.hold_began();
-        keeper.watch_turn(&hold);
         hold
     }
 }

@@ -164,6 +164,8 @@ impl<'a> Acquire<'a> {
 
     async fn ask(&mut self, ask: Ask) -> Result<Attempt> {
         self.engine.check_open()?;
+        // The copy of a future that waits, polled in a child, would speak over the connection of its parent.
+        self.engine.check_process()?;
         self.attempts = self.attempts.saturating_add(1);
         (self.fresh, self.unasked) = (true, false);
         let answer = self.answer(ask).await?;

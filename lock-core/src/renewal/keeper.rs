@@ -87,6 +87,11 @@ impl Keeper {
         }
     }
 
+    /// Watches for the end of a grant that nobody has yet: it is not renewed, and its loss is told.
+    pub(crate) fn watch_end(&self, hold: &Arc<Hold>) {
+        self.file(hold, last_look(hold));
+    }
+
     /// Begins to keep a grant that another holder of this process had.
     pub(crate) fn watch_turn(&self, hold: &Arc<Hold>) {
         // The lease may be shorter than what its new holder asks for: another one asked for it, or the store gave less.

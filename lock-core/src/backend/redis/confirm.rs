@@ -124,7 +124,11 @@ impl Live {
         let Some(confirmer) = &self.confirmer else { return Ok(()) };
         let (durability, patience) = (confirmer.durability, patience(deadline));
         let number = confirmer.written.fetch_add(1, Ordering::AcqRel) + 1;
-        let mut last = confirmer.last.lock().await;
+        // Who confirms for all may not be polled any more: then this one goes on by itself.
+        let Ok(mut last) = tokio::time::timeout(patience, confirmer.last.lock()).await else {
+            let answer = self.send(&durability.command(patience)).await?;
+            return Round { covers: number, copies: durability.read(&answer)?, patience }.verdict(durability);
+        };
         if !last.settles(number, durability, patience) {
             let covers = confirmer.written.load(Ordering::Acquire);
             let answer = self.send(&durability.command(patience)).await?;

@@ -65,6 +65,9 @@ fn try_all(locks: &LockManager, guards: Vec<LockGuard>) {
     tell("downgrade", once(downgraded.downgrade()));
     tell("acquire", once(locks.lock("another").acquire()));
     tell("try_acquire", once(locks.lock("another").try_acquire()));
+    tell("inspect", once(locks.inspect("used")));
+    tell("is_locked", once(locks.is_locked("used")));
+    tell("locks", once(locks.locks()));
     drop(dropped);
     println!("CHILD drop Ok");
 }
