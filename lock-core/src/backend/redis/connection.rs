@@ -31,6 +31,9 @@ use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind};
 use crate::key::Key;
 
+/// Nobody waits longer for another who subscribes.
+const SUBSCRIBING: Duration = Duration::from_millis(250);
+
 /// How often the server is asked for its time. Two missed answers end the connection, so a server that hangs is
 /// noticed within 1.5 s.
 const HEARTBEAT: Duration = Duration::from_millis(500);
@@ -198,7 +201,7 @@ impl Live {
         if self.attends.fetch_max(version, Ordering::AcqRel) < version {
             let (live, ears) = (Arc::clone(self), Arc::clone(ears));
             tokio::spawn(async move {
-                let _one = live.subscribing.lock().await;
+                let _one = live.alone().await;
                 // One channel a command: see `hear_of`.
                 for channel in ears.held_channels() {
                     if let Err(error) = live.connection.clone().subscribe(channel).await {
@@ -210,6 +213,12 @@ impl Live {
         }
     }
 
+    /// The right to subscribe, which one has at a time; `None` where somebody has it for too long: a caller that is not polled
+    /// any more must not keep all others of this connection from it. To subscribe twice does no harm.
+    async fn alone(&self) -> Option<tokio::sync::MutexGuard<'_, ()>> {
+        timeout(SUBSCRIBING, self.subscribing.lock()).await.ok()
+    }
+
     /// Whether it was to subscribe for those who hold.
     fn is_attending(&self) -> bool {
         self.attends.load(Ordering::Acquire) > 0
@@ -217,44 +226,17 @@ impl Live {
 
     /// Subscribes to the channels of all who listen, unless that was done. Before the first command over this
     /// connection whose outcome the server may tell by itself, and not with the others: most connections never wait.
-    ///
-    /// A task of its own subscribes, because one subscribes for all who wait: a caller that is not polled any more must not
-    /// keep the others from it.
-    pub(super) async fn hear(self: &Arc<Self>, ears: &Arc<Ears>, key: &Key) -> Result<(), Failure> {
-        let slot = self.scripts.on_cluster().then(|| slot::of(key.as_str()));
-        if self.hears_for(slot) >= ears.version() {
+    pub(super) async fn hear(&self, ears: &Ears, key: &Key) -> Result<(), Failure> {
+        if self.scripts.on_cluster() {
+            return self.hear_of(ears, slot::of(key.as_str())).await;
+        }
+        if self.hears.load(Ordering::Acquire) >= ears.version() {
             return Ok(());
         }
-        let (live, ears) = (Arc::clone(self), Arc::clone(ears));
-        let subscribed = tokio::spawn(async move {
-            match slot {
-                Some(slot) => live.hear_of(&ears, slot).await,
-                None => live.hear_all(&ears).await,
-            }
-        });
-        subscribed.await.unwrap_or_else(|_| {
-            let why = "the runtime of the connection ended while it subscribed";
-            Err(Failure::new(LockErrorKind::Unavailable, why).before_any_request())
-        })
-    }
-
-    /// Up to which version it has subscribed, on a Cluster for this slot.
-    fn hears_for(&self, slot: Option<u16>) -> u64 {
-        match slot {
-            None => self.hears.load(Ordering::Acquire),
-            Some(slot) => {
-                let hears_of = self.hears_of.lock().unwrap_or_else(PoisonError::into_inner);
-                hears_of.get(&slot).copied().unwrap_or(0)
-            }
-        }
-    }
-
-    /// The channels of all who listen, in one command.
-    async fn hear_all(&self, ears: &Ears) -> Result<(), Failure> {
-        // One at a time, so that none goes on before the answer of the first.
-        let _one = self.subscribing.lock().await;
+        // One at a time, so that none goes on before the answer of the first; whoever is dropped here has done no harm.
+        let _one = self.alone().await;
         let version = ears.version();
-        if self.hears_for(None) >= version {
+        if self.hears.load(Ordering::Acquire) >= version {
             return Ok(());
         }
         let answer = self.connection.clone().subscribe(ears.channels()).await;
@@ -266,9 +248,14 @@ impl Live {
     /// The same for the channels of one slot. One channel a command: the driver takes the second confirmation of a
     /// command for the answer to the next one.
     async fn hear_of(&self, ears: &Ears, slot: u16) -> Result<(), Failure> {
-        let _one = self.subscribing.lock().await;
+        let known =
+            || self.hears_of.lock().unwrap_or_else(PoisonError::into_inner).get(&slot).copied().unwrap_or(0);
+        if known() >= ears.version() {
+            return Ok(());
+        }
+        let _one = self.alone().await;
         let version = ears.version();
-        if self.hears_for(Some(slot)) >= version {
+        if known() >= version {
             return Ok(());
         }
         let beginning = slot::channel(slot);

@@ -32,7 +32,7 @@ impl Redis {
             LatchStep::Set { count, owner, .. } => ("set", owner.token().as_str().to_owned(), *count),
             LatchStep::CountDown { owner, .. } => ("count", owner.token().as_str().to_owned(), 0),
             LatchStep::Wait { process, .. } => {
-                live.hear(self.links.server().shared_ears(), key).await?;
+                live.hear(self.links.server().ears(), key).await?;
                 ("wait", Process(*process).to_string(), 0)
             }
             LatchStep::Look => ("look", String::new(), 0),
