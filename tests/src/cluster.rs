@@ -117,7 +117,7 @@ impl RedisCluster {
         Bound::new(PATIENCE).block_until("the replica is promoted", || replica.info("role") == "master");
     }
 
-    /// Looks from now on: when the replica of a primary takes its place, by [`monotonic`](crate::monotonic).
+    /// Looks from now on: when the replica of a primary takes its place, by [`monotonic`].
     ///
     /// # Panics
     /// When it does not answer.

@@ -140,7 +140,7 @@ impl Sentinels {
         self.sentinels.iter().find_map(ask).expect("a sentinel answers").1
     }
 
-    /// Listens from now on: when the first of them names another primary than before, by [`monotonic`](crate::monotonic).
+    /// Listens from now on: when the first of them names another primary than before, by [`monotonic`].
     ///
     /// # Panics
     /// When one does not answer.
