@@ -96,6 +96,20 @@ async fn a_grant_that_nobody_polls_for_before_its_token_is_there_is_not_renewed(
 }
 
 #[tokio::test]
+async fn a_question_for_the_token_that_nobody_polls_keeps_no_other_from_it() {
+    let server = RedisServer::start();
+    let guard = manager(&server).await.lock("k").acquire().await.expect("it is free");
+    let mut stuck = Box::pin(guard.fencing_token());
+    assert!(stuck.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending(), "the server is asked");
+    let token = within(ms(2_500), "the other question", guard.fencing_token()).await.expect("it is held");
+    assert_eq!(
+        within(ms(2_500), "the first one", stuck).await.expect("it is held"),
+        token,
+        "one for the turn"
+    );
+}
+
+#[tokio::test]
 async fn a_place_that_nobody_polls_for_costs_other_processes_two_seconds_at_most() {
     let semaphore = Kind::Semaphore { permits: 1 };
     for kind in [Kind::Reentrant, Kind::Fair, Kind::Write, semaphore] {

@@ -5,7 +5,7 @@ use std::sync::atomic::{self, Ordering};
 use super::Hold;
 use crate::backend::FencingToken;
 use crate::clock::Moment;
-use crate::error::{LockError, LossReason, Result};
+use crate::error::{LossReason, Result};
 use crate::observe::Op;
 
 /// What the fencing tokens of the turns on one grant count on from.
@@ -43,17 +43,13 @@ impl Hold {
     /// The fencing token of this turn; asks the store once, unless it came with the grant or can be numbered here.
     pub(crate) async fn fence(&self) -> Result<FencingToken> {
         self.check()?;
-        let made = self.fence.get_or_try_init(|| async {
-            let here = self.earlier.filter(|_| self.engine.capability.fence_is_time);
-            if let Some(numbering) = here.and_then(|earlier| earlier.next(self.confirmed())) {
-                self.claim.number_fence(numbering.last);
-                return Ok(numbering);
-            }
-            let call = self.engine.backend.fence_dyn(&self.claim);
-            let token = self.engine.observer.meters.timed(Op::Fence, call).await?;
-            Ok(self.counted_on(token, here))
-        });
-        match made.await {
+        let made = match self.fence.get() {
+            Some(made) => Ok(*made),
+            // Two that ask at once both ask the store, and the first answer counts for both. Were one to wait for the other,
+            // a future that nobody polls would keep all of this turn from the token.
+            None => self.make_fence().await.map(|made| *self.fence.get_or_init(|| made)),
+        };
+        match made {
             Ok(numbering) => {
                 // Should the turn have ended meanwhile, the next one did not know of this number and may have a smaller
                 // one. Pairs with the fence in `as_turn`: one of the two sees what the other wrote.
@@ -63,13 +59,24 @@ impl Hold {
                 Ok(numbering.last)
             }
             Err(error) => {
-                let error: LockError = error;
                 if error.is_lost() {
                     self.lose(error.loss_reason().unwrap_or(LossReason::Taken));
                 }
                 Err(error.with_key(&self.claim.key))
             }
         }
+    }
+
+    /// The next number of this process where there is one, else a token of the store.
+    async fn make_fence(&self) -> Result<Numbering> {
+        let here = self.earlier.filter(|_| self.engine.capability.fence_is_time);
+        if let Some(numbering) = here.and_then(|earlier| earlier.next(self.confirmed())) {
+            self.claim.number_fence(numbering.last);
+            return Ok(numbering);
+        }
+        let call = self.engine.backend.fence_dyn(&self.claim);
+        let token = self.engine.observer.meters.timed(Op::Fence, call).await?;
+        Ok(self.counted_on(token, here))
     }
 
     /// From a token that the store has just made. Where turns before this one were numbered here, it is taken for the

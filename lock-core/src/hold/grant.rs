@@ -1,10 +1,10 @@
 //! One grant in use, and how many guards share it.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use tokio::sync::{Notify, OnceCell};
+use tokio::sync::Notify;
 
 use super::fence::Numbering;
 use super::lease::nanos;
@@ -49,7 +49,8 @@ pub(crate) struct Hold {
     pub(super) ttl: AtomicU64,
     /// When the last request was sent that was answered with yes.
     pub(super) confirmed: (AtomicI64, AtomicI64),
-    pub(super) fence: OnceCell<Numbering>,
+    /// The token of this turn: the first that was made.
+    pub(super) fence: OnceLock<Numbering>,
     /// Of the turns before this one.
     pub(super) earlier: Option<Numbering>,
     pub(super) changed: Notify,
@@ -115,7 +116,7 @@ impl Hold {
             confirmed: never(),
             keeper: Arc::downgrade(keeper),
             ttl: AtomicU64::new(nanos(ttl)),
-            fence: OnceCell::new(),
+            fence: OnceLock::new(),
             earlier,
             changed: Notify::new(),
             next_look: AtomicI64::new(i64::MAX),
