@@ -1,6 +1,6 @@
 //! What the guards, handles and requests of one manager share.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -69,7 +69,7 @@ impl Engine {
             LockError::new(LockErrorKind::Unavailable, what).nothing_taken().with_source(error)
         })?;
         let process = owners.process();
-        let gate = Arc::new(Gate::new(capability.tells_waiters, capability.placement.clock()));
+        let gate = Arc::new(Gate::new(&capability));
         let observer = Observer::new(told, capability.store, capability.placement.clock());
         let engine = Arc::new(Self {
             observer: Arc::new(observer),
@@ -314,7 +314,13 @@ impl Ear for Engine {
 struct Forced {
     /// Whether there are any; on the way of every grant.
     any: AtomicBool,
-    owners: Mutex<VecDeque<Owner>>,
+    last: Mutex<LastForced>,
+}
+
+#[derive(Debug, Default)]
+struct LastForced {
+    in_order: VecDeque<Owner>,
+    owners: HashSet<Owner>,
 }
 
 impl Forced {
@@ -322,15 +328,20 @@ impl Forced {
     const KEPT: usize = 1_024;
 
     fn note(&self, owner: Owner) {
-        let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
-        owners.truncate(Self::KEPT - 1);
-        owners.push_front(owner);
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let oldest = if last.in_order.len() >= Self::KEPT { last.in_order.pop_front() } else { None };
+        if let Some(oldest) = oldest {
+            last.owners.remove(&oldest);
+        }
+        if last.owners.insert(owner) {
+            last.in_order.push_back(owner);
+        }
         self.any.store(true, Ordering::SeqCst);
     }
 
     fn has(&self, owner: Owner) -> bool {
         self.any.load(Ordering::SeqCst)
-            && self.owners.lock().unwrap_or_else(PoisonError::into_inner).contains(&owner)
+            && self.last.lock().unwrap_or_else(PoisonError::into_inner).owners.contains(&owner)
     }
 }
 

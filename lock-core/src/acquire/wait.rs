@@ -127,16 +127,18 @@ impl Acquire<'_> {
     /// Waits, at most for `pause`.
     pub(super) async fn pause(&mut self, pause: Duration) -> Result<Wake> {
         let polls = !self.engine.capability.fifo;
-        let longest = match &self.waiter {
-            Some(_) if !polls => LOOK_ROUND,
-            Some(waiter) if waiter.others() > 0 => LONGEST_IN_COMPANY,
-            _ => pause,
-        };
-        let end = self.engine.clock.now().plus(pause.min(longest));
+        let began = self.engine.clock.now();
         loop {
             if let Some(wake) = self.seat_news() {
                 return Ok(wake);
             }
+            // Company may come in the middle of the pause, and rings.
+            let longest = match &self.waiter {
+                Some(_) if !polls => LOOK_ROUND,
+                Some(waiter) if waiter.others() > 0 => LONGEST_IN_COMPANY,
+                _ => pause,
+            };
+            let end = began.plus(pause.min(longest));
             let due = self.due(end);
             let now = self.engine.clock.now();
             let asks = due.is_some_and(|due| due.remaining(now) <= end.remaining(now));

@@ -102,6 +102,10 @@ impl Line {
         seat
     }
 
+    pub(super) fn head(&self) -> Option<Arc<Seat>> {
+        self.seats.front().cloned()
+    }
+
     /// Takes the seat of one that was passed over to the end.
     pub(super) fn line_up_again(&mut self, seat: &Arc<Seat>) {
         if std::mem::take(&mut seat.news().absent) {

@@ -15,6 +15,7 @@ use super::turn::Turn;
 use super::unheard::Open;
 use super::waiter::Waiter;
 use crate::acquire::InFlight;
+use crate::backend::Capability;
 use crate::clock::{Clock, Moment};
 use crate::key::Key;
 
@@ -34,15 +35,18 @@ pub(crate) struct Gate {
     open: Open,
     /// Whether the store tells when somebody waits elsewhere; where it does not, somebody always may.
     told: bool,
+    /// Whether the store has no queue, so that the head tries again by itself.
+    polls: bool,
     clock: Clock,
 }
 
 impl Gate {
-    pub(crate) fn new(told: bool, clock: Clock) -> Self {
+    pub(crate) fn new(store: &Capability) -> Self {
         let shards = std::array::from_fn(|_| Mutex::default());
         let hasher = std::hash::RandomState::new();
         let (lines, hints, open) = (AtomicUsize::new(0), Hints::default(), Open::default());
-        Self { shards, hasher, lines, hints, open, told, clock }
+        let (told, polls, clock) = (store.tells_waiters, !store.fifo, store.placement.clock());
+        Self { shards, hasher, lines, hints, open, told, polls, clock }
     }
 
     fn shard(&self, key: &str) -> MutexGuard<'_, Shard> {
@@ -80,14 +84,19 @@ impl Gate {
     pub(crate) fn join<'a>(&'a self, key: &Key, max: usize, ttl: Duration) -> Result<Waiter<'a>, usize> {
         let (now, mut after) = (self.clock.now(), After::default());
         let mut shard = self.shard(key.as_str());
-        let mut waiting = 0;
+        let (mut waiting, mut alone) = (0, None);
         if let Some(line) = shard.get_mut(key.as_str()) {
             // A head that nobody polls must not keep a newcomer from asking.
             line.pass_over_overdue(now, &mut after);
             waiting = line.waiting();
+            // A head that tries again by itself may do so seldom as long as it is alone.
+            alone = line.head().filter(|_| waiting == 1 && self.polls);
         }
         let seat = (waiting < max).then(|| self.line(&mut shard, key).join(ttl, now));
         drop(shard);
+        if let Some(head) = alone.filter(|_| seat.is_some()) {
+            head.ring();
+        }
         self.after(after);
         match seat {
             Some(seat) => Ok(Waiter::new(self, key.clone(), seat)),

@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use super::Gate;
 use super::waiter::Waiter;
-use crate::clock::Clock;
+use crate::backend::memory::Memory;
+use crate::backend::{Backend, Capability};
 use crate::key::Key;
 
 const TTL: Duration = Duration::from_secs(10);
 
 fn gate() -> Gate {
-    Gate::new(true, Clock::Tokio)
+    Gate::new(&Memory::new().capability())
 }
 
 fn key() -> Key {
@@ -79,7 +80,7 @@ async fn while_a_holder_came_through_the_line_newcomers_do_not_ask() {
 #[tokio::test(start_paused = true)]
 async fn a_store_that_cannot_tell_of_others_counts_as_contended() {
     for (told, others, contended) in [(true, false, false), (true, true, true), (false, false, true)] {
-        let gate = Gate::new(told, Clock::Tokio);
+        let gate = Gate::new(&Capability { tells_waiters: told, ..Memory::new().capability() });
         let mut first = join(&gate);
         let _second = join(&gate);
         first.granted(others);

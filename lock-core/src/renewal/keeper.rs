@@ -327,7 +327,12 @@ mod tests {
     use crate::manager::LockManager;
 
     fn keeper() -> Arc<Keeper> {
-        Keeper::new(Arc::new(Memory::new()), Arc::new(Gate::new(true, Clock::Tokio)), Clock::Tokio)
+        of(Memory::new())
+    }
+
+    fn of(store: impl Backend) -> Arc<Keeper> {
+        let gate = Arc::new(Gate::new(&store.capability()));
+        Keeper::new(Arc::new(store), gate, Clock::Tokio)
     }
 
     fn secs(n: u64) -> Duration {
@@ -374,11 +379,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_part_of_the_store_that_hangs_costs_the_others_nothing() {
         let store = Memory::new();
-        let keeper = Keeper::new(
-            Arc::new(Parted(store.clone())),
-            Arc::new(Gate::new(true, Clock::Tokio)),
-            Clock::Tokio,
-        );
+        let keeper = of(Parted(store.clone()));
         let locks = LockManager::builder(store).build().expect("good defaults");
         let mut guards = Vec::new();
         for key in ["a", "stuck1", "b", "stuck2", "c"] {

@@ -169,12 +169,14 @@ fn start(parts: &Parts) -> Result<Thread> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::Backend;
     use crate::backend::memory::Memory;
 
     #[test]
     fn each_runtime_has_one_keeper_and_a_dead_one_none() {
-        let gate = Arc::new(Gate::new(true, Clock::Tokio));
-        let keepers = Keepers::new(Arc::new(Memory::new()), gate);
+        let store = Memory::new();
+        let gate = Arc::new(Gate::new(&store.capability()));
+        let keepers = Keepers::new(Arc::new(store), gate);
         let runtime =
             || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let (one, two) = (runtime(), runtime());

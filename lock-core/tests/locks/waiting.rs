@@ -111,8 +111,9 @@ async fn a_long_pause_is_kept_alone_and_cut_short_in_company() {
     let before = store.tries().len();
     tokio::time::sleep(millis(4_500)).await;
     assert_eq!(store.tries().len() - before, 1, "one after the pause");
+    // In the middle of its pause.
     let second = tokio::spawn(locks.lock("k").strategy(Every(millis(4_000), HOUR)).acquire());
-    tokio::time::sleep(millis(4_000)).await;
+    settle().await;
     let before = store.tries().len();
     tokio::time::sleep(millis(2_000)).await;
     let tries = store.tries().len() - before;
