@@ -1,0 +1,153 @@
+//! The loop without a loop: each step by itself.
+
+use super::*;
+use crate::backend::memory::Memory;
+use crate::backend::{Attempt, Backend, Capability, Claim, FencingToken, Released};
+use crate::error::Result;
+use crate::manager::LockManager;
+
+fn keeper() -> Arc<Keeper> {
+    of(Memory::new())
+}
+
+fn of(store: impl Backend) -> Arc<Keeper> {
+    let gate = Arc::new(Gate::new(&store.capability()));
+    Keeper::new(Arc::new(store), gate, Clock::Tokio)
+}
+
+fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+fn yes(sent: Moment) -> Renewal {
+    Renewal::Renewed { sent, lease: secs(3), waiters: None }
+}
+
+/// Of which the part with the keys that begin with `stuck` answers no renewal.
+#[derive(Debug)]
+struct Parted(Memory);
+
+impl Backend for Parted {
+    fn capability(&self) -> Capability {
+        self.0.capability()
+    }
+
+    async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
+        self.0.try_acquire(claim).await
+    }
+
+    async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
+        if batch.iter().any(|renew| self.part_of(renew.claim) == 1) {
+            std::future::pending::<()>().await;
+        }
+        self.0.renew(batch).await
+    }
+
+    fn part_of(&self, claim: &Claim) -> u64 {
+        u64::from(claim.key.as_str().starts_with("stuck"))
+    }
+
+    async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
+        self.0.release(claim, keep_for).await
+    }
+
+    async fn fence(&self, claim: &Claim) -> Result<FencingToken> {
+        self.0.fence(claim).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_part_of_the_store_that_hangs_costs_the_others_nothing() {
+    let store = Memory::new();
+    let keeper = of(Parted(store.clone()));
+    let locks = LockManager::builder(store).build().expect("good defaults");
+    let mut guards = Vec::new();
+    for key in ["a", "stuck1", "b", "stuck2", "c"] {
+        // The manager's own keeper is not to renew them.
+        guards.push(locks.lock(key).ttl(secs(3)).acquire().await.expect("it is free"));
+    }
+    tokio::time::advance(Duration::from_millis(500)).await;
+    let before: Vec<_> = guards.iter().map(|guard| guard.hold().deadline()).collect();
+    keeper.look_at(guards.iter().map(|guard| Arc::clone(guard.hold())).collect());
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+    for (guard, before) in guards.iter().zip(before) {
+        let renewed = guard.hold().deadline() != before;
+        assert_eq!(renewed, !guard.key().starts_with("stuck"), "{guard:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_watches_the_end_and_renews_once() {
+    let request = LockManager::in_memory().lock("k").ttl(secs(3));
+    for (max_hold, renew) in [(None, true), (Some(secs(2)), true), (Some(secs(60)), true), (None, false)] {
+        let mut request = request.clone().renew(renew);
+        if let Some(max) = max_hold {
+            request = request.max_hold(max);
+        }
+        let guard = request.acquire().await.expect("it is free");
+        let (keeper, hold) = (keeper(), guard.hold());
+        assert_eq!(keeper.look(hold), renew, "{max_hold:?}");
+        let end = instant(hold.deadline());
+        let end = hold.max_hold_end().map_or(end, |limit| end.min(instant(limit)));
+        assert_eq!(keeper.queue().next(), Some(end), "{max_hold:?}: a loss is told though no answer comes");
+        assert!(!keeper.look(hold), "{max_hold:?}: one is under way");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_lost_or_given_back_is_looked_at_no_more() {
+    let request = LockManager::in_memory().lock("k").ttl(secs(3));
+    let ended = request.clone().acquire().await.expect("it is free");
+    let hold = Arc::clone(ended.hold());
+    ended.release().await.expect("it answers");
+    let keeper = keeper();
+    assert!(!keeper.look(&hold));
+    // The answer to a renewal that was under way during the release.
+    keeper.answered(&hold, hold.ttl(), yes(hold.since));
+    assert_eq!(keeper.queue().next(), None);
+
+    let lost = request.acquire().await.expect("it is free");
+    lost.hold().lose(LossReason::Taken);
+    assert!(!keeper.look(lost.hold()));
+    assert_eq!(keeper.queue().next(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_answer_puts_the_look_at_the_end_off() {
+    let unknown = || Renewal::Unknown(LockError::new(LockErrorKind::Unavailable, "no answer"));
+    let request = LockManager::in_memory().lock("k").ttl(secs(12)).renew(false);
+    let guard = request.clone().acquire().await.expect("it is free");
+    let (keeper, hold) = (keeper(), guard.hold());
+    keeper.answered(hold, hold.ttl(), unknown());
+    let soon = keeper.queue().next().expect("it is filed");
+    assert!(soon > instant(keeper.clock.now()) && soon < instant(hold.deadline()));
+    tokio::time::advance(guard.remaining() - Duration::from_millis(1)).await;
+    keeper.answered(hold, hold.ttl(), unknown());
+    tokio::time::advance(Duration::from_millis(1)).await;
+    assert!(!keeper.queue().take_due(keeper.clock.now()).is_empty(), "its loss is told at the deadline");
+    drop(guard);
+
+    let guard = request.max_hold(secs(1)).acquire().await.expect("it is free");
+    let hold = guard.hold();
+    for answer in [unknown(), yes(hold.since)] {
+        tokio::time::advance(Duration::from_millis(499)).await;
+        keeper.answered(hold, hold.ttl(), answer);
+    }
+    tokio::time::advance(Duration::from_millis(2)).await;
+    assert!(!keeper.queue().take_due(keeper.clock.now()).is_empty(), "and at the end of `max_hold`");
+}
+
+/// The body blocked its runtime for longer than the lease, so nobody was told of the loss when the answer came.
+#[tokio::test]
+async fn a_yes_after_the_deadline_does_not_bring_the_lock_back() {
+    let request = LockManager::in_memory().lock("k").ttl(Duration::from_millis(20)).renew(false);
+    let guard = request.acquire().await.expect("it is free");
+    let (keeper, hold) = (keeper(), guard.hold());
+    std::thread::sleep(Duration::from_millis(30));
+    keeper.answered(hold, hold.ttl(), yes(keeper.clock.now()));
+    assert!(!hold.is_held());
+    assert_eq!(hold.loss(), Some(LossReason::Expired));
+    assert_eq!(keeper.queue().next(), None);
+}
