@@ -9,6 +9,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use once_cell::sync::Lazy;
 
+use crate::simulation;
+
 /// Which clock a manager measures its leases with.
 ///
 /// A store in another process is measured with [`Clock::Suspend`]; the memory store, which is in this process, with
@@ -103,8 +105,7 @@ impl Clock {
     /// Reads the clock.
     #[must_use]
     pub fn now(self) -> Moment {
-        #[cfg(feature = "testkit")]
-        if let Some(now) = crate::testkit::simulation::now() {
+        if let Some(now) = simulation::now() {
             return Moment { mono: now, boot: now };
         }
         match self {

@@ -87,6 +87,8 @@ mod renewal;
 mod request;
 mod run;
 mod scope;
+#[cfg_attr(not(feature = "testkit"), path = "no_simulation.rs")]
+mod simulation;
 pub mod strategy;
 #[cfg(feature = "testing")]
 #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]

@@ -12,6 +12,7 @@ use crate::backend::{DynBackend, Placement};
 use crate::clock::Clock;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::gate::Gate;
+use crate::simulation;
 
 /// How long the thread goes on after its manager is gone, to have the last releases answered.
 const LAST_RELEASES: Duration = Duration::from_secs(2);
@@ -57,8 +58,7 @@ impl Keepers {
         let placement = backend.capability_dyn().placement;
         let parts = Parts { backend, gate, clock: placement.clock() };
         // A simulated world is all on one thread, and its clock stands still elsewhere.
-        #[cfg(feature = "testkit")]
-        let placement = if crate::testkit::simulation::is_on() { Placement::Embedded } else { placement };
+        let placement = if simulation::is_on() { Placement::Embedded } else { placement };
         match placement {
             Placement::Remote => Self::OwnThread { parts, thread: OnceCell::new() },
             Placement::Embedded => Self::OnRuntimes { parts, all: Mutex::default() },

@@ -23,7 +23,11 @@ pub mod contract;
 mod flaky;
 pub mod history;
 #[doc(hidden)]
-pub mod simulation;
+pub mod simulation {
+    //! The hooks of the simulation of this workspace; no part of the public promise.
+
+    pub use crate::simulation::{Dialling, Inside, Stream, World, enter};
+}
 
 pub use claims::Claims;
 pub use flaky::{Fault, Flaky, FlakyControl, Operation};

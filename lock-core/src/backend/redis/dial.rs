@@ -24,6 +24,7 @@ use super::sentinel::{self, Place};
 use super::voter::Seat;
 use crate::clock::Clock;
 use crate::error::LockErrorKind;
+use crate::simulation;
 
 /// A connection and the task that drives it.
 #[derive(Debug)]
@@ -130,8 +131,7 @@ pub(super) async fn open(
 ) -> Result<(MultiplexedConnection, Driver), Failure> {
     match (place, server.address()) {
         (Some((host, port)), _) => {
-            #[cfg(feature = "testkit")]
-            if let Some(simulated) = crate::testkit::simulation::dial(host, *port) {
+            if let Some(simulated) = simulation::dial(host, *port) {
                 let stream = simulated.await.map_err(|error| unreachable(&error))?;
                 return handshake(server, stream).await.map_err(|error| Failure::of(&error));
             }

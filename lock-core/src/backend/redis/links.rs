@@ -13,6 +13,7 @@ use super::connection::{self, Live, Server, State};
 use super::dial::Session;
 use super::error::Failure;
 use crate::error::LockErrorKind;
+use crate::simulation;
 
 /// The connections of one backend. Dropping it ends them.
 #[derive(Debug)]
@@ -21,9 +22,8 @@ pub(super) struct Links {
     /// `None` once closed. A handful at most, so a scan is faster than a map. This is a `std` lock: it is never held
     /// across an await.
     links: RwLock<Option<Vec<(Id, watch::Receiver<State>)>>>,
-    /// Who waits goes on in the order of arrival, where a seed has to decide everything.
-    #[cfg(feature = "testkit")]
-    turn: tokio::sync::Mutex<()>,
+    /// Waiters for the same connection go on in their order of arrival in a simulated world.
+    turns: simulation::Turns,
 }
 
 impl Links {
@@ -38,12 +38,7 @@ impl Links {
 
     /// Starts without a connection, and dials when one is wanted.
     pub(super) fn idle(server: Arc<Server>) -> Self {
-        Self {
-            server,
-            links: RwLock::new(Some(Vec::new())),
-            #[cfg(feature = "testkit")]
-            turn: tokio::sync::Mutex::default(),
-        }
+        Self { server, links: RwLock::new(Some(Vec::new())), turns: simulation::Turns::default() }
     }
 
     /// Starts without a connection, and dials at once.
@@ -91,8 +86,7 @@ impl Links {
             Some(live) => !live.is_out_of_step(),
             None => state.failure.as_ref().is_some_and(Failure::is_permanent),
         };
-        #[cfg(feature = "testkit")]
-        let _turn = crate::testkit::simulation::turn(&self.turn).await;
+        let _turn = self.turns.next().await;
         let state = match link.wait_for(settled).await {
             Ok(state) => state.clone(),
             Err(_) => return Err(Failure::new(LockErrorKind::Unavailable, "the runtime is shutting down")),

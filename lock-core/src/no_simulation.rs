@@ -1,0 +1,32 @@
+//! The twin of `simulation.rs` in a build without the feature `testkit`: no thread is in a simulated world.
+
+/// Returns whether the calling thread is in a simulated world.
+pub(crate) const fn is_on() -> bool {
+    false
+}
+
+/// Returns the time of the simulated world.
+pub(crate) const fn now() -> Option<i64> {
+    None
+}
+
+/// Connects over the simulated network. The stream is one of the machine, so that no further type of connection is
+/// compiled for a network that does not exist.
+#[cfg(feature = "redis")]
+pub(crate) const fn dial(
+    _host: &str,
+    _port: u16,
+) -> Option<std::future::Ready<std::io::Result<tokio::net::TcpStream>>> {
+    None
+}
+
+/// Waiters for the same change, who need no turns outside of a simulated world.
+#[cfg(feature = "redis")]
+#[derive(Debug, Default)]
+pub(crate) struct Turns;
+
+#[cfg(feature = "redis")]
+impl Turns {
+    /// Returns at once.
+    pub(crate) async fn next(&self) {}
+}
