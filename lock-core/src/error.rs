@@ -57,6 +57,9 @@ pub enum LossReason {
     Forced,
     /// The manager shut down while the lock was held.
     ShutDown,
+    /// The session that the grant belonged to is over at the store, with every grant of this process in it. Only stores
+    /// whose grants live as long as a session report it.
+    SessionEnded,
 }
 
 impl fmt::Display for LossReason {
@@ -67,6 +70,7 @@ impl fmt::Display for LossReason {
             Self::MaxHold => "it was held for `max_hold`",
             Self::Forced => "it was released by force",
             Self::ShutDown => "the manager shut down",
+            Self::SessionEnded => "the session of this process at the store ended",
         })
     }
 }

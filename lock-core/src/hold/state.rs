@@ -12,6 +12,7 @@ pub(super) const TAKEN: u8 = 4;
 pub(super) const MAX_HOLD: u8 = 5;
 pub(super) const FORCED: u8 = 6;
 pub(super) const SHUT_DOWN: u8 = 7;
+pub(super) const SESSION_ENDED: u8 = 8;
 
 /// The state of a hold that is lost for this reason.
 pub(super) fn code(reason: LossReason) -> u8 {
@@ -21,6 +22,7 @@ pub(super) fn code(reason: LossReason) -> u8 {
         LossReason::MaxHold => MAX_HOLD,
         LossReason::Forced => FORCED,
         LossReason::ShutDown => SHUT_DOWN,
+        LossReason::SessionEnded => SESSION_ENDED,
     }
 }
 
@@ -32,6 +34,7 @@ pub(super) fn reason(code: u8) -> Option<LossReason> {
         MAX_HOLD => Some(LossReason::MaxHold),
         FORCED => Some(LossReason::Forced),
         SHUT_DOWN => Some(LossReason::ShutDown),
+        SESSION_ENDED => Some(LossReason::SessionEnded),
         _ => None,
     }
 }

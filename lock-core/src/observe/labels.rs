@@ -78,7 +78,7 @@ impl Outcome {
 pub(crate) enum End {
     /// Its last guard is gone.
     Released,
-    /// The lease ran out, or the store says that it is another's.
+    /// The lease ran out, the session ended, or the store says that the grant is another's.
     Lost,
     /// By an operator.
     Forced,
@@ -102,7 +102,7 @@ impl End {
 
     pub(crate) fn of(reason: LossReason) -> Self {
         match reason {
-            LossReason::Expired | LossReason::Taken => Self::Lost,
+            LossReason::Expired | LossReason::Taken | LossReason::SessionEnded => Self::Lost,
             LossReason::Forced => Self::Forced,
             LossReason::MaxHold => Self::MaxHold,
             LossReason::ShutDown => Self::ShutDown,
@@ -111,8 +111,14 @@ impl End {
 }
 
 /// Why a lock was lost; [`LossReason`] as a label.
-pub(crate) const LOSSES: [LossReason; 5] =
-    [LossReason::Expired, LossReason::Taken, LossReason::MaxHold, LossReason::Forced, LossReason::ShutDown];
+pub(crate) const LOSSES: [LossReason; 6] = [
+    LossReason::Expired,
+    LossReason::Taken,
+    LossReason::MaxHold,
+    LossReason::Forced,
+    LossReason::ShutDown,
+    LossReason::SessionEnded,
+];
 
 pub(crate) fn loss(reason: LossReason) -> &'static str {
     match reason {
@@ -121,6 +127,7 @@ pub(crate) fn loss(reason: LossReason) -> &'static str {
         LossReason::MaxHold => "max_hold",
         LossReason::Forced => "forced",
         LossReason::ShutDown => "shut_down",
+        LossReason::SessionEnded => "session_ended",
     }
 }
 
