@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::backend::{Capability, Claim, DynBackend, Ear, Released};
+use crate::backend::{Capability, Claim, DynBackend, Listener, Released};
 use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
 use crate::gate::Gate;
@@ -90,8 +90,8 @@ impl Engine {
             forced: Forced::default(),
             backend,
         });
-        let ear: Weak<Self> = Arc::downgrade(&engine);
-        engine.backend.listen_dyn(process, ear);
+        let listener: Weak<Self> = Arc::downgrade(&engine);
+        engine.backend.listen_dyn(process, listener);
         Ok(engine)
     }
 
@@ -275,7 +275,7 @@ impl Engine {
 }
 
 /// What the store tells by itself reaches those whom it concerns.
-impl Ear for Engine {
+impl Listener for Engine {
     fn granted(&self, owner: Owner, waiters: usize) {
         self.waits.granted(owner, waiters);
     }
@@ -299,8 +299,8 @@ impl Ear for Engine {
         }
     }
 
-    fn evicted(&self, keys: u64) {
-        self.observer.evicted(keys);
+    fn keys_evicted(&self, count: u64) {
+        self.observer.evicted(count);
     }
 
     fn reconnected(&self) {

@@ -77,7 +77,7 @@ impl Slot {
     }
 }
 
-/// One owner's ear; dropping it ends the listening.
+/// One owner's listener; dropping it ends the listening.
 #[derive(Debug)]
 pub(crate) struct Expected {
     waits: Arc<Waits>,

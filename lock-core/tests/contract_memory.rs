@@ -29,7 +29,7 @@ async fn memory_keeps_the_contract() {
     let report = contract::run(|| std::future::ready(Subject::new(memory.clone()))).await;
     report.assert_complete(&[
         "fifo::without_a_place_there_is_nothing_to_keep",
-        "ear::one_who_is_served_is_told",
+        "listener::one_who_is_served_is_told",
         "refusal::more_than_it_can",
         "refusal::a_token_that_it_cannot_give",
         "refusal::a_downgrade_that_it_cannot_do",
@@ -44,7 +44,7 @@ fn no_case_is_missing() {
     let expected = [
         ("cancel", 5),
         ("downgrade", 6),
-        ("ear", 3),
+        ("listener", 3),
         ("exclusive", 8),
         ("expiry", 4),
         ("fencing", 6),
@@ -75,7 +75,7 @@ fn no_case_is_missing() {
 async fn a_report_that_lacks_a_case_is_not_complete() {
     let memory = Memory::new();
     let whole = contract::run(|| std::future::ready(Subject::new(memory.clone()))).await;
-    let none = ["fifo::without_a_place_there_is_nothing_to_keep", "ear::one_who_is_served_is_told"];
+    let none = ["fifo::without_a_place_there_is_nothing_to_keep", "listener::one_who_is_served_is_told"];
     let refusals = [
         "refusal::more_than_it_can",
         "refusal::a_token_that_it_cannot_give",
@@ -101,7 +101,7 @@ async fn a_report_that_lacks_a_case_is_not_complete() {
 async fn a_store_whose_places_live_on_beats_keeps_the_contract() {
     let store = Beating::new(Kept::All);
     let report = contract::run_all(|| std::future::ready(Subject::new(store.clone()))).await;
-    for case in ["fifo::without_a_place_there_is_nothing_to_keep", "ear::one_who_is_served_is_told"] {
+    for case in ["fifo::without_a_place_there_is_nothing_to_keep", "listener::one_who_is_served_is_told"] {
         assert!(report.ran.contains(&case), "{report}");
     }
 }
@@ -110,7 +110,7 @@ async fn a_store_whose_places_live_on_beats_keeps_the_contract() {
 async fn a_store_with_broken_beats_is_caught() {
     for (kept, case) in [
         (Kept::AllButGone, "fifo::without_a_place_there_is_nothing_to_keep"),
-        (Kept::AllButWord, "ear::one_who_is_served_is_told"),
+        (Kept::AllButWord, "listener::one_who_is_served_is_told"),
         (Kept::AllButLease, "fifo::a_holder_that_dies"),
         (Kept::AllButLeaving, "fifo::one_who_leaves_when_served"),
     ] {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lock_core::backend::redis::Redis;
 use lock_core::backend::{
-    Attempt, Backend, Beat, Claim, Ear, Grant, Held, Mode, Queue, Released, Renew, Renewal,
+    Attempt, Backend, Beat, Claim, Grant, Held, Listener, Mode, Queue, Released, Renew, Renewal,
 };
 use lock_core::key::Key;
 use lock_core::owner::Owner;
@@ -15,7 +15,7 @@ use lock_tests::{PATIENCE, RedisServer, wait_until};
 
 use crate::support::LONG;
 
-/// What an [`Ear`] was told.
+/// What an [`Listener`] was told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
     Granted(Owner, usize),
@@ -33,7 +33,7 @@ impl Log {
     }
 }
 
-impl Ear for Log {
+impl Listener for Log {
     fn granted(&self, owner: Owner, waiters: usize) {
         self.note(Told::Granted(owner, waiters));
     }
@@ -66,9 +66,9 @@ impl Process {
 
     pub(crate) async fn at(url: &str) -> Self {
         let process = Self::deaf(url).await;
-        let ear: Arc<dyn Ear> = process.log.clone();
-        let ear: Weak<dyn Ear> = Arc::downgrade(&ear);
-        process.redis.listen(process.claims.owner().process(), ear);
+        let listener: Arc<dyn Listener> = process.log.clone();
+        let listener: Weak<dyn Listener> = Arc::downgrade(&listener);
+        process.redis.listen(process.claims.owner().process(), listener);
         process
     }
 

@@ -86,7 +86,9 @@ async fn contend(terms: Terms, span: Duration) -> Outcome {
     contest.all_progress(5, RECOVERY).await;
     let outcome = contest.end().await;
     let shares = outcome.by_process(PROCESSES);
-    println!("kills, stops, cuts, cut ears, lost scripts, lost data, mute: {faults:?}; grants: {shares:?}");
+    println!(
+        "kills, stops, cuts, cut listeners, lost scripts, lost data, mute: {faults:?}; grants: {shares:?}"
+    );
     outcome.check().unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
     outcome.leaves_nothing(RECOVERY).await;
     outcome

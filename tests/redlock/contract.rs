@@ -36,7 +36,7 @@ const NOT_APPLICABLE: &[&str] = &[
     "fifo::",
     "line::",
     "latch::",
-    "ear::",
+    "listener::",
     "inspect::",
     "downgrade::serves_readers_that_wait",
     "downgrade::overtakes_no_writer",

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lock_core::Result;
 use lock_core::backend::{
-    Attempt, Backend, Beat, Capability, Claim, Ear, FencingToken, Released, Renew, Renewal,
+    Attempt, Backend, Beat, Capability, Claim, FencingToken, Listener, Released, Renew, Renewal,
 };
 use lock_core::clock::{Clock, Moment};
 use lock_core::owner::Owner;
@@ -221,8 +221,8 @@ impl<B: Backend> Backend for ByClock<B> {
         }
     }
 
-    fn listen(&self, process: u128, ear: Weak<dyn Ear>) {
-        self.inner.listen(process, ear);
+    fn listen(&self, process: u128, listener: Weak<dyn Listener>) {
+        self.inner.listen(process, listener);
     }
 
     async fn close(&self) {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 #[cfg(doc)]
-use super::{Backend, Ear};
+use super::{Backend, Listener};
 use super::{Claim, Mode, Queue};
 use crate::clock::Clock;
 use crate::error::{LockError, LockErrorKind, Result};
@@ -44,13 +44,13 @@ pub struct Capability {
     pub permits: bool,
     /// Does [`Queue::Fifo`]: [`Backend::enqueue`] takes a place.
     pub fifo: bool,
-    /// A place lives on [`Backend::beat`] and is served through [`Ear::granted`], for barging claims too. Otherwise a
+    /// A place lives on [`Backend::beat`] and is served through [`Listener::granted`], for barging claims too. Otherwise a
     /// place lives while [`Backend::changed`] is awaited or the claim asks.
     pub beats: bool,
-    /// What [`Ear::granted`] tells is asked after by [`Backend::beat`] before it counts, because a grant needs more than to be
+    /// What [`Listener::granted`] tells is asked after by [`Backend::beat`] before it counts, because a grant needs more than to be
     /// made. Otherwise the word is enough.
     pub confirms: bool,
-    /// Tells the holder's [`Ear`] when somebody begins to wait; otherwise a process that has waiters of its own gives
+    /// Tells the holder's [`Listener`] when somebody begins to wait; otherwise a process that has waiters of its own gives
     /// the key back after every few of them, to be fair to others that it cannot know of.
     pub tells_waiters: bool,
     /// Does claims of several keys.

@@ -15,19 +15,19 @@ use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
 use crate::owner::Owner;
 
-/// Who listens to what a store tells by itself. Called from the store's own tasks: must not block.
-pub trait Ear: Send + Sync + fmt::Debug {
-    /// The waiting claim of `owner` was granted by its place; `waiters` more wait behind it.
+/// A receiver of what a store reports on its own. The store's tasks call it, so its methods must not block.
+pub trait Listener: Send + Sync + fmt::Debug {
+    /// The queued claim of `owner` was granted; `waiters` more claims wait behind it.
     fn granted(&self, owner: Owner, waiters: usize);
-    /// Somebody began to wait for `key`, which this process holds.
+    /// A claim began to wait for `key`, which this process holds.
     fn contended(&self, key: &str);
     /// The latch `key` is open.
     fn opened(&self, key: &str);
-    /// The grant of `owner` was taken away by [`Backend::evict`]. Without it the owner finds out by its next renewal.
+    /// [`Backend::evict`] took away the grant of `owner`. Without this call the owner finds out by its next renewal.
     fn forced(&self, _owner: Owner) {}
-    /// The store has thrown `keys` away since it was last looked at, for lack of memory; locks may be among them.
-    fn evicted(&self, _keys: u64) {}
-    /// A connection was made anew: what was told meanwhile is lost, so everybody who waits asks.
+    /// The store evicted `count` keys for lack of memory since the last call; locks may be among them.
+    fn keys_evicted(&self, _count: u64) {}
+    /// A connection was made anew. Earlier reports may be lost, so every waiter must ask.
     fn reconnected(&self);
 }
 
@@ -201,7 +201,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     ///
     /// # Behavior
     /// - Touches this grant alone: a holder that came later keeps what it has.
-    /// - The next in the queue is served at once, and the holder is told by [`Ear::forced`].
+    /// - The next in the queue is served at once, and the holder is told by [`Listener::forced`].
     ///
     /// # Errors
     /// As [`list`](Self::list).
@@ -210,9 +210,9 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
         std::future::ready(Err(LockError::new(LockErrorKind::Unsupported, detail).with_key(key)))
     }
 
-    /// Tells `ear` from now on what concerns the owners of `process` (see [`Owner::process`]). Hints, which may come
+    /// Tells `listener` from now on what concerns the owners of `process` (see [`Owner::process`]). Hints, which may come
     /// early, twice or never.
-    fn listen(&self, _process: u128, _ear: Weak<dyn Ear>) {}
+    fn listen(&self, _process: u128, _listener: Weak<dyn Listener>) {}
 
     /// Completes when another try for the claim makes sense; a hint, which may come early, late or never.
     fn changed(&self, _claim: &Claim) -> impl Future<Output = ()> + Send {

@@ -7,8 +7,8 @@ use std::sync::Weak;
 use std::time::Duration;
 
 use super::{
-    Attempt, Backend, Beat, Capability, Claim, Ear, FencingToken, GrantId, LatchState, LatchStep, Listed,
-    LockInfo, Released, Renew, Renewal,
+    Attempt, Backend, Beat, Capability, Claim, FencingToken, GrantId, LatchState, LatchStep, Listed,
+    Listener, LockInfo, Released, Renew, Renewal,
 };
 use crate::error::Result;
 use crate::key::Key;
@@ -39,7 +39,7 @@ pub trait DynBackend: Send + Sync + fmt::Debug + 'static {
     /// See [`Backend::evict`].
     fn evict_dyn<'a>(&'a self, key: &'a Key, id: &'a GrantId) -> BoxFuture<'a, Result<bool>>;
     /// See [`Backend::listen`].
-    fn listen_dyn(&self, process: u128, ear: Weak<dyn Ear>);
+    fn listen_dyn(&self, process: u128, listener: Weak<dyn Listener>);
     /// See [`Backend::renew`].
     fn renew_dyn<'a>(&'a self, batch: &'a [Renew<'a>]) -> BoxFuture<'a, Vec<Renewal>>;
     /// See [`Backend::part_of`].
@@ -98,8 +98,8 @@ impl<B: Backend> DynBackend for B {
         Box::pin(self.evict(key, id))
     }
 
-    fn listen_dyn(&self, process: u128, ear: Weak<dyn Ear>) {
-        self.listen(process, ear);
+    fn listen_dyn(&self, process: u128, listener: Weak<dyn Listener>) {
+        self.listen(process, listener);
     }
 
     fn renew_dyn<'a>(&'a self, batch: &'a [Renew<'a>]) -> BoxFuture<'a, Vec<Renewal>> {

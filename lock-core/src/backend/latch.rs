@@ -28,7 +28,7 @@ pub enum LatchStep {
         /// The lease.
         ttl: Duration,
     },
-    /// Keeps the latch alive, and has `process` told ([`Ear::opened`](super::Ear::opened)) when it opens.
+    /// Keeps the latch alive, and has `process` told ([`Listener::opened`](super::Listener::opened)) when it opens.
     Wait {
         /// Who is to be told; see [`Owner::process`].
         process: u128,

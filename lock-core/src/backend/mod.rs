@@ -22,7 +22,7 @@ pub mod redis;
 pub use answer::{Attempt, Beat, FencingToken, Grant, Held, Released, Renew, Renewal};
 pub use capability::{Capability, Placement};
 pub use claim::{Claim, Mode, PLACE_LEASE, Queue};
-pub use contract::{Backend, Ear};
+pub use contract::{Backend, Listener};
 pub use erased::{BoxFuture, DynBackend};
 pub use inspect::{GrantId, HOLDERS_TOLD, HolderInfo, Listed, LockInfo, WAITERS_TOLD, WaiterInfo};
 pub use latch::{LatchState, LatchStep};

@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::fault::StoreFault;
 use crate::backend::memory::Memory;
 use crate::backend::{
-    Attempt, Backend, Beat, Capability, Claim, Ear, FencingToken, GrantId, LatchState, LatchStep, Listed,
-    LockInfo, Released, Renew, Renewal,
+    Attempt, Backend, Beat, Capability, Claim, FencingToken, GrantId, LatchState, LatchStep, Listed,
+    Listener, LockInfo, Released, Renew, Renewal,
 };
 use crate::error::Result;
 use crate::key::Key;
@@ -143,8 +143,8 @@ impl Backend for TestStore {
         self.make(Call::Other, self.memory.evict(key, id)).await?
     }
 
-    fn listen(&self, process: u128, ear: Weak<dyn Ear>) {
-        self.memory.listen(process, ear);
+    fn listen(&self, process: u128, listener: Weak<dyn Listener>) {
+        self.memory.listen(process, listener);
     }
 
     async fn changed(&self, claim: &Claim) {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::backend::{
-    Attempt, Backend, Beat, Capability, Claim, Ear, FencingToken, GrantId, LatchState, LatchStep, Listed,
-    LockInfo, Released, Renew, Renewal,
+    Attempt, Backend, Beat, Capability, Claim, FencingToken, GrantId, LatchState, LatchStep, Listed,
+    Listener, LockInfo, Released, Renew, Renewal,
 };
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
@@ -297,8 +297,8 @@ impl<B: Backend> Backend for Flaky<B> {
         self.inner.evict(key, id).await
     }
 
-    fn listen(&self, process: u128, ear: Weak<dyn Ear>) {
-        self.inner.listen(process, ear);
+    fn listen(&self, process: u128, listener: Weak<dyn Listener>) {
+        self.inner.listen(process, listener);
     }
 
     async fn changed(&self, claim: &Claim) {

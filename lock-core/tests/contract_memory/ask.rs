@@ -130,10 +130,10 @@ impl Broken {
             }
             Fault::TellsOfEverybody => {
                 let holder = state.holders.get(claim.key.as_str()).map(|holder| holder.owner.process());
-                let ear = holder.and_then(|process| state.ears.get(&process)?.upgrade());
+                let listener = holder.and_then(|process| state.listeners.get(&process)?.upgrade());
                 drop(state);
-                if let Some(ear) = ear {
-                    ear.contended(claim.key.as_str());
+                if let Some(listener) = listener {
+                    listener.contended(claim.key.as_str());
                 }
             }
             Fault::LeavesPart if !claim.more.is_empty() => {

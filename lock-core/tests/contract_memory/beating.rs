@@ -7,8 +7,8 @@ use std::time::Duration;
 use lock_core::Result;
 use lock_core::backend::memory::Memory;
 use lock_core::backend::{
-    Attempt, Backend, Beat, Capability, Claim, Ear, FencingToken, GrantId, LatchState, LatchStep, Listed,
-    LockInfo, Released, Renew, Renewal, WaiterInfo,
+    Attempt, Backend, Beat, Capability, Claim, FencingToken, GrantId, LatchState, LatchStep, Listed,
+    Listener, LockInfo, Released, Renew, Renewal, WaiterInfo,
 };
 use lock_core::clock::{Clock, Moment};
 use lock_core::key::Key;
@@ -41,7 +41,7 @@ struct State {
     waiting: Vec<(Claim, Moment)>,
     /// Who was served by its place, and does not know.
     served: HashSet<Owner>,
-    ears: HashMap<u128, Weak<dyn Ear>>,
+    listeners: HashMap<u128, Weak<dyn Listener>>,
 }
 
 impl State {
@@ -87,10 +87,10 @@ impl Beating {
                 let mut state = self.state.lock().expect("no panic");
                 state.leave(&claim);
                 state.served.insert(claim.owner);
-                let ear = state.ears.get(&claim.owner.process()).and_then(Weak::upgrade);
+                let listener = state.listeners.get(&claim.owner.process()).and_then(Weak::upgrade);
                 drop(state);
-                if let Some(ear) = ear.filter(|_| self.kept != Kept::AllButWord) {
-                    ear.granted(claim.owner, grant.waiters.unwrap_or(0));
+                if let Some(listener) = listener.filter(|_| self.kept != Kept::AllButWord) {
+                    listener.granted(claim.owner, grant.waiters.unwrap_or(0));
                 }
             }
         }
@@ -209,8 +209,8 @@ impl Backend for Beating {
         evicted
     }
 
-    fn listen(&self, process: u128, ear: Weak<dyn Ear>) {
-        self.state.lock().expect("no panic").ears.insert(process, Weak::clone(&ear));
-        self.inner.listen(process, ear);
+    fn listen(&self, process: u128, listener: Weak<dyn Listener>) {
+        self.state.lock().expect("no panic").listeners.insert(process, Weak::clone(&listener));
+        self.inner.listen(process, listener);
     }
 }

@@ -17,8 +17,8 @@ pub(crate) use fault::Fault;
 use latch::Latches;
 use lock_core::backend::memory::Memory;
 use lock_core::backend::{
-    Attempt, Backend, Beat, Capability, Claim, Ear, FencingToken, GrantId, LatchState, LatchStep, Listed,
-    LockInfo, Mode, Queue, Released, Renew, Renewal,
+    Attempt, Backend, Beat, Capability, Claim, FencingToken, GrantId, LatchState, LatchStep, Listed,
+    Listener, LockInfo, Mode, Queue, Released, Renew, Renewal,
 };
 use lock_core::key::Key;
 use lock_core::{LockError, LockErrorKind, Result};
@@ -38,7 +38,7 @@ struct State {
     holders: HashMap<String, Claim>,
     /// Claims with a place in the queue, and whether they gave it up.
     waiting: Vec<Claim>,
-    ears: HashMap<u128, Weak<dyn Ear>>,
+    listeners: HashMap<u128, Weak<dyn Listener>>,
     latches: Latches,
     calls: u64,
 }
@@ -341,10 +341,10 @@ impl Backend for Broken {
         inspect::evict(self.fault, &self.inner, key, id).await
     }
 
-    fn listen(&self, process: u128, ear: Weak<dyn Ear>) {
+    fn listen(&self, process: u128, listener: Weak<dyn Listener>) {
         if self.fault != Fault::Mute {
-            self.state.lock().expect("no panic").ears.insert(process, Weak::clone(&ear));
-            self.inner.listen(process, ear);
+            self.state.lock().expect("no panic").listeners.insert(process, Weak::clone(&listener));
+            self.inner.listen(process, listener);
         }
     }
 

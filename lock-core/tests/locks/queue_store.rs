@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use lock_core::backend::{
-    Attempt, Backend, Beat, Capability, Claim, Ear, FencingToken, Grant, Held, Mode, Placement, Released,
-    Renew, Renewal,
+    Attempt, Backend, Beat, Capability, Claim, FencingToken, Grant, Held, Listener, Mode, Placement,
+    Released, Renew, Renewal,
 };
 use lock_core::clock::{Clock, Moment};
 use lock_core::key::Key;
@@ -48,7 +48,7 @@ struct Entry {
 #[derive(Debug)]
 struct State {
     entries: HashMap<Key, Entry>,
-    ears: Vec<(u128, Weak<dyn Ear>)>,
+    listeners: Vec<(u128, Weak<dyn Listener>)>,
     calls: Calls,
     deaf: bool,
     release_takes: Duration,
@@ -107,10 +107,10 @@ impl Entry {
 
 impl Default for QueueStore {
     fn default() -> Self {
-        let (entries, ears) = (HashMap::new(), Vec::new());
+        let (entries, listeners) = (HashMap::new(), Vec::new());
         let state = State {
             entries,
-            ears,
+            listeners,
             calls: Calls::default(),
             deaf: false,
             release_takes: Duration::ZERO,
@@ -171,24 +171,26 @@ impl QueueStore {
     }
 
     fn change<T>(&self, key: &Key, change: impl FnOnce(&mut Entry, &mut Vec<Told>) -> T) -> T {
-        let (mut told, mut ears) = (Vec::new(), Vec::new());
+        let (mut told, mut listeners) = (Vec::new(), Vec::new());
         let answer = {
             let mut state = self.state();
             let entry = state.entries.entry(key.clone()).or_default();
             entry.expire();
             let answer = change(entry, &mut told);
             if !state.deaf {
-                ears.clone_from(&state.ears);
+                listeners.clone_from(&state.listeners);
             }
             answer
         };
         for word in &told {
             let (Told::Granted(owner, _) | Told::Contended(owner, _)) = word;
-            for (process, ear) in &ears {
-                let Some(ear) = ear.upgrade().filter(|_| *process == owner.process()) else { continue };
+            for (process, listener) in &listeners {
+                let Some(listener) = listener.upgrade().filter(|_| *process == owner.process()) else {
+                    continue;
+                };
                 match word {
-                    Told::Granted(owner, waiters) => ear.granted(*owner, *waiters),
-                    Told::Contended(_, key) => ear.contended(key.as_str()),
+                    Told::Granted(owner, waiters) => listener.granted(*owner, *waiters),
+                    Told::Contended(_, key) => listener.contended(key.as_str()),
                 }
             }
         }
@@ -297,8 +299,8 @@ impl Backend for QueueStore {
         }))
     }
 
-    fn listen(&self, process: u128, ear: Weak<dyn Ear>) {
-        self.state().ears.push((process, ear));
+    fn listen(&self, process: u128, listener: Weak<dyn Listener>) {
+        self.state().listeners.push((process, listener));
     }
 }
 

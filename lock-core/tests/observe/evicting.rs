@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use lock_core::Result;
 use lock_core::backend::memory::Memory;
-use lock_core::backend::{Attempt, Backend, Capability, Claim, Ear, FencingToken, Released, Renew, Renewal};
+use lock_core::backend::{
+    Attempt, Backend, Capability, Claim, FencingToken, Listener, Released, Renew, Renewal,
+};
 
 /// Tells everybody with each release that it has thrown seven keys away.
 #[derive(Debug, Default)]
 pub(crate) struct Evicting {
     store: Memory,
-    ears: Mutex<Vec<Weak<dyn Ear>>>,
+    listeners: Mutex<Vec<Weak<dyn Listener>>>,
 }
 
 impl Backend for Evicting {
@@ -28,8 +30,8 @@ impl Backend for Evicting {
     }
 
     async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
-        for ear in self.ears.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            ear.upgrade().expect("the manager is there").evicted(7);
+        for listener in self.listeners.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            listener.upgrade().expect("the manager is there").keys_evicted(7);
         }
         self.store.release(claim, keep_for).await
     }
@@ -38,7 +40,7 @@ impl Backend for Evicting {
         self.store.fence(claim).await
     }
 
-    fn listen(&self, _process: u128, ear: Weak<dyn Ear>) {
-        self.ears.lock().unwrap_or_else(PoisonError::into_inner).push(ear);
+    fn listen(&self, _process: u128, listener: Weak<dyn Listener>) {
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner).push(listener);
     }
 }

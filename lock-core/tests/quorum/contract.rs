@@ -39,7 +39,7 @@ async fn a_quorum_of_three() {
         "line::",
         "permit::",
         "latch::",
-        "ear::",
+        "listener::",
         "inspect::",
         "downgrade::serves_readers_that_wait",
         "downgrade::overtakes_no_writer",

@@ -60,7 +60,7 @@ impl<'a> Locked<'a> {
         }
         drop(self.shards);
         for (key, signals) in signals {
-            self.memory.ears().send(key, signals);
+            self.memory.listeners().send(key, signals);
         }
     }
 

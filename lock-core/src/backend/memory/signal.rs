@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tokio::sync::Notify;
 
-use crate::backend::Ear;
+use crate::backend::Listener;
 use crate::key::Key;
 use crate::owner::Owner;
 
@@ -26,18 +26,18 @@ pub(super) enum Signal {
     Forced(Owner),
 }
 
-/// The ears of the managers that share the store.
+/// The listeners of the managers that share the store.
 #[derive(Default)]
-pub(super) struct Ears(Mutex<HashMap<u128, Weak<dyn Ear>>>);
+pub(super) struct Listeners(Mutex<HashMap<u128, Weak<dyn Listener>>>);
 
-impl Ears {
-    pub(super) fn listen(&self, process: u128, ear: Weak<dyn Ear>) {
-        let mut ears = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        ears.retain(|_, ear| ear.strong_count() > 0);
-        ears.insert(process, ear);
+impl Listeners {
+    pub(super) fn listen(&self, process: u128, listener: Weak<dyn Listener>) {
+        let mut listeners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        listeners.retain(|_, listener| listener.strong_count() > 0);
+        listeners.insert(process, listener);
     }
 
-    fn ear(&self, process: u128) -> Option<Arc<dyn Ear>> {
+    fn listener(&self, process: u128) -> Option<Arc<dyn Listener>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&process)?.upgrade()
     }
 
@@ -47,18 +47,18 @@ impl Ears {
             match signal {
                 Signal::Ring(bell) => bell.notify_one(),
                 Signal::Contended(process) => {
-                    if let Some(ear) = self.ear(process) {
-                        ear.contended(key.as_str());
+                    if let Some(listener) = self.listener(process) {
+                        listener.contended(key.as_str());
                     }
                 }
                 Signal::Forced(owner) => {
-                    if let Some(ear) = self.ear(owner.process()) {
-                        ear.forced(owner);
+                    if let Some(listener) = self.listener(owner.process()) {
+                        listener.forced(owner);
                     }
                 }
                 Signal::Opened(process) => {
-                    if let Some(ear) = self.ear(process) {
-                        ear.opened(key.as_str());
+                    if let Some(listener) = self.listener(process) {
+                        listener.opened(key.as_str());
                     }
                 }
             }
@@ -66,8 +66,8 @@ impl Ears {
     }
 }
 
-impl fmt::Debug for Ears {
+impl fmt::Debug for Listeners {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Ears(..)")
+        f.write_str("Listeners(..)")
     }
 }

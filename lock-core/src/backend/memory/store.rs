@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use super::fence;
 use super::room::Use;
-use super::signal::Ears;
+use super::signal::Listeners;
 use super::state::{Ask, Entry, Verdict};
 use super::watch::Watch;
 use crate::backend::{
-    Attempt, Backend, Capability, Claim, Ear, FencingToken, Grant, GrantId, LatchState, LatchStep, Listed,
-    LockInfo, Placement, Released, Renew, Renewal, conflict,
+    Attempt, Backend, Capability, Claim, FencingToken, Grant, GrantId, LatchState, LatchStep, Listed,
+    Listener, LockInfo, Placement, Released, Renew, Renewal, conflict,
 };
 use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
@@ -44,7 +44,7 @@ struct Store {
     shards: [Mutex<Shard>; SHARDS],
     hasher: RandomState,
     watchers: AtomicU64,
-    ears: Ears,
+    listeners: Listeners,
 }
 
 pub(super) struct Shard {
@@ -63,7 +63,7 @@ impl Memory {
             Mutex::new(Shard { entries, sweep_at: SWEEP_FROM })
         };
         let shards = std::array::from_fn(shard);
-        Self(Arc::new(Store { shards, hasher, watchers: AtomicU64::new(0), ears: Ears::default() }))
+        Self(Arc::new(Store { shards, hasher, watchers: AtomicU64::new(0), listeners: Listeners::default() }))
     }
 
     /// How many keys have an entry, those included that ran out and were not asked for since.
@@ -83,8 +83,8 @@ impl Memory {
         self.0.watchers.fetch_add(1, Ordering::Relaxed)
     }
 
-    pub(super) fn ears(&self) -> &Ears {
-        &self.0.ears
+    pub(super) fn listeners(&self) -> &Listeners {
+        &self.0.listeners
     }
 
     /// How many shards there are.
@@ -112,7 +112,7 @@ impl Memory {
             shard.entries.remove(key);
         }
         drop(shard);
-        self.0.ears.send(key, signals);
+        self.0.listeners.send(key, signals);
         Some(answer)
     }
 
@@ -124,7 +124,7 @@ impl Memory {
         let answer = change(entry);
         let signals = entry.take_signals();
         drop(shard);
-        self.0.ears.send(key, signals);
+        self.0.listeners.send(key, signals);
         answer
     }
 
@@ -298,8 +298,8 @@ impl Backend for Memory {
         Ok(self.take_away(key, id))
     }
 
-    fn listen(&self, process: u128, ear: Weak<dyn Ear>) {
-        self.0.ears.listen(process, ear);
+    fn listen(&self, process: u128, listener: Weak<dyn Listener>) {
+        self.0.listeners.listen(process, listener);
     }
 
     async fn changed(&self, claim: &Claim) {

@@ -15,8 +15,8 @@ use super::error::Failure;
 use super::latch;
 use super::links::Links;
 use crate::backend::{
-    Attempt, Backend, Beat, Capability, Claim, Ear, FencingToken, GrantId, LatchState, LatchStep, Listed,
-    LockInfo, Released, Renew, Renewal,
+    Attempt, Backend, Beat, Capability, Claim, FencingToken, GrantId, LatchState, LatchStep, Listed,
+    Listener, LockInfo, Released, Renew, Renewal,
 };
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
@@ -228,8 +228,8 @@ impl Backend for Redis {
         self.settled(timeout(deadline, self.take_away(key, id)).await, deadline, key)
     }
 
-    fn listen(&self, process: u128, ear: Weak<dyn Ear>) {
-        self.links.server().ears().add(process, ear);
+    fn listen(&self, process: u128, listener: Weak<dyn Listener>) {
+        self.links.server().listeners().add(process, listener);
     }
 
     async fn close(&self) {

@@ -147,7 +147,7 @@ impl Redis {
         confirmed: Confirmed,
         deadline: Duration,
     ) -> Result<T, Failure> {
-        live.attend(self.links.server().shared_ears());
+        live.attend(self.links.server().shared_listeners());
         if live.confirmer.is_none() {
             return Ok(grant);
         }

@@ -20,9 +20,9 @@ use super::cluster::{Router, slot};
 use super::config::{Address, Config};
 use super::confirm::{Confirmer, patience};
 use super::dial::{Session, dial};
-use super::ears::Ears;
 use super::error::{Failure, Reaction};
 use super::evictions::Evictions;
+use super::listeners::Listeners;
 use super::scripts::{Script, Scripts};
 use super::sentinel::{self, Place};
 use super::tls::Tls;
@@ -52,7 +52,7 @@ pub(super) struct Server {
     tls: Option<Tls>,
     warned: AtomicBool,
     pub(super) evictions: Evictions,
-    ears: Arc<Ears>,
+    listeners: Arc<Listeners>,
     /// What makes it a voter of a quorum.
     pub(super) voter: Option<Arc<Voter>>,
     /// Whether it is a node of a Cluster.
@@ -72,7 +72,7 @@ impl Server {
             config,
             warned: AtomicBool::new(false),
             evictions: Evictions::default(),
-            ears: Arc::default(),
+            listeners: Arc::default(),
             voter: None,
             on_cluster: false,
             peers: Weak::new(),
@@ -96,7 +96,7 @@ impl Server {
             tls: self.tls.clone(),
             warned: AtomicBool::new(false),
             evictions: Evictions::default(),
-            ears: Arc::clone(&self.ears),
+            listeners: Arc::clone(&self.listeners),
             voter: None,
             on_cluster: self.on_cluster,
             peers: self.peers.clone(),
@@ -116,13 +116,13 @@ impl Server {
         !self.warned.swap(true, Ordering::Relaxed)
     }
 
-    pub(super) fn shared_ears(&self) -> &Arc<Ears> {
-        &self.ears
+    pub(super) fn shared_listeners(&self) -> &Arc<Listeners> {
+        &self.listeners
     }
 
     /// Who is told what the server tells by itself.
-    pub(super) fn ears(&self) -> &Ears {
-        &self.ears
+    pub(super) fn listeners(&self) -> &Listeners {
+        &self.listeners
     }
 }
 
@@ -158,12 +158,12 @@ pub(super) struct Live {
     /// Of a connection whose locks need copies.
     pub(super) confirmer: Option<Confirmer>,
     spoiled: Arc<Spoiled>,
-    /// Up to which [version](Ears::version) of the listeners it has subscribed; 0 for nobody.
+    /// Up to which [version](Listeners::version) of the listeners it has subscribed; 0 for nobody.
     hears: AtomicU64,
     /// The same for each slot, on a node of a Cluster.
     hears_of: Mutex<HashMap<u16, u64>>,
     subscribing: tokio::sync::Mutex<()>,
-    /// Up to which [version](Ears::version) it was to subscribe for those who hold.
+    /// Up to which [version](Listeners::version) it was to subscribe for those who hold.
     attends: AtomicU64,
 }
 
@@ -192,18 +192,18 @@ impl Live {
 
     /// Subscribes for those who hold, in the background and once: a grant came or was renewed over this connection. Where that
     /// is forbidden, they find out by their renewals.
-    pub(super) fn attend(self: &Arc<Self>, ears: &Arc<Ears>) {
-        let version = ears.version();
+    pub(super) fn attend(self: &Arc<Self>, listeners: &Arc<Listeners>) {
+        let version = listeners.version();
         // On the way of every grant.
         if self.attends.load(Ordering::Acquire) >= version || self.seat.is_some() {
             return;
         }
         if self.attends.fetch_max(version, Ordering::AcqRel) < version {
-            let (live, ears) = (Arc::clone(self), Arc::clone(ears));
+            let (live, listeners) = (Arc::clone(self), Arc::clone(listeners));
             tokio::spawn(async move {
                 let _one = live.alone().await;
                 // One channel a command: see `hear_of`.
-                for channel in ears.held_channels() {
+                for channel in listeners.held_channels() {
                     if let Err(error) = live.connection.clone().subscribe(channel).await {
                         tracing::debug!(%error, "holders are not told when their lock is taken by force");
                         return;
@@ -226,20 +226,20 @@ impl Live {
 
     /// Subscribes to the channels of all who listen, unless that was done. Before the first command over this
     /// connection whose outcome the server may tell by itself, and not with the others: most connections never wait.
-    pub(super) async fn hear(&self, ears: &Ears, key: &Key) -> Result<(), Failure> {
+    pub(super) async fn hear(&self, listeners: &Listeners, key: &Key) -> Result<(), Failure> {
         if self.scripts.on_cluster() {
-            return self.hear_of(ears, slot::of(key.as_str())).await;
+            return self.hear_of(listeners, slot::of(key.as_str())).await;
         }
-        if self.hears.load(Ordering::Acquire) >= ears.version() {
+        if self.hears.load(Ordering::Acquire) >= listeners.version() {
             return Ok(());
         }
         // One at a time, so that none goes on before the answer of the first; whoever is dropped here has done no harm.
         let _one = self.alone().await;
-        let version = ears.version();
+        let version = listeners.version();
         if self.hears.load(Ordering::Acquire) >= version {
             return Ok(());
         }
-        let answer = self.connection.clone().subscribe(ears.channels()).await;
+        let answer = self.connection.clone().subscribe(listeners.channels()).await;
         answer.map_err(|error| self.noted(Failure::of(&error)).before_any_request())?;
         self.hears.store(version, Ordering::Release);
         Ok(())
@@ -247,19 +247,19 @@ impl Live {
 
     /// The same for the channels of one slot. One channel a command: the driver takes the second confirmation of a
     /// command for the answer to the next one.
-    async fn hear_of(&self, ears: &Ears, slot: u16) -> Result<(), Failure> {
+    async fn hear_of(&self, listeners: &Listeners, slot: u16) -> Result<(), Failure> {
         let known =
             || self.hears_of.lock().unwrap_or_else(PoisonError::into_inner).get(&slot).copied().unwrap_or(0);
-        if known() >= ears.version() {
+        if known() >= listeners.version() {
             return Ok(());
         }
         let _one = self.alone().await;
-        let version = ears.version();
+        let version = listeners.version();
         if known() >= version {
             return Ok(());
         }
         let beginning = slot::channel(slot);
-        for process in ears.processes() {
+        for process in listeners.processes() {
             let mut command = Cmd::new();
             command.arg("SSUBSCRIBE").arg(format!("{beginning}{process}"));
             self.send(&command).await.map_err(Failure::before_any_request)?;
@@ -408,10 +408,10 @@ async fn keep_connected(server: &Server, tell: &watch::Sender<State>, mut first:
                 tell.send_replace(State { live: Some(Arc::clone(&session.live)), failure: None });
                 tracing::debug!(server = %server.address(), "connected to redis");
                 if heard {
-                    server.ears.reconnected();
+                    server.listeners.reconnected();
                 }
                 if attending {
-                    session.live.attend(&server.ears);
+                    session.live.attend(&server.listeners);
                 }
                 let failure = watch_over(server, &mut session, &mut pause).await;
                 heard |= session.live.is_heard();

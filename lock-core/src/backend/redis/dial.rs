@@ -193,11 +193,11 @@ where
 {
     // Every call has one deadline of its own, so the driver needs none.
     let options = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
-    let (ears, spoiled) = (Arc::clone(server.shared_ears()), Arc::<Spoiled>::default());
+    let (listeners, spoiled) = (Arc::clone(server.shared_listeners()), Arc::<Spoiled>::default());
     let looking = Arc::clone(&spoiled);
     let options = options.set_push_sender(move |push: PushInfo| {
         looking.look(&push);
-        ears.hear(&push);
+        listeners.hear(&push);
         Ok::<_, Infallible>(())
     });
     let (connection, driver) =

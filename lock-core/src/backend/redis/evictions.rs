@@ -62,7 +62,7 @@ impl Evictions {
                 "redis has thrown keys away because it is short of memory, and locks may be among them; set \
                  maxmemory-policy to noeviction, or give the locks a server of their own"
             );
-            server.ears().evicted(keys);
+            server.listeners().keys_evicted(keys);
         }
     }
 }

@@ -7,8 +7,8 @@ use ::redis::Value;
 
 use super::answer::{conflict, verdict};
 use super::client::{Redis, millis};
-use super::ears::Process;
 use super::error::Failure;
+use super::listeners::Process;
 use super::scripts::Script;
 use crate::backend::{LatchState, LatchStep};
 use crate::clock::Clock;
@@ -32,7 +32,7 @@ impl Redis {
             LatchStep::Set { count, owner, .. } => ("set", owner.token().as_str().to_owned(), *count),
             LatchStep::CountDown { owner, .. } => ("count", owner.token().as_str().to_owned(), 0),
             LatchStep::Wait { process, .. } => {
-                live.hear(self.links.server().ears(), key).await?;
+                live.hear(self.links.server().listeners(), key).await?;
                 ("wait", Process(*process).to_string(), 0)
             }
             LatchStep::Look => ("look", String::new(), 0),

@@ -70,7 +70,7 @@ impl Redis {
         let deadline = deadline(shortest.unwrap_or_default(), self.timeout());
         let renewed = |verdict: &Verdict| matches!(verdict, Verdict::Renewed(..));
         if verdicts.iter().any(renewed) {
-            live.attend(self.links.server().shared_ears());
+            live.attend(self.links.server().shared_listeners());
         }
         if verdicts.iter().any(renewed)
             && let Err(failure) = live.confirm(deadline).await

@@ -1,6 +1,6 @@
 //! Who holds what, and taking it away.
 
-use super::ear::{Event, Heard};
+use super::listener::{Event, Heard};
 use super::{Case, Subject, list};
 use crate::backend::{Capability, Claim, GrantId, LockInfo, Mode, Queue, Released, Renew, Renewal};
 use crate::key::Key;

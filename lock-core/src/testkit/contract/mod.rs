@@ -13,7 +13,6 @@
 
 mod cancel;
 mod downgrade;
-mod ear;
 mod exclusive;
 mod expiry;
 mod fencing;
@@ -21,6 +20,7 @@ mod fifo;
 mod inspect;
 mod latch;
 mod line;
+mod listener;
 mod permit;
 mod refusal;
 mod release;
@@ -118,7 +118,7 @@ fn other_cases() -> Vec<Case> {
     all.extend(permit::cases());
     all.extend(several::cases());
     all.extend(latch::cases());
-    all.extend(ear::cases());
+    all.extend(listener::cases());
     all.extend(inspect::cases());
     all.extend(refusal::cases());
     named(all)

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use lock_core::backend::memory::Memory;
 use lock_core::backend::{
-    Attempt, Backend, Capability, Claim, Ear, FencingToken, LatchState, LatchStep, Released, Renew, Renewal,
+    Attempt, Backend, Capability, Claim, FencingToken, LatchState, LatchStep, Listener, Released, Renew,
+    Renewal,
 };
 use lock_core::key::Key;
 use lock_core::owner::Owner;
@@ -42,7 +43,7 @@ pub(super) struct State {
     pub(super) down: bool,
     /// Nobody is told when a latch opens.
     silent: bool,
-    pub(super) ears: Vec<Weak<dyn Ear>>,
+    pub(super) listeners: Vec<Weak<dyn Listener>>,
     closed: Arc<Notify>,
 }
 
@@ -157,12 +158,12 @@ impl Backend for Store {
         Err(no_answer())
     }
 
-    fn listen(&self, process: u128, ear: Weak<dyn Ear>) {
+    fn listen(&self, process: u128, listener: Weak<dyn Listener>) {
         let mut state = self.state();
         if !state.silent {
-            self.store.listen(process, Weak::clone(&ear));
+            self.store.listen(process, Weak::clone(&listener));
         }
-        state.ears.push(ear);
+        state.listeners.push(listener);
     }
 
     async fn close(&self) {

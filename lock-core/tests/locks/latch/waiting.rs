@@ -83,8 +83,8 @@ async fn a_connection_that_was_made_anew_wakes_every_wait() {
     settle().await;
     other.count_down().await.unwrap();
     let again = Instant::now();
-    let ears: Vec<_> = store.state().ears.iter().filter_map(Weak::upgrade).collect();
-    ears.iter().for_each(|ear| ear.reconnected());
+    let listeners: Vec<_> = store.state().listeners.iter().filter_map(Weak::upgrade).collect();
+    listeners.iter().for_each(|listener| listener.reconnected());
     waiting.await.unwrap().unwrap();
     assert_eq!(again.elapsed(), Duration::ZERO);
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lock_core::LockError;
 use lock_core::backend::{
-    Attempt, Backend, Beat, Capability, Claim, Ear, FencingToken, Grant, Released, Renew, Renewal,
+    Attempt, Backend, Beat, Capability, Claim, FencingToken, Grant, Listener, Released, Renew, Renewal,
 };
 
 type Result<T> = std::result::Result<T, LockError>;
@@ -75,8 +75,8 @@ impl<B: Backend> Backend for Careless<B> {
         self.0.downgrade(claim).await
     }
 
-    fn listen(&self, process: u128, ear: Weak<dyn Ear>) {
-        self.0.listen(process, ear);
+    fn listen(&self, process: u128, listener: Weak<dyn Listener>) {
+        self.0.listen(process, listener);
     }
 
     async fn changed(&self, claim: &Claim) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{Claims, TTL};
 use crate::backend::memory::Memory;
 use crate::backend::{
-    Attempt, Backend, Claim, Ear, LatchState, LatchStep, Mode, Queue, Released, Renew, Renewal,
+    Attempt, Backend, Claim, LatchState, LatchStep, Listener, Mode, Queue, Released, Renew, Renewal,
 };
 use crate::key::Key;
 use crate::owner::Owner;
@@ -20,7 +20,7 @@ impl Told {
     }
 }
 
-impl Ear for Told {
+impl Listener for Told {
     fn granted(&self, _owner: Owner, _waiters: usize) {
         self.0.lock().expect("no panic").push("granted".to_owned());
     }

@@ -14,9 +14,9 @@ use tokio::time::sleep;
 use super::super::client::Redis;
 use super::super::config::{Address, Config};
 use super::super::connection::Server;
-use super::super::ears::Ears;
 use super::super::error::{Failure, Reaction};
 use super::super::links::Links;
+use super::super::listeners::Listeners;
 use super::super::sentinel::Place;
 use super::ask;
 use super::looks::{Looks, PAUSE};
@@ -85,8 +85,8 @@ impl Router {
         &self.cluster.config
     }
 
-    pub(super) fn ears(&self) -> &Ears {
-        self.cluster.ears()
+    pub(super) fn listeners(&self) -> &Listeners {
+        self.cluster.listeners()
     }
 
     fn read<T>(&self, read: impl FnOnce(&State) -> T) -> T {
@@ -244,7 +244,7 @@ impl Router {
         });
         if changed {
             // Whoever waits at a node that has lost the slot is not told there any more.
-            self.cluster.ears().reconnected();
+            self.cluster.listeners().reconnected();
         }
     }
 

@@ -18,8 +18,8 @@ use super::router::Router;
 use super::slot;
 use super::together::{self, Boxed};
 use crate::backend::{
-    Attempt, Backend, Beat, Capability, Claim, Ear, FencingToken, GrantId, LatchState, LatchStep, Listed,
-    LockInfo, Released, Renew, Renewal,
+    Attempt, Backend, Beat, Capability, Claim, FencingToken, GrantId, LatchState, LatchStep, Listed,
+    Listener, LockInfo, Released, Renew, Renewal,
 };
 use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, Result};
@@ -293,8 +293,8 @@ impl Backend for Cluster {
         self.one(self.timeout(), key, |node| async move { node.take_away(key, id).await }).await
     }
 
-    fn listen(&self, process: u128, ear: Weak<dyn Ear>) {
-        self.router.ears().add(process, ear);
+    fn listen(&self, process: u128, listener: Weak<dyn Listener>) {
+        self.router.listeners().add(process, listener);
     }
 
     async fn close(&self) {

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use ::redis::{PushInfo, PushKind, Value};
 
-use crate::backend::Ear;
+use crate::backend::Listener;
 use crate::owner::Owner;
 
 /// What the name of every channel begins with. On a Cluster the hash tag of a slot comes next.
@@ -32,18 +32,18 @@ impl fmt::Display for Process {
 
 /// Everybody who listens, shared by all connections of a backend.
 #[derive(Debug, Default)]
-pub(super) struct Ears {
+pub(super) struct Listeners {
     /// A `std` lock: it is never held across an await, nor while somebody is told.
-    ears: Mutex<Vec<(Process, Weak<dyn Ear>)>>,
+    listeners: Mutex<Vec<(Process, Weak<dyn Listener>)>>,
     /// Grows with every new one, so that a connection knows whether it has subscribed for all.
     version: AtomicU64,
 }
 
-impl Ears {
-    pub(super) fn add(&self, process: u128, ear: Weak<dyn Ear>) {
-        let mut ears = self.ears.lock().unwrap_or_else(PoisonError::into_inner);
-        ears.retain(|(_, ear)| ear.strong_count() > 0);
-        ears.push((Process(process), ear));
+impl Listeners {
+    pub(super) fn add(&self, process: u128, listener: Weak<dyn Listener>) {
+        let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        listeners.retain(|(_, listener)| listener.strong_count() > 0);
+        listeners.push((Process(process), listener));
         // Under the lock: whoever reads the version first and the channels then has at least these.
         self.version.fetch_add(1, Ordering::Release);
     }
@@ -54,8 +54,8 @@ impl Ears {
 
     /// All who listen.
     pub(super) fn processes(&self) -> Vec<Process> {
-        let ears = self.ears.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut processes: Vec<Process> = ears.iter().map(|(process, _)| *process).collect();
+        let listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut processes: Vec<Process> = listeners.iter().map(|(process, _)| *process).collect();
         processes.sort_unstable();
         processes.dedup();
         processes
@@ -73,15 +73,15 @@ impl Ears {
 
     /// Tells everybody that messages may have been lost.
     pub(super) fn reconnected(&self) {
-        for ear in self.of(None) {
-            ear.reconnected();
+        for listener in self.of(None) {
+            listener.reconnected();
         }
     }
 
     /// Tells everybody that the server has thrown so many keys away.
-    pub(super) fn evicted(&self, keys: u64) {
-        for ear in self.of(None) {
-            ear.evicted(keys);
+    pub(super) fn keys_evicted(&self, keys: u64) {
+        for listener in self.of(None) {
+            listener.keys_evicted(keys);
         }
     }
 
@@ -98,25 +98,25 @@ impl Ears {
         }
         match heard(&push.data) {
             Some((process, Message::Granted(owner, waiters))) => {
-                self.of(Some(process)).iter().for_each(|ear| ear.granted(owner, waiters));
+                self.of(Some(process)).iter().for_each(|listener| listener.granted(owner, waiters));
             }
             Some((process, Message::Contended(key))) => {
-                self.of(Some(process)).iter().for_each(|ear| ear.contended(key));
+                self.of(Some(process)).iter().for_each(|listener| listener.contended(key));
             }
             Some((process, Message::Forced(owner))) => {
-                self.of(Some(process)).iter().for_each(|ear| ear.forced(owner));
+                self.of(Some(process)).iter().for_each(|listener| listener.forced(owner));
             }
             Some((process, Message::Opened(key))) => {
-                self.of(Some(process)).iter().for_each(|ear| ear.opened(key));
+                self.of(Some(process)).iter().for_each(|listener| listener.opened(key));
             }
             None => tracing::debug!("an unknown message on a wake channel was ignored"),
         }
     }
 
-    fn of(&self, process: Option<Process>) -> Vec<Arc<dyn Ear>> {
-        let ears = self.ears.lock().unwrap_or_else(PoisonError::into_inner);
-        let wanted = ears.iter().filter(|(of, _)| process.is_none_or(|process| process == *of));
-        wanted.filter_map(|(_, ear)| ear.upgrade()).collect()
+    fn of(&self, process: Option<Process>) -> Vec<Arc<dyn Listener>> {
+        let listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted = listeners.iter().filter(|(of, _)| process.is_none_or(|process| process == *of));
+        wanted.filter_map(|(_, listener)| listener.upgrade()).collect()
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::{Case, Subject, list};
-use crate::backend::{Capability, Claim, Ear, Mode, Queue};
+use crate::backend::{Capability, Claim, Listener, Mode, Queue};
 use crate::owner::Owner;
 
 /// How often a case tries to be told: what is told is a hint, and one may be lost.
@@ -27,7 +27,7 @@ pub(super) enum Event {
     Forced(Owner),
 }
 
-/// An ear that remembers.
+/// A listener that remembers.
 #[derive(Debug, Default)]
 pub(super) struct Heard {
     events: Mutex<Vec<Event>>,
@@ -35,11 +35,11 @@ pub(super) struct Heard {
 }
 
 impl Heard {
-    /// The ear of `process`; deaf once it is dropped.
+    /// The listener of `process`; deaf once it is dropped.
     pub(super) fn of(subject: &Subject, process: u128) -> Arc<Self> {
         let heard = Arc::new(Self::default());
-        let ear: Arc<dyn Ear> = Arc::<Self>::clone(&heard);
-        subject.backend().listen_dyn(process, Arc::downgrade(&ear));
+        let listener: Arc<dyn Listener> = Arc::<Self>::clone(&heard);
+        subject.backend().listen_dyn(process, Arc::downgrade(&listener));
         heard
     }
 
@@ -64,7 +64,7 @@ impl Heard {
     }
 }
 
-impl Ear for Heard {
+impl Listener for Heard {
     fn granted(&self, owner: Owner, _waiters: usize) {
         self.hear(Event::Granted(owner));
     }
