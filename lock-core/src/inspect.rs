@@ -162,7 +162,7 @@ impl LockManager {
         engine.check_open()?;
         engine.check_process()?;
         let key = key.into_key()?.in_namespace(&engine.namespace);
-        let done = engine.backend.evict_dyn(&key, id).await?;
+        let done = engine.backend.force_release_dyn(&key, id).await?;
         if done {
             let shown = engine.observer.shown(&key, None);
             tracing::warn!(lock.key = %shown, lock.grant = %id, reason, "a lock was taken from its holder by force");

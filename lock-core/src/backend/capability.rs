@@ -57,7 +57,7 @@ pub struct Capability {
     pub several: bool,
     /// Does [`Backend::latch`].
     pub latches: bool,
-    /// Does [`Backend::list`], [`Backend::inspect`] and [`Backend::evict`].
+    /// Does [`Backend::list`], [`Backend::inspect`] and [`Backend::force_release`].
     pub lists: bool,
     /// Gives fencing tokens.
     pub fencing: bool,

@@ -23,7 +23,7 @@ pub trait Listener: Send + Sync + fmt::Debug {
     fn contended(&self, key: &str);
     /// The latch `key` is open.
     fn opened(&self, key: &str);
-    /// [`Backend::evict`] took away the grant of `owner`. Without this call the owner finds out by its next renewal.
+    /// [`Backend::force_release`] took away the grant of `owner`. Without this call the owner finds out by its next renewal.
     fn forced(&self, _owner: Owner) {}
     /// The store evicted `count` keys for lack of memory since the last call; locks may be among them.
     fn keys_evicted(&self, _count: u64) {}
@@ -205,7 +205,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     ///
     /// # Errors
     /// As [`list`](Self::list).
-    fn evict(&self, key: &Key, _id: &GrantId) -> impl Future<Output = Result<bool>> + Send {
+    fn force_release(&self, key: &Key, _id: &GrantId) -> impl Future<Output = Result<bool>> + Send {
         let detail = "this store cannot take a lock from its holder";
         std::future::ready(Err(LockError::new(LockErrorKind::Unsupported, detail).with_key(key)))
     }

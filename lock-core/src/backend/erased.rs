@@ -36,8 +36,8 @@ pub trait DynBackend: Send + Sync + fmt::Debug + 'static {
     fn list_dyn<'a>(&'a self, prefix: &'a str, foreign: bool, limit: usize) -> BoxFuture<'a, Result<Listed>>;
     /// See [`Backend::inspect`].
     fn inspect_dyn<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<LockInfo>>>;
-    /// See [`Backend::evict`].
-    fn evict_dyn<'a>(&'a self, key: &'a Key, id: &'a GrantId) -> BoxFuture<'a, Result<bool>>;
+    /// See [`Backend::force_release`].
+    fn force_release_dyn<'a>(&'a self, key: &'a Key, id: &'a GrantId) -> BoxFuture<'a, Result<bool>>;
     /// See [`Backend::listen`].
     fn listen_dyn(&self, process: u128, listener: Weak<dyn Listener>);
     /// See [`Backend::renew`].
@@ -94,8 +94,8 @@ impl<B: Backend> DynBackend for B {
         Box::pin(self.inspect(key))
     }
 
-    fn evict_dyn<'a>(&'a self, key: &'a Key, id: &'a GrantId) -> BoxFuture<'a, Result<bool>> {
-        Box::pin(self.evict(key, id))
+    fn force_release_dyn<'a>(&'a self, key: &'a Key, id: &'a GrantId) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(self.force_release(key, id))
     }
 
     fn listen_dyn(&self, process: u128, listener: Weak<dyn Listener>) {

@@ -139,8 +139,8 @@ impl Backend for TestStore {
         self.make(Call::Other, self.memory.inspect(key)).await?
     }
 
-    async fn evict(&self, key: &Key, id: &GrantId) -> Result<bool> {
-        self.make(Call::Other, self.memory.evict(key, id)).await?
+    async fn force_release(&self, key: &Key, id: &GrantId) -> Result<bool> {
+        self.make(Call::Other, self.memory.force_release(key, id)).await?
     }
 
     fn listen(&self, process: u128, listener: Weak<dyn Listener>) {

@@ -293,8 +293,8 @@ impl<B: Backend> Backend for Flaky<B> {
         self.inner.inspect(key).await
     }
 
-    async fn evict(&self, key: &Key, id: &GrantId) -> Result<bool> {
-        self.inner.evict(key, id).await
+    async fn force_release(&self, key: &Key, id: &GrantId) -> Result<bool> {
+        self.inner.force_release(key, id).await
     }
 
     fn listen(&self, process: u128, listener: Weak<dyn Listener>) {

@@ -203,10 +203,10 @@ impl Backend for Beating {
         Ok(found)
     }
 
-    async fn evict(&self, key: &Key, id: &GrantId) -> Result<bool> {
-        let evicted = self.inner.evict(key, id).await;
+    async fn force_release(&self, key: &Key, id: &GrantId) -> Result<bool> {
+        let released = self.inner.force_release(key, id).await;
         self.serve(key).await;
-        evicted
+        released
     }
 
     fn listen(&self, process: u128, listener: Weak<dyn Listener>) {

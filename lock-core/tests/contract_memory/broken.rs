@@ -337,8 +337,8 @@ impl Backend for Broken {
         inspect::inspect(self.fault, &self.inner, key).await
     }
 
-    async fn evict(&self, key: &Key, id: &GrantId) -> Result<bool> {
-        inspect::evict(self.fault, &self.inner, key, id).await
+    async fn force_release(&self, key: &Key, id: &GrantId) -> Result<bool> {
+        inspect::force_release(self.fault, &self.inner, key, id).await
     }
 
     fn listen(&self, process: u128, listener: Weak<dyn Listener>) {

@@ -35,16 +35,16 @@ pub(super) async fn inspect(fault: Fault, inner: &Memory, key: &Key) -> Result<O
     }
 }
 
-pub(super) async fn evict(fault: Fault, inner: &Memory, key: &Key, id: &GrantId) -> Result<bool> {
+pub(super) async fn force_release(fault: Fault, inner: &Memory, key: &Key, id: &GrantId) -> Result<bool> {
     match fault {
         Fault::EvictDoesNothing => Ok(true),
         Fault::EvictsAnybody => {
             let locks = inner.list(key.as_str(), false, 1).await?.locks;
             match locks.first().and_then(|lock| lock.holders.first()) {
-                Some(holder) => inner.evict(key, &holder.id).await,
+                Some(holder) => inner.force_release(key, &holder.id).await,
                 None => Ok(false),
             }
         }
-        _ => inner.evict(key, id).await,
+        _ => inner.force_release(key, id).await,
     }
 }

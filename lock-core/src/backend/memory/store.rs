@@ -294,7 +294,7 @@ impl Backend for Memory {
         Ok(self.look_at(key))
     }
 
-    async fn evict(&self, key: &Key, id: &GrantId) -> Result<bool> {
+    async fn force_release(&self, key: &Key, id: &GrantId) -> Result<bool> {
         Ok(self.take_away(key, id))
     }
 

@@ -243,7 +243,7 @@ impl<B: Backend> Backend for Quorum<B> {
         Err(unsupported(detail))
     }
 
-    async fn evict(&self, key: &Key, _id: &GrantId) -> Result<bool> {
+    async fn force_release(&self, key: &Key, _id: &GrantId) -> Result<bool> {
         let detail = "a quorum does not take a lock from its holder: do so on a majority of its nodes";
         Err(unsupported(detail).with_key(key))
     }

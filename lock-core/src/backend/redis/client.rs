@@ -222,7 +222,7 @@ impl Backend for Redis {
         self.settled(timeout(deadline, self.look_at(key)).await, deadline, key)
     }
 
-    async fn evict(&self, key: &Key, id: &GrantId) -> Result<bool> {
+    async fn force_release(&self, key: &Key, id: &GrantId) -> Result<bool> {
         supported(std::iter::once(key))?;
         let deadline = self.timeout();
         self.settled(timeout(deadline, self.take_away(key, id)).await, deadline, key)

@@ -87,9 +87,9 @@ impl Redis {
 
     pub(super) async fn take_away(&self, key: &Key, id: &GrantId) -> Result<bool, Failure> {
         let live = self.links.live().await?;
-        let mut command = live.scripts.call(Script::Evict, iter::once(key.as_str()), 1, 64);
+        let mut command = live.scripts.call(Script::ForceRelease, iter::once(key.as_str()), 1, 64);
         command.arg(id.as_str());
-        match live.run(Script::Evict, &command).await? {
+        match live.run(Script::ForceRelease, &command).await? {
             Value::Int(done) => Ok(done == 1),
             other => Err(Failure::unexpected(&other)),
         }

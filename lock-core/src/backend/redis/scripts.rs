@@ -19,7 +19,7 @@ pub(super) enum Script {
     Downgrade,
     Latch,
     List,
-    Evict,
+    ForceRelease,
 }
 
 /// A script and the library that it uses. One with a hot path is in two parts, with the library between them: to
@@ -50,7 +50,7 @@ impl Script {
         Self::Downgrade,
         Self::Latch,
         Self::List,
-        Self::Evict,
+        Self::ForceRelease,
     ];
 
     pub(super) const fn text(self) -> &'static str {
@@ -66,7 +66,7 @@ impl Script {
             Self::Downgrade => script!("downgrade.lua"),
             Self::Latch => script!("latch.lua"),
             Self::List => script!("list.lua"),
-            Self::Evict => script!("evict.lua"),
+            Self::ForceRelease => script!("force_release.lua"),
         }
     }
 

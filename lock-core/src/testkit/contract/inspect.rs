@@ -44,8 +44,8 @@ async fn id(subject: &Subject, key: &Key) -> GrantId {
     info(subject, key).await.holders[0].id.clone()
 }
 
-async fn evict(subject: &Subject, key: &Key, id: &GrantId) -> bool {
-    subject.backend().evict_dyn(key, id).await.expect("an answer to evict")
+async fn force_release(subject: &Subject, key: &Key, id: &GrantId) -> bool {
+    subject.backend().force_release_dyn(key, id).await.expect("an answer to force_release")
 }
 
 async fn is_mine(subject: &Subject, claim: &Claim) -> bool {
@@ -89,7 +89,7 @@ async fn one_key_is_looked_at_alone(subject: Subject) {
     subject.backend().release_dyn(&claim, Some(subject.long())).await.expect("an answer");
     let kept = look().await.expect("nobody gets it");
     assert!(kept.holders[0].kept, "{kept:?}");
-    assert!(evict(&subject, &key, &kept.holders[0].id).await);
+    assert!(force_release(&subject, &key, &kept.holders[0].id).await);
     assert!(look().await.is_none());
 }
 
@@ -142,7 +142,7 @@ async fn what_is_kept_is_listed_as_such(subject: Subject) {
     let lock = info(&subject, &key).await;
     assert!(lock.holders[0].kept, "{lock:?}");
     assert!(!format!("{lock:?}").replace(key.as_str(), "").contains(&claim.owner.token().as_str()[..32]));
-    assert!(evict(&subject, &key, &lock.holders[0].id).await, "an operator can free it");
+    assert!(force_release(&subject, &key, &lock.holders[0].id).await, "an operator can free it");
     assert!(subject.gets(&subject.exclusive(&key)).await);
 }
 
@@ -152,14 +152,14 @@ async fn only_the_grant_that_was_shown_is_taken_away(subject: Subject) {
     subject.acquire(&first).await;
     let shown = id(&subject, &key).await;
     let other: GrantId = "0".repeat(40).parse().expect("40 digits");
-    assert!(!evict(&subject, &key, &other).await);
-    assert!(!evict(&subject, &subject.key("other"), &shown).await);
+    assert!(!force_release(&subject, &key, &other).await);
+    assert!(!force_release(&subject, &subject.key("other"), &shown).await);
     assert!(is_mine(&subject, &first).await);
-    assert!(evict(&subject, &key, &shown).await);
+    assert!(force_release(&subject, &key, &shown).await);
     assert!(!is_mine(&subject, &first).await);
-    assert!(!evict(&subject, &key, &shown).await, "once");
+    assert!(!force_release(&subject, &key, &shown).await, "once");
     subject.acquire(&second).await;
-    assert!(!evict(&subject, &key, &shown).await, "one that came later is not hit");
+    assert!(!force_release(&subject, &key, &shown).await, "one that came later is not hit");
     assert!(is_mine(&subject, &second).await);
 }
 
@@ -174,7 +174,7 @@ async fn one_whose_grant_is_taken_away_is_told_and_loses(subject: Subject) {
         subject.acquire(&subject.stranger(&other, Mode::Exclusive, Queue::Barging)).await;
         subject.enqueue(&subject.claim(&other, Mode::Exclusive, Queue::Fifo)).await;
     }
-    assert!(evict(&subject, &key, &id(&subject, &key).await).await);
+    assert!(force_release(&subject, &key, &id(&subject, &key).await).await);
     assert!(heard.hears(&Event::Forced(claim.owner)).await, "the holder is told");
     assert!(!is_mine(&subject, &claim).await);
     assert_eq!(subject.release(&claim).await, Released::Expired);
@@ -188,7 +188,7 @@ async fn one_of_several_readers_is_taken_away(subject: Subject) {
     }
     let lock = info(&subject, &key).await;
     assert_eq!((lock.mode, lock.holders.len()), (Mode::Shared, 3));
-    assert!(evict(&subject, &key, &lock.holders[1].id).await);
+    assert!(force_release(&subject, &key, &lock.holders[1].id).await);
     let mut left = 0;
     for reader in &readers {
         left += usize::from(is_mine(&subject, reader).await);
@@ -197,7 +197,7 @@ async fn one_of_several_readers_is_taken_away(subject: Subject) {
     let writer = subject.exclusive(&key);
     assert!(!subject.gets(&writer).await);
     for holder in &info(&subject, &key).await.holders {
-        assert!(evict(&subject, &key, &holder.id).await);
+        assert!(force_release(&subject, &key, &holder.id).await);
     }
     assert!(subject.gets(&writer).await, "the last one takes the key with it");
 }
@@ -232,7 +232,7 @@ async fn the_next_is_served_when_a_grant_is_taken_away(subject: Subject) {
     let (holder, next) = (subject.exclusive(&key), subject.claim(&key, Mode::Exclusive, Queue::Fifo));
     subject.acquire(&holder).await;
     subject.enqueue(&next).await;
-    assert!(evict(&subject, &key, &id(&subject, &key).await).await);
+    assert!(force_release(&subject, &key, &id(&subject, &key).await).await);
     assert!(!subject.gets(&subject.exclusive(&key)).await, "nobody comes in between");
     assert!(subject.gets(&next).await);
 }

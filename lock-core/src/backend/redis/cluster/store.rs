@@ -288,7 +288,7 @@ impl Backend for Cluster {
         self.one(self.timeout(), key, |node| async move { node.look_at(key).await }).await
     }
 
-    async fn evict(&self, key: &Key, id: &GrantId) -> Result<bool> {
+    async fn force_release(&self, key: &Key, id: &GrantId) -> Result<bool> {
         takes(std::iter::once(key))?;
         self.one(self.timeout(), key, |node| async move { node.take_away(key, id).await }).await
     }
