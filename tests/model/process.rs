@@ -86,7 +86,7 @@ impl World<'_> {
         let process = &self.state.processes[i];
         if let Head::Placed { owner, .. } = process.head {
             let ttl = process.line[0];
-            self.state.send(Message::Beat { owner, sent: NOW, ttl });
+            self.state.send(Message::Heartbeat { owner, sent: NOW, ttl });
         }
     }
 
@@ -199,7 +199,7 @@ impl World<'_> {
             }
             Message::Set { .. }
             | Message::Enqueue { .. }
-            | Message::Beat { .. }
+            | Message::Heartbeat { .. }
             | Message::Renew { .. }
             | Message::Cancel { .. } => {}
         }

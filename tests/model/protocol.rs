@@ -30,7 +30,7 @@ pub(crate) enum Rule {
     /// A grant by push counts from when the last request was sent that was answered with "keep waiting".
     CountFromKept,
     /// A sign of life that finds its owner holding extends the lease to what it answers.
-    BeatExtends,
+    HeartbeatExtends,
     /// No request makes a lease shorter.
     NeverShorten,
     /// After "gone" a new owner queues.
@@ -118,7 +118,7 @@ pub(crate) enum Message {
         sent: Tick,
         ttl: Tick,
     },
-    Beat {
+    Heartbeat {
         owner: Owner,
         sent: Tick,
         ttl: Tick,

@@ -29,7 +29,7 @@ without! {
     what_is_not_answered_is_cancelled_again: CancelAgain, BEGIN, NO_ORPHAN;
     who_gives_up_cancels_the_place: CancelPlaces, QUEUED, NO_ORPHAN;
     a_push_counts_from_the_last_answer: CountFromKept, QUEUED, ONE_HOLDER;
-    a_sign_of_life_of_the_holder_extends: BeatExtends, QUEUED, ONE_HOLDER;
+    a_sign_of_life_of_the_holder_extends: HeartbeatExtends, QUEUED, ONE_HOLDER;
     no_lease_is_made_shorter: NeverShorten, FROM_BRIEF, ONE_HOLDER;
     a_used_up_owner_never_queues_again: FreshOwner, QUEUED, QUEUED_ONCE;
     an_unanswered_request_is_not_sent_again: OneRequest, BEGIN, NO_ORPHAN;

@@ -10,7 +10,7 @@ impl World<'_> {
         let answer = match message {
             Message::Set { owner, sent, ttl } => self.set(owner, sent, ttl),
             Message::Enqueue { owner, sent, ttl } => self.acquire(owner, sent, ttl),
-            Message::Beat { owner, sent, ttl } => Some(self.beat(owner, sent, ttl)),
+            Message::Heartbeat { owner, sent, ttl } => Some(self.heartbeat(owner, sent, ttl)),
             Message::Renew { owner, sent, ttl } => Some(self.renew(owner, sent, ttl)),
             Message::Cancel { owner, until, told } => self.release(owner, until, told),
             _ => None,
@@ -58,10 +58,10 @@ impl World<'_> {
         Some(Message::Waiting { owner, sent, ttl })
     }
 
-    fn beat(&mut self, owner: Owner, sent: Tick, ttl: Tick) -> Message {
+    fn heartbeat(&mut self, owner: Owner, sent: Tick, ttl: Tick) -> Message {
         let granted = Message::Granted { owner, until: sent + ttl };
         if self.state.holds(owner) {
-            if self.has(Rule::BeatExtends) {
+            if self.has(Rule::HeartbeatExtends) {
                 self.extend(ttl);
             }
             return granted;

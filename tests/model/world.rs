@@ -25,7 +25,7 @@ pub(crate) enum Step {
     GrabUnanswered(usize),
     /// The request for a place was not answered in time.
     AskUnanswered(usize),
-    Beat(usize),
+    Heartbeat(usize),
     Renew(usize),
     /// The holder gives its grant to the next in line.
     Turn(usize),
@@ -60,7 +60,7 @@ impl World<'_> {
             match message {
                 Message::Set { sent: moment, .. }
                 | Message::Enqueue { sent: moment, .. }
-                | Message::Beat { sent: moment, .. }
+                | Message::Heartbeat { sent: moment, .. }
                 | Message::Renew { sent: moment, .. }
                 | Message::Cancel { until: moment, .. }
                 | Message::Granted { until: moment, .. }
@@ -117,7 +117,7 @@ impl World<'_> {
         let grabs = |owner: Owner| state.process(owner).grab.is_some_and(|(grab, _)| grab == owner);
         match message {
             Message::Set { sent, .. } | Message::Enqueue { sent, .. } => sent >= NOW - LATE,
-            Message::Beat { owner, .. } | Message::Renew { owner, .. } => {
+            Message::Heartbeat { owner, .. } | Message::Renew { owner, .. } => {
                 state.is_known(owner) || head(owner).is_some() || hold(owner).is_some()
             }
             Message::Cancel { owner, told, .. } => {
@@ -160,7 +160,7 @@ impl World<'_> {
                 self.state.processes[i].unanswered -= 1;
                 self.ask_unanswered(i);
             }
-            Step::Beat(i) => {
+            Step::Heartbeat(i) => {
                 self.state.processes[i].beats -= 1;
                 self.sign(i);
             }
@@ -324,7 +324,7 @@ impl Model for Protocol {
             if !process.line.is_empty() {
                 match process.head {
                     Head::Asks { .. } if unanswered => steps.push(Step::AskUnanswered(i)),
-                    Head::Placed { .. } if process.beats > 0 => steps.push(Step::Beat(i)),
+                    Head::Placed { .. } if process.beats > 0 => steps.push(Step::Heartbeat(i)),
                     _ => {}
                 }
                 if self.size.leaves {

@@ -219,7 +219,7 @@ async fn every_step(process: &Process) {
             let _ = process.redis.enqueue(claim, None).await.expect("permitted");
         }
         for claim in &claims {
-            let _ = process.beat(claim).await;
+            let _ = process.heartbeat(claim).await;
             let _ = process.renew(claim, ms(500)).await;
         }
         process.redis.fence(&claims[0]).await.expect("permitted");

@@ -61,7 +61,7 @@ async fn costs(server: &RedisServer, process: &Process, waiters: usize) -> [Cost
     for claim in &claims {
         process.waits(claim).await;
     }
-    let beat = Cost::of(server);
+    let heartbeat = Cost::of(server);
     for claim in &claims {
         process.release(claim).await;
     }
@@ -72,7 +72,7 @@ async fn costs(server: &RedisServer, process: &Process, waiters: usize) -> [Cost
         process.take(&holder).await;
         process.release(&holder).await;
     }
-    [queue, beat, cancel, Cost::of(server)]
+    [queue, heartbeat, cancel, Cost::of(server)]
 }
 
 #[tokio::test]

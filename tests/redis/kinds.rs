@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lock_core::LockErrorKind;
 use lock_core::backend::{
-    Attempt, Backend, Beat, Claim, FencingToken, Mode, Queue, Released, Renew, Renewal,
+    Attempt, Backend, Claim, FencingToken, Heartbeat, Mode, Queue, Released, Renew, Renewal,
 };
 use lock_core::key::Key;
 use lock_tests::{PATIENCE, RedisServer, wait_until};
@@ -436,7 +436,7 @@ async fn readers_and_their_queue_need_no_memory_to_end() {
     assert_eq!(process.redis.release(&other, Some(ms(50))).await.expect("an answer"), Released::Released);
     server.command(&["CONFIG", "SET", "maxmemory", "0"]);
     wait_until("the next is served", PATIENCE, async || {
-        matches!(process.beat(&waiter).await, Beat::Granted(_))
+        matches!(process.heartbeat(&waiter).await, Heartbeat::Granted(_))
     })
     .await;
     let again = process.redis.try_acquire(&waiter).await.expect("an answer");

@@ -60,7 +60,7 @@ async fn what_nobody_told_is_found_by_a_sign_of_life() {
     process.wait(&third).await;
     // A lease that ran out.
     wait_until("it is found", PATIENCE, async || {
-        let _ = process.beat(&third).await;
+        let _ = process.heartbeat(&third).await;
         holds(&server, "k", &second)
     })
     .await;
@@ -398,7 +398,7 @@ async fn an_owner_is_queued_with_one_request_also_when_the_answer_is_lost() {
     proxy.replies(Flow::Hold);
     process.redis.enqueue(&waiter, None).await.expect_err("no answer");
     proxy.heal();
-    wait_until("it is asked after", PATIENCE, async || process.redis.beat(&waiter).await.is_ok()).await;
+    wait_until("it is asked after", PATIENCE, async || process.redis.heartbeat(&waiter).await.is_ok()).await;
     let scripts: Vec<_> = recorder.take().into_iter().filter(|sent| sent.name == "EVALSHA").collect();
     let queued = scripts.iter().filter(|sent| sent.arguments.len() == 3 + 8).count();
     assert_eq!(queued, 1, "{scripts:?}");
@@ -462,7 +462,7 @@ async fn nothing_without_an_expiry_and_nothing_at_the_end() {
             all_expire(&server);
         }
         for claim in &claims {
-            let _ = process.beat(claim).await;
+            let _ = process.heartbeat(claim).await;
             all_expire(&server);
         }
         for claim in &claims {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lock_core::backend::redis::Redis;
 use lock_core::backend::{
-    Attempt, Backend, Beat, Claim, Grant, Held, Listener, Mode, Queue, Released, Renew, Renewal,
+    Attempt, Backend, Claim, Grant, Heartbeat, Held, Listener, Mode, Queue, Released, Renew, Renewal,
 };
 use lock_core::key::Key;
 use lock_core::owner::Owner;
@@ -131,27 +131,27 @@ impl Process {
         held(self.redis.enqueue(claim, room).await.expect("an answer"))
     }
 
-    pub(crate) async fn beat(&self, claim: &Claim) -> Beat {
-        self.redis.beat(claim).await.expect("an answer")
+    pub(crate) async fn heartbeat(&self, claim: &Claim) -> Heartbeat {
+        self.redis.heartbeat(claim).await.expect("an answer")
     }
 
     pub(crate) async fn served(&self, claim: &Claim) -> Grant {
-        match self.beat(claim).await {
-            Beat::Granted(grant) => grant,
+        match self.heartbeat(claim).await {
+            Heartbeat::Granted(grant) => grant,
             other => panic!("not granted: {other:?}"),
         }
     }
 
     pub(crate) async fn waits(&self, claim: &Claim) -> Held {
-        match self.beat(claim).await {
-            Beat::Waiting(held) => held,
+        match self.heartbeat(claim).await {
+            Heartbeat::Waiting(held) => held,
             other => panic!("not waiting: {other:?}"),
         }
     }
 
     pub(crate) async fn gone(&self, claim: &Claim) {
-        let beat = self.beat(claim).await;
-        assert!(matches!(beat, Beat::Gone), "{beat:?}");
+        let heartbeat = self.heartbeat(claim).await;
+        assert!(matches!(heartbeat, Heartbeat::Gone), "{heartbeat:?}");
     }
 
     pub(crate) async fn release(&self, claim: &Claim) -> Released {

@@ -77,7 +77,7 @@ async fn what_a_voter_does_not_do_is_said() {
     let client = Client::of(&server, MAX_TTL).await;
     let can = client.redis.capability();
     assert!(!can.fifo && !can.beats && !can.tells_waiters && !can.latches);
-    let error = client.redis.beat(&client.claim("k", MAX_TTL)).await.expect_err("no queue");
+    let error = client.redis.heartbeat(&client.claim("k", MAX_TTL)).await.expect_err("no queue");
     assert_eq!(error.kind(), LockErrorKind::Unsupported);
     let error = client.refusal("lock:voter", MAX_TTL).await;
     assert_eq!(error.kind(), LockErrorKind::InvalidKey);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lock_core::Result;
 use lock_core::backend::{
-    Attempt, Backend, Beat, Capability, Claim, FencingToken, Listener, Released, Renew, Renewal,
+    Attempt, Backend, Capability, Claim, FencingToken, Heartbeat, Listener, Released, Renew, Renewal,
 };
 use lock_core::clock::{Clock, Moment};
 use lock_core::owner::Owner;
@@ -194,9 +194,9 @@ impl<B: Backend> Backend for ByClock<B> {
         self.granted(claim, self.inner.enqueue(claim, room).await)
     }
 
-    async fn beat(&self, claim: &Claim) -> Result<Beat> {
-        let answer = self.inner.beat(claim).await;
-        if let Ok(Beat::Granted(grant)) = &answer {
+    async fn heartbeat(&self, claim: &Claim) -> Result<Heartbeat> {
+        let answer = self.inner.heartbeat(claim).await;
+        if let Ok(Heartbeat::Granted(grant)) = &answer {
             self.learns(claim, grant.fence);
         }
         answer

@@ -48,7 +48,7 @@ async fn waiting(server: &Server) -> usize {
     count.query_async(&mut server.connection().await).await.expect("the server answers")
 }
 
-/// All arrive (acquire), all wait for a while (beat), all are served one by one (release).
+/// All arrive (acquire), all wait for a while (heartbeat), all are served one by one (release).
 async fn queue(server: &Server, waiters: usize) -> [Load; 3] {
     let locks = LockManager::connect(&server.url()).await.expect("connects");
     let guard = request(&locks, "fair").ttl(TTL).acquire().await.expect("the key is free");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::backend::{Attempt, Beat, Claim, Grant, Held};
+use crate::backend::{Attempt, Claim, Grant, Heartbeat, Held};
 use crate::clock::Moment;
 use crate::engine::Engine;
 use crate::error::{LockError, LockErrorKind, Result};
@@ -16,7 +16,7 @@ use crate::waits::{Expected, Waits, Word};
 const LATE_REQUEST: Duration = Duration::from_secs(30);
 
 /// The shortest time between two signs of life, whatever the store says of its holder.
-const SHORTEST_BEAT: Duration = Duration::from_millis(1);
+const SHORTEST_HEARTBEAT: Duration = Duration::from_millis(1);
 
 /// How a claim is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ struct Place {
     /// what was not answered may have arrived.
     lease: Duration,
     /// When the next sign of life is due, where the store wants any.
-    beat: Option<Moment>,
+    heartbeat: Option<Moment>,
     /// The longest lease for which a sign of life was sent that was not answered: it may yet arrive, and extend what was
     /// granted meanwhile.
     unanswered: Duration,
@@ -77,8 +77,8 @@ impl InFlight {
     }
 
     /// When the next sign of life is due, where the store wants any.
-    pub(super) fn beat_due(&self) -> Option<Moment> {
-        self.place.as_ref()?.beat
+    pub(super) fn heartbeat_due(&self) -> Option<Moment> {
+        self.place.as_ref()?.heartbeat
     }
 
     /// The store's word for a claim that waits. Never completes without a place. Cancel safe.
@@ -137,7 +137,7 @@ impl InFlight {
         let backend = &engine.backend;
         let beats = engine.capability.beats;
         if beats && self.has_place() {
-            if let Some(attempt) = self.beat().await? {
+            if let Some(attempt) = self.heartbeat().await? {
                 return Ok(attempt);
             }
             let key = engine.observer.shown(&self.claim.key, None);
@@ -177,22 +177,22 @@ impl InFlight {
         let asked = self.claim.place_lease();
         let lease = before.as_ref().map_or(asked, |place| place.lease.min(asked));
         let expected = expected.or_else(|| before.and_then(|place| place.expected));
-        let beat = self.engine.capability.beats.then(|| self.next_beat(kept, held));
-        self.place = Some(Place { kept, lease, beat, unanswered: Duration::ZERO, expected });
+        let heartbeat = self.engine.capability.beats.then(|| self.next_heartbeat(kept, held));
+        self.place = Some(Place { kept, lease, heartbeat, unanswered: Duration::ZERO, expected });
     }
 
     /// A third of the time for which the place is kept, or when the holder's lease is over.
-    fn next_beat(&self, kept: Moment, held: &Held) -> Moment {
+    fn next_heartbeat(&self, kept: Moment, held: &Held) -> Moment {
         let regular = kept.plus(self.claim.place_lease() / 3);
         let now = self.engine.clock.now();
-        match held.remaining.map(|left| now.plus(left.max(SHORTEST_BEAT))) {
+        match held.remaining.map(|left| now.plus(left.max(SHORTEST_HEARTBEAT))) {
             Some(free) if free.remaining(now) < regular.remaining(now) => free,
             _ => regular,
         }
     }
 
     /// Tells the store that the claim waits yet; `None` where it has forgotten the claim.
-    async fn beat(&mut self) -> Result<Option<Attempt>> {
+    async fn heartbeat(&mut self) -> Result<Option<Attempt>> {
         let asked = self.claim.place_lease();
         let mut before = Duration::ZERO;
         if let Some(place) = &mut self.place {
@@ -201,17 +201,17 @@ impl InFlight {
             place.unanswered = before.max(self.claim.ttl);
         }
         let engine = Arc::clone(&self.engine);
-        let call = engine.backend.beat_dyn(&self.claim);
-        match engine.observer.meters.timed(Op::Beat, call).await {
-            Ok(Beat::Granted(grant)) => self.in_time(grant).map(|grant| Some(Attempt::Granted(grant))),
-            Ok(Beat::Waiting(held)) => {
+        let call = engine.backend.heartbeat_dyn(&self.claim);
+        match engine.observer.meters.timed(Op::Heartbeat, call).await {
+            Ok(Heartbeat::Granted(grant)) => self.in_time(grant).map(|grant| Some(Attempt::Granted(grant))),
+            Ok(Heartbeat::Waiting(held)) => {
                 self.held(&held, None);
                 if let Some(place) = &mut self.place {
                     place.unanswered = before;
                 }
                 Ok(Some(Attempt::Held(held)))
             }
-            Ok(Beat::Gone) => Ok(None),
+            Ok(Heartbeat::Gone) => Ok(None),
             // Neither yes nor no: the place may be kept, so it is asked after again.
             Err(error) => Err(error),
         }
@@ -227,10 +227,10 @@ impl InFlight {
     }
 
     /// The next question is due at once.
-    pub(super) fn beat_now(&mut self) {
+    pub(super) fn heartbeat_now(&mut self) {
         let now = self.engine.clock.now();
         if let Some(place) = &mut self.place {
-            place.beat = Some(now);
+            place.heartbeat = Some(now);
         }
     }
 

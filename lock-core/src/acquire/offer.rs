@@ -34,7 +34,7 @@ impl Acquire<'_> {
             // that is never renewed has to be the whole one, which the next sign of life brings.
             Some(grant) if self.plan.terms.renew || grant.lease >= self.plan.ttl => Some(Offer::Place(grant)),
             _ => {
-                self.claim.beat_now();
+                self.claim.heartbeat_now();
                 None
             }
         }

@@ -87,7 +87,7 @@ impl Acquire<'_> {
         match () {
             () if !asks => None,
             () if self.ask_again.is_some() => self.ask_again,
-            () if self.claim.has_place() && (store.beats || store.notifies) => self.claim.beat_due(),
+            () if self.claim.has_place() && (store.beats || store.notifies) => self.claim.heartbeat_due(),
             () if self.own && store.fifo => self.free_at.map(|free| free.plus(AFTER_LEASE)),
             () => Some(end),
         }

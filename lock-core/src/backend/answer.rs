@@ -116,7 +116,7 @@ pub enum Attempt {
 /// The answer to a sign of life.
 #[derive(Clone, Debug)]
 #[must_use]
-pub enum Beat {
+pub enum Heartbeat {
     /// It was the claim's turn: it is granted, for the full lease.
     Granted(Grant),
     /// The place is kept.

@@ -44,10 +44,10 @@ pub struct Capability {
     pub permits: bool,
     /// Does [`Queue::Fifo`]: [`Backend::enqueue`] takes a place.
     pub fifo: bool,
-    /// A place lives on [`Backend::beat`] and is served through [`Listener::granted`], for barging claims too. Otherwise a
+    /// A place lives on [`Backend::heartbeat`] and is served through [`Listener::granted`], for barging claims too. Otherwise a
     /// place lives while [`Backend::changed`] is awaited or the claim asks.
     pub beats: bool,
-    /// What [`Listener::granted`] tells is asked after by [`Backend::beat`] before it counts, because a grant needs more than to be
+    /// What [`Listener::granted`] tells is asked after by [`Backend::heartbeat`] before it counts, because a grant needs more than to be
     /// made. Otherwise the word is enough.
     pub confirms: bool,
     /// Tells the holder's [`Listener`] when somebody begins to wait; otherwise a process that has waiters of its own gives

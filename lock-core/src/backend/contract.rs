@@ -6,7 +6,7 @@ use std::sync::Weak;
 use std::time::Duration;
 
 use super::{
-    Attempt, Beat, Capability, Claim, FencingToken, GrantId, LatchState, LatchStep, Listed, LockInfo,
+    Attempt, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState, LatchStep, Listed, LockInfo,
     Released, Renew, Renewal,
 };
 #[cfg(doc)]
@@ -72,7 +72,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     ///   the key ([`Held::own`]: their turns are made in the process), a queue of `room` or more, and, where the store
     ///   cannot, a claim of several keys.
     /// - Asked again, keeps the place. Where places live on beats, an owner is enqueued once, and asked after by
-    ///   [`beat`](Self::beat).
+    ///   [`heartbeat`](Self::heartbeat).
     /// - The oldest claim that can be served beside the holders is served first; a waiting exclusive claim goes before
     ///   later shared ones.
     ///
@@ -86,7 +86,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     ///
     /// # Errors
     /// As [`try_acquire`](Self::try_acquire). `Unsupported` without [`Capability::beats`].
-    fn beat(&self, claim: &Claim) -> impl Future<Output = Result<Beat>> + Send {
+    fn heartbeat(&self, claim: &Claim) -> impl Future<Output = Result<Heartbeat>> + Send {
         let detail = "places in this store's queue need no sign of life";
         let error = LockError::new(LockErrorKind::Unsupported, detail).with_key(&claim.key);
         std::future::ready(Err(error))

@@ -7,7 +7,7 @@ use std::sync::Weak;
 use std::time::Duration;
 
 use super::{
-    Attempt, Backend, Beat, Capability, Claim, FencingToken, GrantId, LatchState, LatchStep, Listed,
+    Attempt, Backend, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState, LatchStep, Listed,
     Listener, LockInfo, Released, Renew, Renewal,
 };
 use crate::error::Result;
@@ -26,8 +26,8 @@ pub trait DynBackend: Send + Sync + fmt::Debug + 'static {
     fn grab_dyn<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Attempt>>;
     /// See [`Backend::enqueue`].
     fn enqueue_dyn<'a>(&'a self, claim: &'a Claim, room: Option<usize>) -> BoxFuture<'a, Result<Attempt>>;
-    /// See [`Backend::beat`].
-    fn beat_dyn<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Beat>>;
+    /// See [`Backend::heartbeat`].
+    fn heartbeat_dyn<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Heartbeat>>;
     /// See [`Backend::downgrade`].
     fn downgrade_dyn<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Renewal>;
     /// See [`Backend::latch`].
@@ -74,8 +74,8 @@ impl<B: Backend> DynBackend for B {
         Box::pin(self.enqueue(claim, room))
     }
 
-    fn beat_dyn<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Beat>> {
-        Box::pin(self.beat(claim))
+    fn heartbeat_dyn<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Heartbeat>> {
+        Box::pin(self.heartbeat(claim))
     }
 
     fn downgrade_dyn<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Renewal> {

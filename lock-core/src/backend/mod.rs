@@ -19,7 +19,7 @@ pub mod quorum;
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
 pub mod redis;
 
-pub use answer::{Attempt, Beat, FencingToken, Grant, Held, Released, Renew, Renewal};
+pub use answer::{Attempt, FencingToken, Grant, Heartbeat, Held, Released, Renew, Renewal};
 pub use capability::{Capability, Placement};
 pub use claim::{Claim, Mode, PLACE_LEASE, Queue};
 pub use contract::{Backend, Listener};

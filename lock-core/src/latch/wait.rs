@@ -12,7 +12,7 @@ use crate::observe::Op;
 
 /// How often a wait asks: several times in the lease that it keeps, and often enough that a push which was lost costs
 /// little.
-pub(super) fn beat(ttl: Duration) -> Duration {
+pub(super) fn heartbeat(ttl: Duration) -> Duration {
     ttl.min(PLACE_LEASE) / 3
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Wait<'a> {
     step: LatchStep,
     limit: Option<Duration>,
     started: Moment,
-    beat: Duration,
+    heartbeat: Duration,
     /// Whether the latch was set at some time of the wait.
     seen: bool,
     pauses: Pauses,
@@ -56,16 +56,16 @@ pub(super) struct Wait<'a> {
 
 impl<'a> Wait<'a> {
     pub(super) fn new(engine: &'a Engine, key: &'a Key, ttl: Duration, limit: Option<Duration>) -> Self {
-        let (started, beat) = (engine.clock.now(), beat(ttl));
+        let (started, heartbeat) = (engine.clock.now(), heartbeat(ttl));
         Self {
             engine,
             key,
             step: LatchStep::Wait { process: engine.owners.process(), ttl },
             limit,
             started,
-            beat,
+            heartbeat,
             seen: false,
-            pauses: Pauses::new(SHORTEST_PAUSE, beat),
+            pauses: Pauses::new(SHORTEST_PAUSE, heartbeat),
             outage: Nag::at_once(),
             unset: Nag::later(started),
         }
@@ -110,7 +110,7 @@ impl<'a> Wait<'a> {
             }
         };
         let timed_out = || LockError::new(LockErrorKind::TimedOut, detail);
-        self.pause(self.beat, timed_out).map(Some)
+        self.pause(self.heartbeat, timed_out).map(Some)
     }
 
     /// After a failure of the store: when to ask again, or the error.
@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn a_wait_asks_three_times_in_a_lease_and_three_times_in_two_seconds() {
         for (ttl, expected) in [(30, 10), (600, 200), (2_000, 666), (3_600_000, 666)] {
-            assert_eq!(beat(Duration::from_millis(ttl)).as_millis(), expected, "ttl of {ttl} ms");
+            assert_eq!(heartbeat(Duration::from_millis(ttl)).as_millis(), expected, "ttl of {ttl} ms");
         }
     }
 }

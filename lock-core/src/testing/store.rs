@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::fault::StoreFault;
 use crate::backend::memory::Memory;
 use crate::backend::{
-    Attempt, Backend, Beat, Capability, Claim, FencingToken, GrantId, LatchState, LatchStep, Listed,
+    Attempt, Backend, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState, LatchStep, Listed,
     Listener, LockInfo, Released, Renew, Renewal,
 };
 use crate::error::Result;
@@ -97,8 +97,8 @@ impl Backend for TestStore {
         self.make(Call::Acquire, self.memory.enqueue(claim, room)).await?
     }
 
-    async fn beat(&self, claim: &Claim) -> Result<Beat> {
-        self.make(Call::Other, self.memory.beat(claim)).await?
+    async fn heartbeat(&self, claim: &Claim) -> Result<Heartbeat> {
+        self.make(Call::Other, self.memory.heartbeat(claim)).await?
     }
 
     async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {

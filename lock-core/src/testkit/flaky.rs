@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::backend::{
-    Attempt, Backend, Beat, Capability, Claim, FencingToken, GrantId, LatchState, LatchStep, Listed,
+    Attempt, Backend, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState, LatchStep, Listed,
     Listener, LockInfo, Released, Renew, Renewal,
 };
 use crate::error::{LockError, LockErrorKind, Result};
@@ -27,8 +27,8 @@ pub enum Operation {
     Fence,
     /// [`Backend::enqueue`].
     Enqueue,
-    /// [`Backend::beat`].
-    Beat,
+    /// [`Backend::heartbeat`].
+    Heartbeat,
     /// [`Backend::downgrade`].
     Downgrade,
     /// [`Backend::latch`].
@@ -245,8 +245,8 @@ impl<B: Backend> Backend for Flaky<B> {
         self.call(Operation::Enqueue, self.inner.enqueue(claim, room)).await
     }
 
-    async fn beat(&self, claim: &Claim) -> Result<Beat> {
-        self.call(Operation::Beat, self.inner.beat(claim)).await
+    async fn heartbeat(&self, claim: &Claim) -> Result<Heartbeat> {
+        self.call(Operation::Heartbeat, self.inner.heartbeat(claim)).await
     }
 
     async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
@@ -393,17 +393,17 @@ mod tests {
         fence.expect_err("nobody's");
         assert!(matches!(flaky.grab(&first).await, Ok(Attempt::Granted(_))));
         assert!(matches!(flaky.enqueue(&second, None).await, Ok(Attempt::Held(_))));
-        flaky.beat(&second).await.expect_err("the memory store needs none");
+        flaky.heartbeat(&second).await.expect_err("the memory store needs none");
         assert!(matches!(flaky.downgrade(&first).await, Renewal::Renewed { .. }));
         let latch = Key::new("latch").expect("a key");
         assert!(matches!(flaky.latch(&latch, &look).await, Ok(LatchState::Unset)));
-        for operation in [Operation::Enqueue, Operation::Beat, Operation::Downgrade, Operation::Latch] {
+        for operation in [Operation::Enqueue, Operation::Heartbeat, Operation::Downgrade, Operation::Latch] {
             assert_eq!(control.calls(operation), 1, "{operation:?}");
             control.fail_next(operation, Fault::LoseRequest, 1);
         }
         let planned = |error: &LockError| error.to_string().contains("planned fault");
         assert!(planned(&flaky.enqueue(&second, None).await.expect_err("lost")));
-        assert!(planned(&flaky.beat(&second).await.expect_err("lost")));
+        assert!(planned(&flaky.heartbeat(&second).await.expect_err("lost")));
         assert!(matches!(flaky.downgrade(&first).await, Renewal::Unknown(error) if planned(&error)));
         assert!(planned(&flaky.latch(&latch, &look).await.expect_err("lost")));
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use lock_core::Result;
 use lock_core::backend::memory::Memory;
 use lock_core::backend::{
-    Attempt, Backend, Beat, Capability, Claim, FencingToken, GrantId, LatchState, LatchStep, Listed,
+    Attempt, Backend, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState, LatchStep, Listed,
     Listener, LockInfo, Released, Renew, Renewal, WaiterInfo,
 };
 use lock_core::clock::{Clock, Moment};
@@ -18,11 +18,11 @@ use lock_core::owner::Owner;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Kept {
     All,
-    /// A beat of one who has no place gives it one.
+    /// A heartbeat of one who has no place gives it one.
     AllButGone,
     /// Nobody is told that it was served.
     AllButWord,
-    /// A beat does not extend the short lease of a grant by place.
+    /// A heartbeat does not extend the short lease of a grant by place.
     AllButLease,
     /// One who was served and gives up keeps the key.
     AllButLeaving,
@@ -129,30 +129,30 @@ impl Backend for Beating {
         Ok(attempt)
     }
 
-    async fn beat(&self, claim: &Claim) -> Result<Beat> {
+    async fn heartbeat(&self, claim: &Claim) -> Result<Heartbeat> {
         self.serve(&claim.key).await;
         self.state.lock().expect("no panic").served.remove(&claim.owner);
         if !self.waits(claim) {
             let ttl = if self.kept == Kept::AllButLease { claim.place_lease() } else { claim.ttl };
             return Ok(match self.inner.renew(&[Renew { claim, ttl }]).await.pop() {
                 Some(Renewal::Renewed { sent, lease, waiters }) => {
-                    Beat::Granted(lock_core::backend::Grant::new(sent, lease).with_waiters(waiters))
+                    Heartbeat::Granted(lock_core::backend::Grant::new(sent, lease).with_waiters(waiters))
                 }
                 _ if self.kept == Kept::AllButGone => match self.enqueue(claim, None).await? {
-                    Attempt::Granted(grant) => Beat::Granted(grant),
-                    Attempt::Held(held) => Beat::Waiting(held),
+                    Attempt::Granted(grant) => Heartbeat::Granted(grant),
+                    Attempt::Held(held) => Heartbeat::Waiting(held),
                 },
-                _ => Beat::Gone,
+                _ => Heartbeat::Gone,
             });
         }
         match self.inner.try_acquire(claim).await? {
             Attempt::Granted(grant) => {
                 self.state.lock().expect("no panic").leave(claim);
-                Ok(Beat::Granted(grant))
+                Ok(Heartbeat::Granted(grant))
             }
             Attempt::Held(held) => {
                 self.state.lock().expect("no panic").alive(claim);
-                Ok(Beat::Waiting(held))
+                Ok(Heartbeat::Waiting(held))
             }
         }
     }

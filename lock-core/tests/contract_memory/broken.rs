@@ -17,7 +17,7 @@ pub(crate) use fault::Fault;
 use latch::Latches;
 use lock_core::backend::memory::Memory;
 use lock_core::backend::{
-    Attempt, Backend, Beat, Capability, Claim, FencingToken, GrantId, LatchState, LatchStep, Listed,
+    Attempt, Backend, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState, LatchStep, Listed,
     Listener, LockInfo, Mode, Queue, Released, Renew, Renewal,
 };
 use lock_core::key::Key;
@@ -214,10 +214,10 @@ impl Backend for Broken {
         self.ask(claim, true, room).await
     }
 
-    async fn beat(&self, claim: &Claim) -> Result<Beat> {
+    async fn heartbeat(&self, claim: &Claim) -> Result<Heartbeat> {
         match self.fault {
-            Fault::BeatLies => Ok(Beat::Gone),
-            _ => self.inner.beat(claim).await,
+            Fault::HeartbeatLies => Ok(Heartbeat::Gone),
+            _ => self.inner.heartbeat(claim).await,
         }
     }
 

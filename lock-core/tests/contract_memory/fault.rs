@@ -138,7 +138,7 @@ pub(crate) enum Fault {
     /// The capability is another every time.
     CapabilityChanges,
     /// A sign of life that is not needed is answered.
-    BeatLies,
+    HeartbeatLies,
     /// Nobody holds anything, it says.
     ListsNobody,
     /// Every key is listed, whatever it begins with.
@@ -232,7 +232,7 @@ impl Fault {
         Self::DroppedRenewalLoses,
         Self::DroppedPlaceStays,
         Self::CapabilityChanges,
-        Self::BeatLies,
+        Self::HeartbeatLies,
         Self::ListsNobody,
         Self::IgnoresPrefix,
         Self::InspectsByPrefix,
@@ -314,7 +314,7 @@ impl Fault {
             Self::DroppedRenewalLoses => "cancel::a_renewal",
             Self::DroppedPlaceStays => "cancel::a_place_in_a_queue",
             Self::CapabilityChanges => "refusal::the_capability_is_sound",
-            Self::BeatLies => "refusal::a_sign_of_life_that_it_does_not_need",
+            Self::HeartbeatLies => "refusal::a_sign_of_life_that_it_does_not_need",
             Self::ListsNobody => "inspect::a_holder_is_listed_until_it_is_none",
             Self::IgnoresPrefix => "inspect::only_what_begins_with_the_prefix_is_listed",
             Self::InspectsByPrefix => "inspect::one_key_is_looked_at_alone",

@@ -104,7 +104,7 @@ async fn without_a_word_from_the_store_everybody_is_served_by_their_beats() {
     let start = Instant::now();
     let order = load(&managers, 2, 5, millis(50)).await;
     assert_eq!(order.len(), 20);
-    // One who is served learns it at its next beat, at most two thirds of a second later.
+    // One who is served learns it at its next heartbeat, at most two thirds of a second later.
     assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
     assert!(store.calls().beats > 0 && store.is_empty());
 }
@@ -372,7 +372,7 @@ async fn a_place_never_brings_a_longer_lease_than_its_last_waiter_asks_for() {
     let first = tokio::spawn(wait(&here, "k").ttl(Duration::from_secs(60)).acquire());
     tokio::time::sleep(millis(10)).await;
     let second = tokio::spawn(wait(&here, "k").ttl(Duration::from_secs(1)).acquire());
-    store.beat_takes(millis(300));
+    store.heartbeat_takes(millis(300));
     while store.calls().beats == 0 {
         tokio::time::sleep(millis(1)).await;
     }

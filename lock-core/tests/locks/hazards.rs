@@ -102,9 +102,9 @@ async fn a_place_that_changed_hands_is_not_longer_than_the_store_says() {
     poll_a_little(&mut third).await;
     drop(first);
     // The second has the place now. Its sign of life arrives, but not the answer; then it is dropped.
-    control.fail_next(Operation::Beat, Fault::HangAnswer, 1);
+    control.fail_next(Operation::Heartbeat, Fault::HangAnswer, 1);
     assert!(tokio::time::timeout(millis(310), &mut second).await.is_err());
-    assert_eq!(control.hanging(Operation::Beat), 1);
+    assert_eq!(control.hanging(Operation::Heartbeat), 1);
     drop(second);
     holder.release().await.unwrap();
     let third = tokio::time::timeout(millis(50), third).await.expect("it has the place").unwrap();
@@ -264,12 +264,16 @@ async fn a11_after_one_failure_of_the_store_a_waiter_still_hears() {
     let waiting = tokio::spawn(locks.lock("k").strategy(slow).acquire());
     tokio::time::sleep(millis(10)).await;
     assert_eq!(store.queued(), 1);
-    control.fail_next(Operation::Beat, Fault::Refuse, 1);
+    control.fail_next(Operation::Heartbeat, Fault::Refuse, 1);
     tokio::time::sleep(secs(1)).await;
     let start = Instant::now();
     holder.release().await.unwrap();
     let guard = waiting.await.unwrap().unwrap();
-    assert!(start.elapsed() < secs(5), "{:?} on a free key, after one beat that failed", start.elapsed());
+    assert!(
+        start.elapsed() < secs(5),
+        "{:?} on a free key, after one heartbeat that failed",
+        start.elapsed()
+    );
     drop(guard);
 }
 
@@ -309,7 +313,7 @@ async fn a_line_is_not_left_behind_by_an_outage() {
         tokio::spawn(locks.lock("k").ttl(secs(30)).strategy(strategy::retry().within(secs(60))).acquire());
     tokio::time::sleep(millis(5)).await;
     for operation in
-        [Operation::Renew, Operation::Release, Operation::Enqueue, Operation::Acquire, Operation::Beat]
+        [Operation::Renew, Operation::Release, Operation::Enqueue, Operation::Acquire, Operation::Heartbeat]
     {
         control.fail_always(operation, Fault::LoseRequest);
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use lock_core::backend::{
-    Attempt, Backend, Beat, Capability, Claim, FencingToken, Grant, Held, Listener, Mode, Placement,
+    Attempt, Backend, Capability, Claim, FencingToken, Grant, Heartbeat, Held, Listener, Mode, Placement,
     Released, Renew, Renewal,
 };
 use lock_core::clock::{Clock, Moment};
@@ -52,7 +52,7 @@ struct State {
     calls: Calls,
     deaf: bool,
     release_takes: Duration,
-    beat_takes: Duration,
+    heartbeat_takes: Duration,
     start: Moment,
 }
 
@@ -114,7 +114,7 @@ impl Default for QueueStore {
             calls: Calls::default(),
             deaf: false,
             release_takes: Duration::ZERO,
-            beat_takes: Duration::ZERO,
+            heartbeat_takes: Duration::ZERO,
             start: now(),
         };
         Self(Arc::new(Mutex::new(state)))
@@ -145,8 +145,8 @@ impl QueueStore {
     }
 
     /// How long a sign of life takes to arrive.
-    pub(crate) fn beat_takes(&self, time: Duration) {
-        self.state().beat_takes = time;
+    pub(crate) fn heartbeat_takes(&self, time: Duration) {
+        self.state().heartbeat_takes = time;
     }
 
     /// What is left of the lease of `key`.
@@ -251,9 +251,9 @@ impl Backend for QueueStore {
         Ok(self.ask(claim, true))
     }
 
-    async fn beat(&self, claim: &Claim) -> Result<Beat> {
+    async fn heartbeat(&self, claim: &Claim) -> Result<Heartbeat> {
         self.state().calls.beats += 1;
-        let (store, claim, takes) = (self.clone(), claim.clone(), self.state().beat_takes);
+        let (store, claim, takes) = (self.clone(), claim.clone(), self.state().heartbeat_takes);
         // What was sent arrives, whoever waits for the answer.
         let sent = tokio::spawn(async move {
             let sent = now();
@@ -305,24 +305,24 @@ impl Backend for QueueStore {
 }
 
 impl QueueStore {
-    fn sign(&self, claim: &Claim, sent: Moment) -> Beat {
+    fn sign(&self, claim: &Claim, sent: Moment) -> Heartbeat {
         self.change(&claim.key, |entry, told| {
             if let Some((owner, until)) = &mut entry.holder
                 && *owner == claim.owner
             {
                 *until = later(*until, now().plus(claim.ttl));
-                return Beat::Granted(Grant::new(sent, claim.ttl).with_waiters(Some(entry.queue.len())));
+                return Heartbeat::Granted(Grant::new(sent, claim.ttl).with_waiters(Some(entry.queue.len())));
             }
             let Some(place) = entry.queue.iter_mut().find(|waiting| waiting.owner == claim.owner) else {
-                return Beat::Gone;
+                return Heartbeat::Gone;
             };
             (place.deadline, place.lease) = (now().plus(claim.place_lease()), claim.place_lease());
             entry.serve(told);
             match entry.holder {
                 Some((owner, _)) if owner == claim.owner => {
-                    Beat::Granted(Grant::new(sent, claim.place_lease()))
+                    Heartbeat::Granted(Grant::new(sent, claim.place_lease()))
                 }
-                _ => Beat::Waiting(Held { place: Some(sent), ..entry.held(claim) }),
+                _ => Heartbeat::Waiting(Held { place: Some(sent), ..entry.held(claim) }),
             }
         })
     }

@@ -183,7 +183,7 @@ async fn worker(seed: u64, locks: LockManager, watch: Arc<Watch>) {
 
 async fn faults(seed: u64, control: FlakyControl) {
     use {Fault as F, Operation as O};
-    let operations = [O::Acquire, O::Renew, O::Release, O::Fence, O::Enqueue, O::Beat];
+    let operations = [O::Acquire, O::Renew, O::Release, O::Fence, O::Enqueue, O::Heartbeat];
     let faults = [F::Refuse, F::LoseRequest, F::LoseAnswer, F::Hang, F::HangAnswer];
     let mut rng = Rng::with_seed(seed);
     loop {

@@ -11,7 +11,7 @@ use super::client::{Redis, millis};
 use super::connection::Live;
 use super::error::Failure;
 use super::scripts::Script;
-use crate::backend::{Attempt, Beat, Claim, Grant, Held, Mode, Queue};
+use crate::backend::{Attempt, Claim, Grant, Heartbeat, Held, Mode, Queue};
 use crate::clock::Clock;
 use crate::key::Key;
 use crate::owner::OwnerToken;
@@ -97,26 +97,26 @@ impl Redis {
     }
 
     /// One sign of life of a claim that waits.
-    pub(super) async fn sign(&self, claim: &Claim) -> Result<Beat, Failure> {
+    pub(super) async fn sign(&self, claim: &Claim) -> Result<Heartbeat, Failure> {
         let live = self.links.live().await?;
         live.hear(self.links.server().listeners(), &claim.key).await?;
         claim.mark_sent();
         let (key, token) = (claim.key.as_str(), claim.owner.token());
         let value = claim.record.to_value(&token);
-        let mut command = live.scripts.call(Script::Beat, iter::once(key), 4, value.len() + 80);
+        let mut command = live.scripts.call(Script::Heartbeat, iter::once(key), 4, value.len() + 80);
         command.arg(token.as_str()).arg(&value).arg(millis(claim.ttl)).arg(&*code(claim.mode));
         let sent = Clock::Suspend.now();
-        let answer = live.run(Script::Beat, &command).await?;
+        let answer = live.run(Script::Heartbeat, &command).await?;
         let (verdict, now, rest) = verdict(&answer)?;
         live.clock.learn(now, sent, Clock::Suspend.now());
         match verdict {
             1 => {
-                let granted = Beat::Granted(granted(claim, sent, now, rest)?);
+                let granted = Heartbeat::Granted(granted(claim, sent, now, rest)?);
                 let deadline = self.timeout().min(claim.place_lease() / 2);
                 self.durable(&live, (claim, granted), None, deadline).await
             }
-            0 => Ok(Beat::Waiting(held(rest, sent, true))),
-            _ => Ok(Beat::Gone),
+            0 => Ok(Heartbeat::Waiting(held(rest, sent, true))),
+            _ => Ok(Heartbeat::Gone),
         }
     }
 }

@@ -15,7 +15,7 @@ use super::error::Failure;
 use super::latch;
 use super::links::Links;
 use crate::backend::{
-    Attempt, Backend, Beat, Capability, Claim, FencingToken, GrantId, LatchState, LatchStep, Listed,
+    Attempt, Backend, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState, LatchStep, Listed,
     Listener, LockInfo, Released, Renew, Renewal,
 };
 use crate::error::{LockError, LockErrorKind, Result};
@@ -162,7 +162,7 @@ impl Backend for Redis {
         self.attempt(claim, aim).await
     }
 
-    async fn beat(&self, claim: &Claim) -> Result<Beat> {
+    async fn heartbeat(&self, claim: &Claim) -> Result<Heartbeat> {
         if let Some(voter) = self.voter() {
             return Err(voter.unsupported(&claim.key));
         }

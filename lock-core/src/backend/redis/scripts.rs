@@ -10,7 +10,7 @@ use super::error::Failure;
 pub(super) enum Script {
     Acquire,
     AcquireAll,
-    Beat,
+    Heartbeat,
     Fence,
     Renew,
     Release,
@@ -41,7 +41,7 @@ impl Script {
     pub(super) const ALL: [Self; 12] = [
         Self::Acquire,
         Self::AcquireAll,
-        Self::Beat,
+        Self::Heartbeat,
         Self::Fence,
         Self::Renew,
         Self::Release,
@@ -57,7 +57,7 @@ impl Script {
         match self {
             Self::Acquire => script!("acquire.lua", "acquire_taken.lua"),
             Self::AcquireAll => script!("acquire_all.lua"),
-            Self::Beat => script!("beat.lua"),
+            Self::Heartbeat => script!("heartbeat.lua"),
             Self::Fence => script!("fence.lua"),
             Self::Renew => script!("renew.lua", "renew_shared.lua"),
             Self::Release => script!("release.lua", "release_queued.lua"),

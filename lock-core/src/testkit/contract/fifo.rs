@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Case, Subject, list};
-use crate::backend::{Beat, Capability, Claim, Mode, PLACE_LEASE, Queue, Released};
+use crate::backend::{Capability, Claim, Heartbeat, Mode, PLACE_LEASE, Queue, Released};
 use crate::key::Key;
 
 pub(super) fn cases() -> impl IntoIterator<Item = Case> {
@@ -222,8 +222,8 @@ async fn without_a_place_there_is_nothing_to_keep(subject: Subject) {
     let never = fifo(&subject, &key, Mode::Exclusive);
     subject.release(&leaves).await;
     for claim in [&leaves, &never] {
-        let beat = subject.backend().beat_dyn(claim).await.expect("an answer to beat");
-        assert!(matches!(beat, Beat::Gone), "{beat:?}");
+        let heartbeat = subject.backend().heartbeat_dyn(claim).await.expect("an answer to heartbeat");
+        assert!(matches!(heartbeat, Heartbeat::Gone), "{heartbeat:?}");
     }
     subject.release(&holder).await;
     subject.acquire(&fifo(&subject, &key, Mode::Exclusive)).await;

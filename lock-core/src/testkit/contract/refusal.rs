@@ -50,7 +50,7 @@ async fn more_than_it_can(subject: Subject) {
 /// A backend whose places need no sign of life says so when one is given.
 async fn a_sign_of_life_that_it_does_not_need(subject: Subject) {
     let claim = subject.exclusive(&subject.key("k"));
-    let error = subject.backend().beat_dyn(&claim).await.expect_err("it needs none");
+    let error = subject.backend().heartbeat_dyn(&claim).await.expect_err("it needs none");
     assert_eq!(error.kind(), LockErrorKind::Unsupported, "{error}");
 }
 

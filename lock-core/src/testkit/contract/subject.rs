@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::Variant;
 use crate::backend::{
-    Attempt, Backend, Beat, Capability, Claim, DynBackend, FencingToken, Grant, Held, LatchState, LatchStep,
-    Mode, Queue, Released, Renew, Renewal,
+    Attempt, Backend, Capability, Claim, DynBackend, FencingToken, Grant, Heartbeat, Held, LatchState,
+    LatchStep, Mode, Queue, Released, Renew, Renewal,
 };
 use crate::clock::Moment;
 use crate::error::Result;
@@ -229,10 +229,10 @@ impl Subject {
     /// What a claim with a place is told, asking in the way that the store asks for.
     async fn asks_after(&self, claim: &Claim) -> std::result::Result<Grant, Held> {
         if self.capability().beats {
-            match self.backend.beat_dyn(claim).await.expect("an answer to beat") {
-                Beat::Granted(grant) => Ok(grant),
-                Beat::Waiting(held) => Err(held),
-                Beat::Gone => panic!("the place is gone"),
+            match self.backend.heartbeat_dyn(claim).await.expect("an answer to heartbeat") {
+                Heartbeat::Granted(grant) => Ok(grant),
+                Heartbeat::Waiting(held) => Err(held),
+                Heartbeat::Gone => panic!("the place is gone"),
             }
         } else {
             match self.backend.enqueue_dyn(claim, None).await.expect("an answer to enqueue") {

@@ -43,8 +43,8 @@ async fn a_wait_that_is_told_before_it_is_answered_misses_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_that_is_not_told_costs_a_beat() {
-    for (ttl, beat) in [(MINUTE, BEAT), (millis(600), millis(200))] {
+async fn a_wait_that_is_not_told_costs_a_heartbeat() {
+    for (ttl, heartbeat) in [(MINUTE, BEAT), (millis(600), millis(200))] {
         let store = Store::silent();
         let (latch, other) = (store.latch(ttl), store.latch(ttl));
         other.set(1).await.unwrap();
@@ -54,7 +54,7 @@ async fn a_wait_that_is_not_told_costs_a_beat() {
         other.count_down().await.unwrap();
         waiting.await.unwrap().unwrap();
         let late = opened.elapsed();
-        assert!(late > beat / 2 && late <= beat, "{late:?} with a ttl of {ttl:?}");
+        assert!(late > heartbeat / 2 && late <= heartbeat, "{late:?} with a ttl of {ttl:?}");
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lock_core::LockError;
 use lock_core::backend::{
-    Attempt, Backend, Beat, Capability, Claim, FencingToken, Grant, Listener, Released, Renew, Renewal,
+    Attempt, Backend, Capability, Claim, FencingToken, Grant, Heartbeat, Listener, Released, Renew, Renewal,
 };
 
 type Result<T> = std::result::Result<T, LockError>;
@@ -51,8 +51,8 @@ impl<B: Backend> Backend for Careless<B> {
         self.0.enqueue(claim, room).await.map(|attempt| self.hear(claim, attempt))
     }
 
-    async fn beat(&self, claim: &Claim) -> Result<Beat> {
-        self.0.beat(claim).await
+    async fn heartbeat(&self, claim: &Claim) -> Result<Heartbeat> {
+        self.0.heartbeat(claim).await
     }
 
     async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {

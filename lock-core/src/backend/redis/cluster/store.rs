@@ -18,7 +18,7 @@ use super::router::Router;
 use super::slot;
 use super::together::{self, Boxed};
 use crate::backend::{
-    Attempt, Backend, Beat, Capability, Claim, FencingToken, GrantId, LatchState, LatchStep, Listed,
+    Attempt, Backend, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState, LatchStep, Listed,
     Listener, LockInfo, Released, Renew, Renewal,
 };
 use crate::clock::{Clock, Moment};
@@ -206,7 +206,7 @@ impl Backend for Cluster {
         self.attempt(claim, aim).await
     }
 
-    async fn beat(&self, claim: &Claim) -> Result<Beat> {
+    async fn heartbeat(&self, claim: &Claim) -> Result<Heartbeat> {
         let deadline = self.timeout().min(claim.place_lease() / 2);
         self.one(deadline, &claim.key, |node| async move { node.sign(claim).await }).await
     }
