@@ -1,6 +1,6 @@
 //! What a process does: its line, its place in the store's queue, its grant.
 
-use super::protocol::{Head, Hold, LATE, Message, NOW, Owner, Rule, Tick, place_lease};
+use super::protocol::{Head, Hold, LATE, Message, NOW, Owner, Rule, Tick, waiter_lease};
 use super::world::World;
 
 /// Of a release after which no request of its owner can arrive.
@@ -105,7 +105,8 @@ impl World<'_> {
         match (head, next) {
             (Head::Placed { owner, kept, lease }, Some(ttl)) => {
                 let kept = if self.has(Rule::PlaceKeepsTime) { kept } else { NOW };
-                let lease = if self.has(Rule::PlaceKeepsLease) { lease.min(place_lease(ttl)) } else { lease };
+                let lease =
+                    if self.has(Rule::PlaceKeepsLease) { lease.min(waiter_lease(ttl)) } else { lease };
                 self.state.processes[i].head = Head::Placed { owner, kept, lease };
                 return;
             }
@@ -259,7 +260,7 @@ impl World<'_> {
         if process.waits_as() != Some(owner) || process.line[0] != ttl {
             return;
         }
-        let asked = place_lease(ttl);
+        let asked = waiter_lease(ttl);
         match process.head {
             Head::Asks { .. } => process.head = Head::Placed { owner, kept: sent, lease: asked },
             Head::Placed { kept, lease, .. } if kept < sent => {

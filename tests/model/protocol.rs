@@ -16,7 +16,7 @@ pub(crate) const PLACE: Tick = 2;
 pub(crate) const LATE: Tick = 1;
 
 /// The lease that a place brings.
-pub(crate) fn place_lease(ttl: Tick) -> Tick {
+pub(crate) fn waiter_lease(ttl: Tick) -> Tick {
     ttl.min(PLACE)
 }
 

@@ -1,7 +1,7 @@
 //! The scripts, each of them one step.
 
 use super::properties::KEPT;
-use super::protocol::{Entry, LATE, Message, NOW, Owner, Rule, Tick, place_lease};
+use super::protocol::{Entry, LATE, Message, NOW, Owner, Rule, Tick, waiter_lease};
 use super::world::World;
 
 impl World<'_> {
@@ -191,7 +191,7 @@ impl World<'_> {
 
     /// Notes a sign of life.
     fn stay(&mut self, owner: Owner, ttl: Tick) {
-        let lease = place_lease(ttl);
+        let lease = waiter_lease(ttl);
         self.state.waiting.retain(|entry| entry.owner != owner);
         let at = self.state.waiting.partition_point(|entry| entry.owner < owner);
         self.state.waiting.insert(at, Entry { owner, until: NOW + lease, lease });

@@ -174,7 +174,7 @@ impl InFlight {
         };
         self.state = Sent::Queued;
         let before = self.place.take();
-        let asked = self.claim.place_lease();
+        let asked = self.claim.waiter_lease();
         let lease = before.as_ref().map_or(asked, |place| place.lease.min(asked));
         let expected = expected.or_else(|| before.and_then(|place| place.expected));
         let heartbeat = self.engine.capability.beats.then(|| self.next_heartbeat(kept, held));
@@ -183,7 +183,7 @@ impl InFlight {
 
     /// A third of the time for which the place is kept, or when the holder's lease is over.
     fn next_heartbeat(&self, kept: Moment, held: &Held) -> Moment {
-        let regular = kept.plus(self.claim.place_lease() / 3);
+        let regular = kept.plus(self.claim.waiter_lease() / 3);
         let now = self.engine.clock.now();
         match held.remaining.map(|left| now.plus(left.max(SHORTEST_HEARTBEAT))) {
             Some(free) if free.remaining(now) < regular.remaining(now) => free,
@@ -193,7 +193,7 @@ impl InFlight {
 
     /// Tells the store that the claim waits yet; `None` where it has forgotten the claim.
     async fn heartbeat(&mut self) -> Result<Option<Attempt>> {
-        let asked = self.claim.place_lease();
+        let asked = self.claim.waiter_lease();
         let mut before = Duration::ZERO;
         if let Some(place) = &mut self.place {
             place.lease = place.lease.min(asked);

@@ -35,9 +35,9 @@ pub enum Queue {
     Fifo,
 }
 
-/// For so long at most the store keeps the place of a waiter that gives no sign, and a waiter that was granted the key
-/// by its place alone: what a dead waiter may cost those behind it. Less where its ttl is shorter.
-pub const PLACE_LEASE: Duration = Duration::from_secs(2);
+/// The longest time for which a store keeps the queue entry of a waiter that sends no heartbeat, and a grant that a waiter
+/// got from the queue and has not confirmed: what a dead waiter may cost those behind it. Less where its ttl is shorter.
+pub const WAITER_LEASE: Duration = Duration::from_secs(2);
 
 /// What a backend is asked for.
 #[derive(Clone, Debug)]
@@ -116,10 +116,10 @@ impl Claim {
         std::iter::once(&self.key).chain(self.more.iter())
     }
 
-    /// The lease of a grant that a place in the queue brings: the ttl, at most [`PLACE_LEASE`].
+    /// Returns the lease of a grant from the store's queue: the ttl, at most [`WAITER_LEASE`].
     #[must_use]
-    pub fn place_lease(&self) -> Duration {
-        self.ttl.min(PLACE_LEASE)
+    pub fn waiter_lease(&self) -> Duration {
+        self.ttl.min(WAITER_LEASE)
     }
 
     /// Notes that a request for this claim is about to leave the process. A backend with [`Capability::marks_sent`]

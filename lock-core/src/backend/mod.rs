@@ -21,7 +21,7 @@ pub mod redis;
 
 pub use answer::{Attempt, FencingToken, Grant, Heartbeat, Held, Released, Renew, Renewal};
 pub use capability::{Capability, Placement};
-pub use claim::{Claim, Mode, PLACE_LEASE, Queue};
+pub use claim::{Claim, Mode, Queue, WAITER_LEASE};
 pub use contract::{Backend, Listener};
 pub use erased::{BoxFuture, DynBackend};
 pub use inspect::{GrantId, HOLDERS_TOLD, HolderInfo, Listed, LockInfo, WAITERS_TOLD, WaiterInfo};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::insist::{Nag, Pauses, SHORTEST_PAUSE};
-use crate::backend::{LatchState, LatchStep, PLACE_LEASE};
+use crate::backend::{LatchState, LatchStep, WAITER_LEASE};
 use crate::clock::Moment;
 use crate::engine::Engine;
 use crate::error::{LockError, LockErrorKind, Result};
@@ -13,7 +13,7 @@ use crate::observe::Op;
 /// How often a wait asks: several times in the lease that it keeps, and often enough that a push which was lost costs
 /// little.
 pub(super) fn heartbeat(ttl: Duration) -> Duration {
-    ttl.min(PLACE_LEASE) / 3
+    ttl.min(WAITER_LEASE) / 3
 }
 
 /// What the last answer means for a wait.

@@ -47,7 +47,7 @@ struct State {
 impl State {
     fn alive(&mut self, claim: &Claim) {
         let now = Clock::Tokio.now();
-        let till = now.plus(claim.place_lease());
+        let till = now.plus(claim.waiter_lease());
         match self.waiting.iter_mut().find(|(waiting, _)| waiting.owner == claim.owner) {
             Some((_, alive)) => *alive = till,
             None => self.waiting.push((claim.clone(), till)),
@@ -82,7 +82,7 @@ impl Beating {
         };
         for claim in waiting {
             let mut by_place = claim.clone();
-            by_place.ttl = claim.place_lease();
+            by_place.ttl = claim.waiter_lease();
             if let Ok(Attempt::Granted(grant)) = self.inner.try_acquire(&by_place).await {
                 let mut state = self.state.lock().expect("no panic");
                 state.leave(&claim);
@@ -133,7 +133,7 @@ impl Backend for Beating {
         self.serve(&claim.key).await;
         self.state.lock().expect("no panic").served.remove(&claim.owner);
         if !self.waits(claim) {
-            let ttl = if self.kept == Kept::AllButLease { claim.place_lease() } else { claim.ttl };
+            let ttl = if self.kept == Kept::AllButLease { claim.waiter_lease() } else { claim.ttl };
             return Ok(match self.inner.renew(&[Renew { claim, ttl }]).await.pop() {
                 Some(Renewal::Renewed { sent, lease, waiters }) => {
                     Heartbeat::Granted(lock_core::backend::Grant::new(sent, lease).with_waiters(waiters))

@@ -216,7 +216,7 @@ impl QueueStore {
                     if entry.queue.is_empty() {
                         told.push(Told::Contended(holder, claim.key.clone()));
                     }
-                    let (deadline, lease) = (now().plus(claim.place_lease()), claim.place_lease());
+                    let (deadline, lease) = (now().plus(claim.waiter_lease()), claim.waiter_lease());
                     entry.queue.push(Waiting { owner: claim.owner, deadline, lease });
                     return Attempt::Held(Held { place: Some(sent), ..entry.held(claim) });
                 }
@@ -316,11 +316,11 @@ impl QueueStore {
             let Some(place) = entry.queue.iter_mut().find(|waiting| waiting.owner == claim.owner) else {
                 return Heartbeat::Gone;
             };
-            (place.deadline, place.lease) = (now().plus(claim.place_lease()), claim.place_lease());
+            (place.deadline, place.lease) = (now().plus(claim.waiter_lease()), claim.waiter_lease());
             entry.serve(told);
             match entry.holder {
                 Some((owner, _)) if owner == claim.owner => {
-                    Heartbeat::Granted(Grant::new(sent, claim.place_lease()))
+                    Heartbeat::Granted(Grant::new(sent, claim.waiter_lease()))
                 }
                 _ => Heartbeat::Waiting(Held { place: Some(sent), ..entry.held(claim) }),
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::room::{Fit, Room};
 use super::signal::{Bell, Signal};
 use super::state::{Entry, Standing};
-use crate::backend::{Claim, Mode, PLACE_LEASE, Queue};
+use crate::backend::{Claim, Mode, Queue, WAITER_LEASE};
 use crate::clock::Moment;
 use crate::owner::{Owner, OwnerRecord};
 
@@ -64,7 +64,7 @@ impl Entry {
             return position;
         }
         self.tell_holder(claim.owner);
-        let deadline = now.plus(claim.place_lease());
+        let deadline = now.plus(claim.waiter_lease());
         let (owner, mode, record) = (claim.owner, claim.mode, claim.record.clone());
         let ticket = Ticket { owner, mode, record, deadline, watchers: Vec::new() };
         self.tickets.push(ticket);
@@ -73,7 +73,7 @@ impl Entry {
 
     /// Keeps the place of a claim that has one; how many are before it.
     pub(super) fn keep_ticket(&mut self, claim: &Claim, now: Moment) -> Option<usize> {
-        self.tickets.change(claim.owner, |ticket| ticket.deadline = now.plus(claim.place_lease()))?;
+        self.tickets.change(claim.owner, |ticket| ticket.deadline = now.plus(claim.waiter_lease()))?;
         self.tickets.position(claim.owner)
     }
 
@@ -157,7 +157,7 @@ impl Entry {
         self.tickets.change(claim.owner, |ticket| {
             if ticket.watchers.iter().any(|watcher| watcher.id == id) {
                 ticket.watchers.retain(|watcher| watcher.id != id);
-                ticket.deadline = now.plus(claim.place_lease());
+                ticket.deadline = now.plus(claim.waiter_lease());
             }
         });
     }
@@ -194,7 +194,7 @@ impl Entry {
         let signals = &mut self.signals;
         self.tickets.call(|ticket| {
             // One that is called and does not come is not polled: it must not hold up those behind it for long.
-            ticket.deadline = now.plus(PLACE_LEASE);
+            ticket.deadline = now.plus(WAITER_LEASE);
             ticket.watchers.iter_mut().for_each(|watcher| watcher.call(signals));
         });
         if self.tickets.served() == self.tickets.len() {

@@ -112,7 +112,7 @@ impl Redis {
         match verdict {
             1 => {
                 let granted = Heartbeat::Granted(granted(claim, sent, now, rest)?);
-                let deadline = self.timeout().min(claim.place_lease() / 2);
+                let deadline = self.timeout().min(claim.waiter_lease() / 2);
                 self.durable(&live, (claim, granted), None, deadline).await
             }
             0 => Ok(Heartbeat::Waiting(held(rest, sent, true))),

@@ -166,7 +166,7 @@ impl Backend for Redis {
         if let Some(voter) = self.voter() {
             return Err(voter.unsupported(&claim.key));
         }
-        let deadline = self.timeout().min(claim.place_lease() / 2);
+        let deadline = self.timeout().min(claim.waiter_lease() / 2);
         self.settled(timeout(deadline, self.sign(claim)).await, deadline, &claim.key)
     }
 

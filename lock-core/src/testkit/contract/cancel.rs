@@ -5,7 +5,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use super::{Case, Subject, list};
-use crate::backend::{BoxFuture, Capability, Mode, PLACE_LEASE, Queue};
+use crate::backend::{BoxFuture, Capability, Mode, Queue, WAITER_LEASE};
 
 /// A call that is not done after so many polls is let run to its end.
 const POLLS: usize = 12;
@@ -96,7 +96,7 @@ async fn a_place_in_a_queue(subject: Subject) {
         let before = subject.now();
         subject.granted_within(&next, Duration::ZERO).await;
         let waited = subject.now().since(before);
-        assert!(waited < PLACE_LEASE.mul_f64(0.8), "free after {waited:?}, as if somebody had died");
+        assert!(waited < WAITER_LEASE.mul_f64(0.8), "free after {waited:?}, as if somebody had died");
         subject.release(&next).await;
         if complete {
             return;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Case, Subject, list};
-use crate::backend::{Capability, Claim, Heartbeat, Mode, PLACE_LEASE, Queue, Released};
+use crate::backend::{Capability, Claim, Heartbeat, Mode, Queue, Released, WAITER_LEASE};
 use crate::key::Key;
 
 pub(super) fn cases() -> impl IntoIterator<Item = Case> {
@@ -89,7 +89,7 @@ async fn at_once(subject: &Subject, claim: &Claim) {
     let before = subject.now();
     subject.served(claim, Duration::ZERO).await;
     let waited = subject.now().since(before);
-    assert!(waited < PLACE_LEASE.mul_f64(0.8), "served after {waited:?}");
+    assert!(waited < WAITER_LEASE.mul_f64(0.8), "served after {waited:?}");
 }
 
 /// One who gives no sign any more holds up the queue for no longer than two seconds.
@@ -98,9 +98,9 @@ async fn one_who_dies(subject: Subject) {
     let (holder, [_dead, stays]) = line(&subject, &key).await;
     subject.release(&holder).await;
     let before = subject.now();
-    subject.served(&stays, PLACE_LEASE).await;
+    subject.served(&stays, WAITER_LEASE).await;
     let waited = subject.now().since(before);
-    assert!(waited < PLACE_LEASE.mul_f64(1.5), "served after {waited:?}");
+    assert!(waited < WAITER_LEASE.mul_f64(1.5), "served after {waited:?}");
     subject.release(&stays).await;
 }
 
@@ -116,7 +116,7 @@ async fn one_who_dies_with_a_short_ttl(subject: Subject) {
     let before = subject.now();
     subject.served(&stays, dead.ttl).await;
     let waited = subject.now().since(before);
-    assert!(waited < dead.place_lease() + PLACE_LEASE / 4, "served after {waited:?}");
+    assert!(waited < dead.waiter_lease() + WAITER_LEASE / 4, "served after {waited:?}");
     subject.release(&stays).await;
 }
 
@@ -124,11 +124,11 @@ async fn one_who_dies_with_a_short_ttl(subject: Subject) {
 async fn keeps_its_place(subject: Subject) {
     let key = subject.key("k");
     let (holder, [first, second]) = line(&subject, &key).await;
-    let end = subject.now().plus(PLACE_LEASE + PLACE_LEASE / 4);
+    let end = subject.now().plus(WAITER_LEASE + WAITER_LEASE / 4);
     while !end.is_past(subject.now()) {
         subject.still_waits(&first).await;
         subject.still_waits(&second).await;
-        tokio::time::sleep(PLACE_LEASE / 16).await;
+        tokio::time::sleep(WAITER_LEASE / 16).await;
     }
     subject.release(&holder).await;
     subject.still_waits(&second).await;

@@ -123,7 +123,7 @@ impl Model {
                     Ask::InQueue { room } => others < room && !self.has_local_turns(claims, claim),
                 };
                 if had || takes {
-                    self.take_ticket(who, now + millis(claim.place_lease()));
+                    self.take_ticket(who, now + millis(claim.waiter_lease()));
                 }
                 let position = self.tickets.iter().position(|(owner, _)| *owner == who);
                 assert_eq!((held.position, held.place), (position, position.map(|_| at(now))));

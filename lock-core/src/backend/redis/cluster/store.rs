@@ -207,7 +207,7 @@ impl Backend for Cluster {
     }
 
     async fn heartbeat(&self, claim: &Claim) -> Result<Heartbeat> {
-        let deadline = self.timeout().min(claim.place_lease() / 2);
+        let deadline = self.timeout().min(claim.waiter_lease() / 2);
         self.one(deadline, &claim.key, |node| async move { node.sign(claim).await }).await
     }
 
