@@ -52,7 +52,7 @@ impl Backend for Table {
     async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
         let one = |renew: &Renew<'_>| match self.extend(renew.claim, renew.ttl, false) {
             Some(sent) => Renewal::Renewed { sent, lease: renew.ttl, waiters: None },
-            None => Renewal::NotMine,
+            None => Renewal::NotOwned,
         };
         batch.iter().map(one).collect()
     }

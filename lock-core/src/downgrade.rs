@@ -66,7 +66,7 @@ async fn ask(hold: &Hold) -> Result<(Moment, Duration)> {
                 hold.check()?;
                 return Ok((sent, lease));
             }
-            Renewal::NotMine => {
+            Renewal::NotOwned => {
                 hold.lose(LossReason::Taken);
                 hold.check()?;
             }

@@ -195,7 +195,7 @@ impl LockGuard {
                 }
                 Ok(())
             }
-            Some(Renewal::NotMine) => {
+            Some(Renewal::NotOwned) => {
                 hold.lose(LossReason::Taken);
                 hold.check()
             }

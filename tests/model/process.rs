@@ -184,7 +184,7 @@ impl World<'_> {
                     hold.until = hold.until.max(until);
                 }
             }
-            Message::NotMine { owner } => {
+            Message::NotOwned { owner } => {
                 if self.state.process(owner).hold.is_some_and(|hold| hold.owner == owner) {
                     self.lose(usize::from(owner.process));
                 }

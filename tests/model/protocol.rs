@@ -161,7 +161,7 @@ pub(crate) enum Message {
         owner: Owner,
         until: Tick,
     },
-    NotMine {
+    NotOwned {
         owner: Owner,
     },
     /// The store's word that a place was served.

@@ -85,7 +85,7 @@ impl World<'_> {
 
     fn renew(&mut self, owner: Owner, sent: Tick, ttl: Tick) -> Message {
         if !self.state.holds(owner) {
-            return Message::NotMine { owner };
+            return Message::NotOwned { owner };
         }
         self.extend(ttl);
         Message::Renewed { owner, until: sent + ttl }

@@ -69,7 +69,7 @@ impl World<'_> {
                 | Message::Renewed { until: moment, .. } => older(moment),
                 Message::Taken { .. }
                 | Message::Gone { .. }
-                | Message::NotMine { .. }
+                | Message::NotOwned { .. }
                 | Message::Push { .. }
                 | Message::Freed { .. } => {}
             }
@@ -137,7 +137,7 @@ impl World<'_> {
             Message::Renewed { owner, until } => {
                 hold(owner).is_some_and(|Hold { until: known, .. }| known < until)
             }
-            Message::NotMine { owner } => hold(owner).is_some(),
+            Message::NotOwned { owner } => hold(owner).is_some(),
             Message::Push { owner } => {
                 matches!(head(owner), Some(Head::Asks { .. } | Head::Placed { .. }))
                     || !self.has(Rule::PushIgnored) && state.process(owner).alive && state.is_known(owner)

@@ -60,7 +60,7 @@ async fn a_dead_reader_never_outlives_its_own_lease() {
     process.take(&alive).await;
     assert_eq!(process.renewed(&alive, LONG).await, Some(0));
     tokio::time::sleep(ms(150)).await;
-    assert!(matches!(process.renew(&dead, LONG).await, Renewal::NotMine));
+    assert!(matches!(process.renew(&dead, LONG).await, Renewal::NotOwned));
     assert_eq!(process.release(&dead).await, Released::Expired);
     process.refused(&writer).await;
     process.release(&alive).await;
@@ -198,7 +198,7 @@ async fn other_data_is_left_alone_by_every_kind() {
                 assert_eq!(answer.expect_err("other data").kind(), LockErrorKind::InvalidRequest);
             }
             assert_eq!(process.release(&claim).await, Released::Taken);
-            assert!(matches!(process.renew(&claim, LONG).await, Renewal::NotMine));
+            assert!(matches!(process.renew(&claim, LONG).await, Renewal::NotOwned));
         }
     }
     assert_eq!(server.keys(), ["list", "set"]);
@@ -231,7 +231,7 @@ async fn a_writer_becomes_a_reader_and_lets_the_readers_in() {
     writer.mode = Mode::Exclusive;
     assert_eq!(process.release(&writer).await, Released::Released);
     process.served(&other).await;
-    assert!(matches!(process.redis.downgrade(&writer).await, Renewal::NotMine));
+    assert!(matches!(process.redis.downgrade(&writer).await, Renewal::NotOwned));
 }
 
 fn all(process: &Process, keys: &[&str]) -> Claim {
@@ -259,7 +259,7 @@ async fn several_keys_are_all_held_or_none() {
     process.renewed(&every, 2 * LONG).await;
     assert!(["a", "b", "c"].iter().all(|key| server.get::<i64>(&["PTTL", key]) > 100_000));
     server.command(&["DEL", "b"]);
-    assert!(matches!(process.renew(&every, LONG).await, Renewal::NotMine));
+    assert!(matches!(process.renew(&every, LONG).await, Renewal::NotOwned));
     process.take(&every).await;
     assert_eq!(process.release(&every).await, Released::Released);
     assert!(server.keys().is_empty());
@@ -367,7 +367,7 @@ async fn kept_keys_stay_taken_in_every_mode() {
             assert_eq!(kept, Released::Released, "{mode:?}");
         }
         assert_eq!(process.release(&claim).await, Released::Released, "it is not freed: {mode:?}");
-        assert!(matches!(process.renew(&claim, LONG).await, Renewal::NotMine), "{mode:?}");
+        assert!(matches!(process.renew(&claim, LONG).await, Renewal::NotOwned), "{mode:?}");
         match mode {
             Mode::Shared => drop(process.refused(&process.fifo("k")).await),
             _ => drop(process.refused(&other).await),
@@ -408,7 +408,7 @@ async fn a_batch_of_every_kind_is_renewed_at_once() {
         let renewed = matches!(answer, Renewal::Renewed { waiters: Some(0), .. });
         assert_eq!(renewed, number < 4, "{number}: {answer:?}");
     }
-    assert!(matches!(answers[4], Renewal::NotMine));
+    assert!(matches!(answers[4], Renewal::NotOwned));
     assert_eq!(server.keys(), ["a", "b", "p", "s", "x", "{a}:f", "{b}:f", "{s}:f"]);
     assert!(server.get::<String>(&["GET", "{b}:f"]).starts_with("8 "));
     assert!(server.keys()[..5].iter().all(|key| server.get::<i64>(&["PTTL", key]) > 100_000));

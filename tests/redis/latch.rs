@@ -64,7 +64,7 @@ async fn a_latch_and_a_lock_do_not_share_a_key() {
         let error = process.redis.try_acquire(&claim).await.expect_err("it is a latch");
         names_both(&error, "a count-down latch", "a");
         assert_eq!(process.release(&claim).await, Released::Taken);
-        assert!(matches!(process.renew(&claim, LONG).await, Renewal::NotMine));
+        assert!(matches!(process.renew(&claim, LONG).await, Renewal::NotOwned));
     }
     process.take(&process.fifo("lock")).await;
     let error = process.redis.latch(&lock, &set).await.expect_err("it is a lock");

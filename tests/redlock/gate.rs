@@ -152,8 +152,8 @@ async fn a_renewal_brings_no_key_back() {
     let both = client.claim_all(["a", "b"], MAX_TTL);
     assert!(matches!(client.ask(&both).await, Ok(Attempt::Granted(_))));
     server.command(&["FLUSHALL"]);
-    assert!(matches!(client.renew(&claim).await, Renewal::NotMine));
-    assert!(matches!(client.renew(&both).await, Renewal::NotMine));
+    assert!(matches!(client.renew(&claim).await, Renewal::NotOwned));
+    assert!(matches!(client.renew(&both).await, Renewal::NotOwned));
     for again in [&claim, &both] {
         let error = client.ask(again).await.expect_err("it may have forgotten others too");
         assert_quarantined(&error, MAX_TTL);

@@ -141,7 +141,7 @@ impl Acquire<'_> {
                 let late = turn.lease().deadline.is_past(self.engine.clock.now());
                 (!late).then_some(turn)
             }
-            Some(Renewal::NotMine | Renewal::Unknown(_)) | None => None,
+            Some(Renewal::NotOwned | Renewal::Unknown(_)) | None => None,
         }
     }
 

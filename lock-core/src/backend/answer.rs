@@ -148,8 +148,8 @@ pub enum Renewal {
         /// How many wait in the store's queue, where it has one.
         waiters: Option<usize>,
     },
-    /// The grant is not ours any more.
-    NotMine,
+    /// The owner no longer has the grant.
+    NotOwned,
     /// No answer, or an error: neither yes nor no.
     Unknown(LockError),
 }

@@ -136,18 +136,18 @@ pub(crate) fn loss(reason: LossReason) -> &'static str {
 pub(crate) enum Renewed {
     Yes,
     /// The store says that the grant is another's.
-    NotMine,
+    NotOwned,
     /// No answer, or none that says either.
     Unknown,
 }
 
 impl Renewed {
-    pub(crate) const ALL: [Self; 3] = [Self::Yes, Self::NotMine, Self::Unknown];
+    pub(crate) const ALL: [Self; 3] = [Self::Yes, Self::NotOwned, Self::Unknown];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Yes => "renewed",
-            Self::NotMine => "not_mine",
+            Self::NotOwned => "not_mine",
             Self::Unknown => "unknown",
         }
     }
@@ -155,7 +155,7 @@ impl Renewed {
     pub(crate) fn of(answer: &Renewal) -> Self {
         match answer {
             Renewal::Renewed { .. } => Self::Yes,
-            Renewal::NotMine => Self::NotMine,
+            Renewal::NotOwned => Self::NotOwned,
             Renewal::Unknown(_) => Self::Unknown,
         }
     }

@@ -264,7 +264,7 @@ impl Keeper {
                 hold.renewed(sent, lease);
                 self.file(hold, within_limits(hold, next_renewal(hold, sent, lease)));
             }
-            Renewal::NotMine => {
+            Renewal::NotOwned => {
                 hold.lose(LossReason::Taken);
             }
             Renewal::Unknown(error) => {

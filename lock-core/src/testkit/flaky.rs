@@ -382,7 +382,7 @@ mod tests {
         let batch = [&first, &second].map(|claim| Renew { claim, ttl: claim.ttl });
         control.fail_next(Operation::Renew, Fault::Refuse, 1);
         assert!(matches!(flaky.renew(&batch).await[..], [Renewal::Unknown(_), Renewal::Unknown(_)]));
-        assert!(matches!(flaky.renew(&batch).await[..], [Renewal::NotMine, Renewal::NotMine]));
+        assert!(matches!(flaky.renew(&batch).await[..], [Renewal::NotOwned, Renewal::NotOwned]));
     }
 
     #[tokio::test]

@@ -115,7 +115,7 @@ impl Broken {
     /// Lets the holder be replaced by the same with another lease.
     fn reset(&self, claim: &Claim, ttl: Duration) -> Renewal {
         if self.inner.release_now(claim, None) != Some(Released::Released) {
-            return Renewal::NotMine;
+            return Renewal::NotOwned;
         }
         self.force(&with_ttl(claim, ttl))
     }
@@ -125,7 +125,7 @@ impl Broken {
             Ok(Attempt::Granted(grant)) => {
                 Renewal::Renewed { sent: grant.sent, lease: grant.lease, waiters: None }
             }
-            Ok(Attempt::Held(_)) => Renewal::NotMine,
+            Ok(Attempt::Held(_)) => Renewal::NotOwned,
             Err(error) => Renewal::Unknown(error),
         }
     }
@@ -160,7 +160,9 @@ impl Broken {
                 answer => answer,
             },
             Fault::KeptIsRenewed => match inner(renew.ttl) {
-                Renewal::NotMine if self.holder(&claim).is_some_and(|holder| holder.owner == claim.owner) => {
+                Renewal::NotOwned
+                    if self.holder(&claim).is_some_and(|holder| holder.owner == claim.owner) =>
+                {
                     Renewal::Renewed { sent, lease: renew.ttl, waiters: None }
                 }
                 answer => answer,
@@ -233,7 +235,7 @@ impl Backend for Broken {
             answers.reverse();
         }
         if self.fault == Fault::OneAnswerTooMany {
-            answers.push(Renewal::NotMine);
+            answers.push(Renewal::NotOwned);
         }
         answers
     }

@@ -43,7 +43,7 @@ async fn a_long_lease_is_renewed_as_often_as_it_is_asked_for() {
     let renewed = store.renewals().len() - began;
     assert!((10..=14).contains(&renewed), "{renewed} renewals in 10 s");
     // Somebody deleted the key.
-    store.script().renew.push_back(Renewal::NotMine);
+    store.script().renew.push_back(Renewal::NotOwned);
     tokio::time::timeout(millis(1_001), guard.lost()).await.expect("it is told within a second");
     drop(guard);
 
@@ -185,7 +185,7 @@ async fn a_renewal_that_is_not_answered_endangers_until_the_next_that_is() {
 async fn a_renewal_answered_with_no_is_a_loss_at_once_and_the_last_renewal() {
     let (locks, store) = store();
     let guard = locks.lock("k").ttl(millis(3_000)).acquire().await.unwrap();
-    store.script().renew.push_back(Renewal::NotMine);
+    store.script().renew.push_back(Renewal::NotOwned);
     let start = Instant::now();
     assert_eq!(guard.lost().await, LossReason::Taken);
     assert!(start.elapsed() <= millis(1_001));
@@ -262,7 +262,7 @@ async fn each_answer_to_an_extension_is_told() {
     assert_eq!(guard.remaining(), millis(2_998));
     guard.check().unwrap();
     // No: it is lost.
-    store.script().renew.push_back(Renewal::NotMine);
+    store.script().renew.push_back(Renewal::NotOwned);
     let error = guard.extend(millis(60_000)).await.unwrap_err();
     assert_eq!(error.loss_reason(), Some(LossReason::Taken));
     assert!(!guard.is_held());

@@ -272,7 +272,7 @@ impl Backend for QueueStore {
                     *until = later(*until, now().plus(renew.ttl));
                     Renewal::Renewed { sent, lease: renew.ttl, waiters: Some(entry.queue.len()) }
                 }
-                _ => Renewal::NotMine,
+                _ => Renewal::NotOwned,
             })
         };
         batch.iter().map(one).collect()

@@ -23,7 +23,7 @@ impl Backend for Disowning {
     }
 
     async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
-        batch.iter().map(|_| Renewal::NotMine).collect()
+        batch.iter().map(|_| Renewal::NotOwned).collect()
     }
 
     async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {

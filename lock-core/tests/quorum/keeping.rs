@@ -54,7 +54,7 @@ async fn a_majority_renews_and_a_majority_loses() {
                     assert_eq!(sent, before);
                     "renewed"
                 }
-                Renewal::NotMine => "lost",
+                Renewal::NotOwned => "lost",
                 Renewal::Unknown(error) => {
                     assert_eq!(error.kind(), LockErrorKind::NoQuorum);
                     "unknown"
@@ -99,7 +99,7 @@ async fn a_stuck_node_does_not_delay_a_batch_and_each_grant_has_its_own_verdict(
     for (number, answer) in answers.iter().enumerate() {
         match answer {
             Renewal::Renewed { .. } => assert!(!number.is_multiple_of(5), "{number}"),
-            Renewal::NotMine => assert!(number.is_multiple_of(5), "{number}"),
+            Renewal::NotOwned => assert!(number.is_multiple_of(5), "{number}"),
             Renewal::Unknown(error) => panic!("{number}: {error}"),
         }
     }
@@ -339,7 +339,7 @@ async fn a_lock_that_is_kept_is_kept_on_a_majority() {
     let keep = Duration::from_secs(3);
     assert_eq!(quorum.release(&claim, Some(keep)).await.expect("an answer"), Released::Released);
     nodes[1].is(Health::Well);
-    assert!(matches!(renew(&quorum, &claim).await, Renewal::NotMine));
+    assert!(matches!(renew(&quorum, &claim).await, Renewal::NotOwned));
     tokio::time::sleep(keep - millis(1)).await;
     held(&quorum, &other).await;
     tokio::time::sleep(millis(1)).await;
@@ -364,7 +364,7 @@ async fn a_writer_becomes_a_reader_on_a_majority() {
     assert!(is_renewed(&renew(&quorum, &claim).await));
     nodes[1].forget();
     nodes[2].forget();
-    assert!(matches!(quorum.downgrade(&claim).await, Renewal::NotMine));
+    assert!(matches!(quorum.downgrade(&claim).await, Renewal::NotOwned));
 }
 
 /// Readers and writers of different majorities meet in one node.

@@ -84,7 +84,7 @@ impl Worker {
                     Renewal::Renewed { sent, .. } if self.history.now() < held.until => {
                         held.until = held.until.max(self.history.at(sent.plus(claim.ttl - DRIFT)));
                     }
-                    Renewal::NotMine => held.until = held.until.min(self.history.now()),
+                    Renewal::NotOwned => held.until = held.until.min(self.history.now()),
                     Renewal::Renewed { .. } | Renewal::Unknown(_) => {}
                 }
             }

@@ -154,7 +154,7 @@ impl Memory {
         };
         match waiters {
             Some(waiters) => Renewal::Renewed { sent: now, lease: ttl, waiters: Some(waiters) },
-            None => Renewal::NotMine,
+            None => Renewal::NotOwned,
         }
     }
 
@@ -264,7 +264,7 @@ impl Backend for Memory {
             Some(Ok(Some(waiters))) => {
                 Renewal::Renewed { sent: now, lease: claim.ttl, waiters: Some(waiters) }
             }
-            Some(Ok(None)) | None => Renewal::NotMine,
+            Some(Ok(None)) | None => Renewal::NotOwned,
             Some(Err(other)) => {
                 Renewal::Unknown(in_use(&claim.key, other, Use::Lock(crate::backend::Mode::Shared)))
             }

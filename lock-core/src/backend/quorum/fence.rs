@@ -77,7 +77,7 @@ impl<B: Backend> Inner<B> {
                         let answer = quorum.nodes[node].backend.renew(&batch).await.into_iter().next();
                         match answer {
                             Some(Renewal::Renewed { .. }) => Answer::Yes(()),
-                            Some(Renewal::NotMine) => {
+                            Some(Renewal::NotOwned) => {
                                 Answer::No(LockError::lost(&claim.key, LossReason::Taken))
                             }
                             Some(Renewal::Unknown(error)) => Answer::Failed(error),

@@ -98,7 +98,7 @@ impl<B: Backend> Inner<B> {
                 async move {
                     match quorum.nodes[node].backend.downgrade(&claim).await {
                         Renewal::Renewed { lease, .. } => Answer::Yes(lease),
-                        Renewal::NotMine => Answer::No(LockError::lost(&claim.key, LossReason::Taken)),
+                        Renewal::NotOwned => Answer::No(LockError::lost(&claim.key, LossReason::Taken)),
                         Renewal::Unknown(error) => Answer::Failed(error),
                     }
                 }
@@ -118,7 +118,7 @@ impl<B: Backend> Inner<B> {
                 tracked.kept(sent, self.valid(sent, lease));
                 Renewal::Renewed { sent, lease, waiters: None }
             }
-            Kept::No => Renewal::NotMine,
+            Kept::No => Renewal::NotOwned,
             Kept::Unknown | Kept::Open => Renewal::Unknown(self.not_downgraded(claim, answers)),
         }
     }

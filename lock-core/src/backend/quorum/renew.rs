@@ -94,7 +94,7 @@ impl<B: Backend> Inner<B> {
                 }
                 Kept::No => {
                     part.tracked.loses();
-                    Renewal::NotMine
+                    Renewal::NotOwned
                 }
                 Kept::Unknown | Kept::Open => Renewal::Unknown(self.not_renewed(part, number, &mut answers)),
             })
@@ -134,7 +134,7 @@ impl<B: Backend> Inner<B> {
     fn shortest(&self, part: &Part, number: usize, answers: &[Option<Answers>]) -> Duration {
         let given = answers.iter().flatten().flatten().filter_map(|answers| match answers[number] {
             Renewal::Renewed { lease, .. } => Some(lease),
-            Renewal::NotMine | Renewal::Unknown(_) => None,
+            Renewal::NotOwned | Renewal::Unknown(_) => None,
         });
         given.min().map_or(part.ttl, |shortest| shortest.min(part.ttl))
     }
@@ -143,9 +143,9 @@ impl<B: Backend> Inner<B> {
         let nodes = self.nodes.iter().zip(answers);
         let failures = nodes.filter_map(|(node, answers)| {
             let answer = answers.as_mut().and_then(|answers| answers.as_mut()?.get_mut(number));
-            match answer.map(|answer| std::mem::replace(answer, Renewal::NotMine)) {
+            match answer.map(|answer| std::mem::replace(answer, Renewal::NotOwned)) {
                 Some(Renewal::Renewed { .. }) => None,
-                Some(Renewal::NotMine) => Some((node.name(), Some(silent("it does not have the grant")))),
+                Some(Renewal::NotOwned) => Some((node.name(), Some(silent("it does not have the grant")))),
                 Some(Renewal::Unknown(error)) => Some((node.name(), Some(error))),
                 None => Some((node.name(), None)),
             }
@@ -158,7 +158,7 @@ impl Batch {
     /// The parts that a node said it does not have.
     pub(super) fn wanting(&self, answers: Option<&[Renewal]>) -> Vec<usize> {
         let answers = answers.unwrap_or_default().iter().zip(&self.parts).enumerate();
-        let wanting = answers.filter(|(_, (answer, _))| matches!(answer, Renewal::NotMine));
+        let wanting = answers.filter(|(_, (answer, _))| matches!(answer, Renewal::NotOwned));
         wanting.map(|(part, _)| part).collect()
     }
 
@@ -174,7 +174,7 @@ impl Batch {
 fn vote(answers: &Option<Answers>, part: usize) -> Vote {
     match answers.as_ref().map(|answers| answers.as_ref().map(|answers| &answers[part])) {
         Some(Some(Renewal::Renewed { .. })) => Vote::Yes,
-        Some(Some(Renewal::NotMine)) => Vote::No,
+        Some(Some(Renewal::NotOwned)) => Vote::No,
         Some(Some(Renewal::Unknown(_)) | None) => Vote::Neither,
         None => Vote::Pending,
     }

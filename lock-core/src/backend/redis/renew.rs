@@ -103,7 +103,7 @@ pub(super) fn of_claims(
             Some(Verdict::Renewed(sent, waiters)) => {
                 Renewal::Renewed { sent, lease: renew.ttl, waiters: Some(waiters) }
             }
-            Some(Verdict::NotMine) => Renewal::NotMine,
+            Some(Verdict::NotOwned) => Renewal::NotOwned,
             Some(Verdict::Unknown(failure)) => unknown(&failure, renew.claim),
             None => unknown(&Failure::unexpected(&Value::Nil), renew.claim),
         }
@@ -130,7 +130,7 @@ impl<'a> Lock<'a> {
 #[derive(Clone, Debug)]
 pub(super) enum Verdict {
     Renewed(Moment, usize),
-    NotMine,
+    NotOwned,
     Unknown(Failure),
 }
 
@@ -138,7 +138,7 @@ impl Verdict {
     /// Of two keys of one grant, from the first request on: lost if one is, renewed if both are.
     fn and(self, other: Self) -> Self {
         match (self, other) {
-            (Self::NotMine, _) | (_, Self::NotMine) => Self::NotMine,
+            (Self::NotOwned, _) | (_, Self::NotOwned) => Self::NotOwned,
             (Self::Unknown(failure), _) | (_, Self::Unknown(failure)) => Self::Unknown(failure),
             (Self::Renewed(sent, one), Self::Renewed(also, other)) => {
                 Self::Renewed(if also.since(sent).is_zero() { also } else { sent }, one + other)
@@ -211,7 +211,7 @@ fn read(live: &Live, locks: usize, answer: &Value, sent: Moment) -> Vec<Verdict>
 
 fn verdict(answer: &Value, sent: Moment) -> Verdict {
     match answer {
-        Value::Int(0) => Verdict::NotMine,
+        Value::Int(0) => Verdict::NotOwned,
         Value::Int(number) if *number > 0 => {
             Verdict::Renewed(sent, usize::try_from(number - 1).unwrap_or(usize::MAX))
         }
@@ -230,9 +230,9 @@ mod tests {
         let verdict = |number| verdict(&Value::Int(number), sent);
         let unknown = || Verdict::Unknown(Failure::late());
         assert!(matches!(verdict(1).and(verdict(3)), Verdict::Renewed(_, 2)));
-        assert!(matches!(verdict(1).and(verdict(0)), Verdict::NotMine));
-        assert!(matches!(unknown().and(verdict(0)), Verdict::NotMine));
-        assert!(matches!(verdict(0).and(unknown()), Verdict::NotMine));
+        assert!(matches!(verdict(1).and(verdict(0)), Verdict::NotOwned));
+        assert!(matches!(unknown().and(verdict(0)), Verdict::NotOwned));
+        assert!(matches!(verdict(0).and(unknown()), Verdict::NotOwned));
         assert!(matches!(unknown().and(verdict(1)), Verdict::Unknown(_)));
         assert!(matches!(verdict(-1), Verdict::Unknown(_)));
     }

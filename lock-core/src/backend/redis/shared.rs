@@ -28,7 +28,7 @@ impl Redis {
                 live.confirm(self.timeout().min(claim.ttl / 2)).await.map_err(Failure::in_doubt)?;
                 Ok(Renewal::Renewed { sent, lease: claim.ttl, waiters: Some(count(waiters)?) })
             }
-            (0, _) => Ok(Renewal::NotMine),
+            (0, _) => Ok(Renewal::NotOwned),
             _ => Err(Failure::unexpected(&answer)),
         }
     }

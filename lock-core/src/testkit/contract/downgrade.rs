@@ -69,11 +69,11 @@ async fn is_for_the_holder(subject: Subject) {
     subject.acquire(&over).await;
     subject.release(&over).await;
     let answer = subject.backend().downgrade_dyn(&over).await;
-    assert!(matches!(answer, Renewal::NotMine), "of nothing: {answer:?}");
+    assert!(matches!(answer, Renewal::NotOwned), "of nothing: {answer:?}");
     subject.acquire(&holder).await;
     for claim in [&other, &over] {
         let answer = subject.backend().downgrade_dyn(claim).await;
-        assert!(matches!(answer, Renewal::NotMine), "of another's: {answer:?}");
+        assert!(matches!(answer, Renewal::NotOwned), "of another's: {answer:?}");
     }
     subject.refused(&subject.claim(&key, Mode::Shared, Queue::Barging)).await;
     subject.release(&holder).await;

@@ -84,7 +84,7 @@ async fn a_batch_is_answered_in_order(subject: Subject) {
     for (number, answer) in answers.iter().enumerate() {
         let as_expected = match answer {
             Renewal::Renewed { .. } => is_mine(number),
-            Renewal::NotMine => !is_mine(number),
+            Renewal::NotOwned => !is_mine(number),
             Renewal::Unknown(_) => false,
         };
         assert!(as_expected, "number {number}: {answer:?}");

@@ -301,7 +301,7 @@ impl Subject {
         let caller = std::panic::Location::caller();
         async move {
             let renewal = self.renew(claim, self.long()).await;
-            assert!(matches!(renewal, Renewal::NotMine), "line {}: {renewal:?}", caller.line());
+            assert!(matches!(renewal, Renewal::NotOwned), "line {}: {renewal:?}", caller.line());
         }
     }
 
