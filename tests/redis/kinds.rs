@@ -246,9 +246,9 @@ async fn several_keys_are_all_held_or_none() {
     let (one, every) = (process.fifo("b"), all(&process, &["a", "b", "c"]));
     process.take(&one).await;
     let held = process.refused(&every).await;
-    assert!(held.holder.is_some() && held.remaining.is_some() && held.place.is_none());
+    assert!(held.holder.is_some() && held.remaining.is_some() && held.queued_at.is_none());
     let not_queued = process.enqueue(&every, None).await;
-    assert!(not_queued.place.is_none());
+    assert!(not_queued.queued_at.is_none());
     assert_eq!(server.keys(), ["b"], "none was taken");
     process.release(&one).await;
     process.take(&every).await;

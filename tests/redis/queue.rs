@@ -229,7 +229,7 @@ async fn a_waiter_of_the_holders_own_process_needs_no_place() {
     process.take(&holder).await;
     assert!(process.refused(&waiter).await.own);
     let held = process.enqueue(&waiter, None).await;
-    assert!(held.own && held.place.is_none() && held.position.is_none(), "{held:?}");
+    assert!(held.own && held.queued_at.is_none() && held.position.is_none(), "{held:?}");
     assert_eq!(queue(&server, "k"), (0, 0));
     // In strict order everybody has a place, and so has one of another process.
     assert!(process.wait(&fair).await.own);
@@ -249,12 +249,12 @@ async fn no_more_wait_than_there_is_room_for() {
     let (holder, one, other) = (process.fifo("k"), process.fifo("k"), process.fifo("k"));
     process.take(&holder).await;
     let none = process.enqueue(&one, Some(0)).await;
-    assert!(none.place.is_none());
-    assert!(process.enqueue(&one, Some(1)).await.place.is_some());
+    assert!(none.queued_at.is_none());
+    assert!(process.enqueue(&one, Some(1)).await.queued_at.is_some());
     let full = process.enqueue(&other, Some(1)).await;
-    assert_eq!((full.place.is_none(), full.waiters), (true, Some(1)));
+    assert_eq!((full.queued_at.is_none(), full.waiters), (true, Some(1)));
     // One who has a place keeps it.
-    assert!(process.enqueue(&one, Some(0)).await.place.is_some());
+    assert!(process.enqueue(&one, Some(0)).await.queued_at.is_some());
     assert_eq!(queue(&server, "k"), (1, 1));
 }
 
@@ -266,11 +266,11 @@ async fn the_moment_of_a_place_is_when_its_request_was_sent() {
     let clock = process.redis.capability().placement.clock();
     let (holder, waiter) = (process.fifo("k"), process.fifo("k"));
     process.take(&holder).await;
-    assert!(process.refused(&waiter).await.place.is_none(), "a try takes no place");
+    assert!(process.refused(&waiter).await.queued_at.is_none(), "a try takes no place");
     process.wait(&waiter).await;
     proxy.delay(ms(60));
     let before = clock.now();
-    let place = process.waits(&waiter).await.place.expect("it has a place");
+    let place = process.waits(&waiter).await.queued_at.expect("it has a place");
     assert!(place.since(before) < ms(50), "counted from the answer: {:?}", place.since(before));
 }
 

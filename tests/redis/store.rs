@@ -123,7 +123,7 @@ impl Process {
     /// Takes a place.
     pub(crate) async fn wait(&self, claim: &Claim) -> Held {
         let held = self.enqueue(claim, None).await;
-        assert!(held.place.is_some() && held.position.is_some(), "no place: {held:?}");
+        assert!(held.queued_at.is_some() && held.position.is_some(), "no place: {held:?}");
         held
     }
 

@@ -168,7 +168,7 @@ impl InFlight {
     }
 
     fn held(&mut self, held: &Held, expected: Option<Expected>) {
-        let Some(kept) = held.place else {
+        let Some(kept) = held.queued_at else {
             (self.state, self.place) = (Sent::Nothing, None);
             return;
         };

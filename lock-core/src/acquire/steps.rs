@@ -175,7 +175,7 @@ impl<'a> Acquire<'a> {
                 self.engine.gate.found(&self.plan.key, true);
             }
             if let Ask::Enqueue(Some(room)) = ask
-                && held.place.is_none()
+                && held.queued_at.is_none()
                 && held.waiters.is_some_and(|waiters| waiters >= room)
             {
                 return Err(self.overloaded(held, room));

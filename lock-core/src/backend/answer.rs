@@ -95,12 +95,12 @@ pub struct Held {
     pub holder: Option<OwnerRecord>,
     /// How many wait in the store's queue, where it has one; the asking claim is not counted.
     pub waiters: Option<usize>,
-    /// How many of them are before the asking claim, where it has a place.
+    /// How many of them are before the asking claim, where it is queued.
     pub position: Option<usize>,
     /// Whether the holder [takes turns](Owner::takes_turns_with) with the asking claim.
     pub own: bool,
-    /// When the request was sent that took or kept the claim's place in the queue; `None` without a place.
-    pub place: Option<Moment>,
+    /// When the last request was sent that queued the claim or kept it in the queue; `None` where it is not queued.
+    pub queued_at: Option<Moment>,
 }
 
 /// The answer to one attempt.

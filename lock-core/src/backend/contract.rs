@@ -68,7 +68,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// As [`try_acquire`](Self::try_acquire), and takes a place in the queue where the key is held.
     ///
     /// # Behavior
-    /// - A *held* answer has a [place](Held::place), but for: a barging claim while a holder of the same manager has
+    /// - A *held* answer has a [place](Held::queued_at), but for: a barging claim while a holder of the same manager has
     ///   the key ([`Held::own`]: their turns are made in the process), a queue of `room` or more, and, where the store
     ///   cannot, a claim of several keys.
     /// - Asked again, keeps the place. Where places live on beats, an owner is enqueued once, and asked after by

@@ -89,7 +89,8 @@ impl Broken {
             Fault::NoPlaceForWriters if claim.mode == Mode::Exclusive && behind_readers() => {
                 let mut attempt = self.inner.try_acquire(claim).await?;
                 if let Attempt::Held(held) = &mut attempt {
-                    (held.position, held.place) = (Some(0), Some(self.capability().placement.clock().now()));
+                    (held.position, held.queued_at) =
+                        (Some(0), Some(self.capability().placement.clock().now()));
                 }
                 Ok(attempt)
             }
@@ -120,13 +121,14 @@ impl Broken {
 
     fn misreport(&self, claim: &Claim, held: &mut Held) {
         let mut state = self.state.lock().expect("no panic");
-        if held.place.is_some() && !state.waiting.iter().any(|waiting| waiting.owner == claim.owner) {
+        if held.queued_at.is_some() && !state.waiting.iter().any(|waiting| waiting.owner == claim.owner) {
             state.waiting.push(claim.clone());
         }
         match self.fault {
             Fault::WrongPositions => held.position = held.position.map(|position| position + 1),
             Fault::PlacesUndated => {
-                held.place = held.place.map(|_| lock_core::clock::Clock::Suspend.now().plus(Duration::MAX));
+                held.queued_at =
+                    held.queued_at.map(|_| lock_core::clock::Clock::Suspend.now().plus(Duration::MAX));
             }
             Fault::TellsOfEverybody => {
                 let holder = state.holders.get(claim.key.as_str()).map(|holder| holder.owner.process());

@@ -121,7 +121,7 @@ impl Backend for Beating {
     async fn enqueue(&self, claim: &Claim, room: Option<usize>) -> Result<Attempt> {
         let attempt = self.inner.enqueue(claim, room).await?;
         match &attempt {
-            Attempt::Held(held) if held.place.is_some() => {
+            Attempt::Held(held) if held.queued_at.is_some() => {
                 self.state.lock().expect("no panic").alive(claim);
             }
             _ => {}

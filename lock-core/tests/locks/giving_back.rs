@@ -108,7 +108,7 @@ async fn a_place_in_the_queue_of_the_store_is_given_back() {
     // Left by a try that was refused: the place is given back, and another owner lines up.
     let (locks, store) = slow();
     let place = Some(Clock::Tokio.now());
-    store.script().acquire.push_back(Ok(Attempt::Held(Held { place, ..Held::default() })));
+    store.script().acquire.push_back(Ok(Attempt::Held(Held { queued_at: place, ..Held::default() })));
     store.script().acquire.push_back(Err(no_answer().nothing_taken()));
     let guard = locks.fair("k").wait(millis(60_000)).acquire().await.unwrap();
     let tries = store.tries();

@@ -218,7 +218,7 @@ impl QueueStore {
                     }
                     let (deadline, lease) = (now().plus(claim.waiter_lease()), claim.waiter_lease());
                     entry.queue.push(Waiting { owner: claim.owner, deadline, lease });
-                    return Attempt::Held(Held { place: Some(sent), ..entry.held(claim) });
+                    return Attempt::Held(Held { queued_at: Some(sent), ..entry.held(claim) });
                 }
                 None => {}
             }
@@ -322,7 +322,7 @@ impl QueueStore {
                 Some((owner, _)) if owner == claim.owner => {
                     Heartbeat::Granted(Grant::new(sent, claim.waiter_lease()))
                 }
-                _ => Heartbeat::Waiting(Held { place: Some(sent), ..entry.held(claim) }),
+                _ => Heartbeat::Waiting(Held { queued_at: Some(sent), ..entry.held(claim) }),
             }
         })
     }

@@ -185,8 +185,8 @@ impl Backend for Scripted {
             None => match self.store.enqueue(claim, room).await? {
                 Attempt::Granted(grant) => Ok(Attempt::Granted(Grant { sent: self.now(), ..grant })),
                 Attempt::Held(held) => {
-                    let place = held.place.map(|_| self.now());
-                    Ok(Attempt::Held(Held { place, ..held }))
+                    let place = held.queued_at.map(|_| self.now());
+                    Ok(Attempt::Held(Held { queued_at: place, ..held }))
                 }
             },
         }

@@ -392,7 +392,7 @@ async fn a_refusal_names_the_holder_and_when_another_try_makes_sense() {
     assert_eq!(told.holder, Some(long.record.clone()));
     assert_eq!(told.remaining, Some(TTL), "with one node alone nobody wins");
     assert!(told.own, "a majority is held by the manager that asks");
-    assert_eq!((told.place, told.position), (None, None));
+    assert_eq!((told.queued_at, told.position), (None, None));
 }
 
 /// Somebody uses the key as a semaphore, on the nodes themselves.

@@ -134,7 +134,7 @@ impl<'a> Locked<'a> {
         for (key, standing) in claim.keys().zip(standings) {
             let held = self.entry(key).wait(claim, ask, now);
             all.position = all.position.max(held.position);
-            all.place = all.place.or(held.place);
+            all.queued_at = all.queued_at.or(held.queued_at);
             if *standing == Standing::Held {
                 all.remaining = all.remaining.max(held.remaining);
                 all.own |= held.own;

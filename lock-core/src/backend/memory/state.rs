@@ -165,7 +165,7 @@ impl Entry {
             waiters: Some(waiters),
             position,
             own: self.local_holder().is_some_and(|holder| holder.owner.takes_turns_with(&claim.owner)),
-            place: position.map(|_| now),
+            queued_at: position.map(|_| now),
         }
     }
 

@@ -166,7 +166,7 @@ mod tests {
             (None, None),
             "two leases have to end, and one is not known"
         );
-        assert_eq!((merged.position, merged.place), (None, None), "there is no queue");
+        assert_eq!((merged.position, merged.queued_at), (None, None), "there is no queue");
     }
 
     #[test]

@@ -73,7 +73,7 @@ pub(super) fn held(rest: &[Value], sent: Moment, kept: bool) -> Held {
         waiters: number(2).and_then(|others| usize::try_from(others).ok()),
         position: number(3).and_then(|place| usize::try_from(place).ok()),
         own: number(4) == Some(1),
-        place: kept.then_some(sent),
+        queued_at: kept.then_some(sent),
     }
 }
 
@@ -165,12 +165,12 @@ mod tests {
         let ours = held(&[&rest[..], &[2, 1, 1, 1].map(Value::Int)].concat(), sent, false);
         assert_eq!(ours.remaining, Some(Duration::from_millis(480)));
         assert_eq!((ours.waiters, ours.position, ours.own), (Some(2), Some(1), true));
-        assert_eq!(ours.place, Some(sent));
+        assert_eq!(ours.queued_at, Some(sent));
         assert_eq!(ours.holder.expect("a record").identity().host(), "web-3");
         let foreign = held(&[Value::Int(-1), Value::BulkString(vec![0xff, 0xfe])], sent, false);
-        assert_eq!((foreign.remaining, foreign.place), (None, None));
+        assert_eq!((foreign.remaining, foreign.queued_at), (None, None));
         assert!(foreign.holder.is_none());
-        assert_eq!(held(&[], sent, true).place, Some(sent));
+        assert_eq!(held(&[], sent, true).queued_at, Some(sent));
     }
 
     #[test]

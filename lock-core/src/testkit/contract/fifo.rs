@@ -36,7 +36,7 @@ async fn a_try_takes_no_place(subject: Subject) {
     let [holder, tries, waits] = [(); 3].map(|()| fifo(&subject, &key, Mode::Exclusive));
     subject.acquire(&holder).await;
     let held = subject.refused(&tries).await;
-    assert_eq!((held.place, held.position), (None, None), "a place for one who tried");
+    assert_eq!((held.queued_at, held.position), (None, None), "a place for one who tried");
     let held = subject.enqueued(&waits).await;
     assert_eq!(held.position, Some(0), "behind one who tried");
     subject.release(&holder).await;

@@ -76,13 +76,16 @@ async fn has_room_for_so_many(subject: Subject) {
         [(&first, 0, false), (&first, 1, true), (&second, 1, false), (&second, 2, true)]
     {
         let told = subject.enqueue_with_room(claim, Some(room)).await;
-        assert_eq!(told.place.is_some(), place, "room for {room}: {told:?}");
+        assert_eq!(told.queued_at.is_some(), place, "room for {room}: {told:?}");
         if place {
             subject.still_waits(claim).await;
         }
     }
     if !subject.capability().beats {
-        assert!(subject.enqueue_with_room(&first, Some(0)).await.place.is_some(), "it has its place already");
+        assert!(
+            subject.enqueue_with_room(&first, Some(0)).await.queued_at.is_some(),
+            "it has its place already"
+        );
     }
     subject.release(&holder).await;
     subject.served(&first, Duration::ZERO).await;
@@ -98,7 +101,7 @@ async fn places_are_dated(subject: Subject) {
     let mut before = subject.now();
     let mut told = subject.enqueued(&claim).await;
     for _ in 0..2 {
-        let place = told.place.expect("a place");
+        let place = told.queued_at.expect("a place");
         assert!(before.is_past(place) && place.is_past(subject.now()), "dated outside the call");
         tokio::time::sleep(Duration::from_millis(2)).await;
         before = subject.now();
@@ -116,7 +119,7 @@ async fn managers_pass_it_on_themselves(subject: Subject) {
     subject.acquire(&holder).await;
     for _ in 0..2 {
         let told = subject.enqueue(&barges).await;
-        assert_eq!((told.own, told.place, told.position), (true, None, None));
+        assert_eq!((told.own, told.queued_at, told.position), (true, None, None));
     }
     let told = subject.enqueued(&fifo(&subject, &key)).await;
     assert_eq!((told.own, told.position), (true, Some(0)));
@@ -132,7 +135,7 @@ async fn one_who_barges_waits_for_another_manager(subject: Subject) {
     let told = subject.enqueued(&barges).await;
     assert_eq!((told.own, told.position), (false, Some(0)));
     let own = subject.enqueue(&subject.exclusive(&key)).await;
-    assert_eq!((own.own, own.place), (true, None));
+    assert_eq!((own.own, own.queued_at), (true, None));
     subject.release(&holder).await;
     subject.served(&barges, Duration::ZERO).await;
     assert!(!subject.refused(&subject.exclusive(&key)).await.own, "another manager has it now");

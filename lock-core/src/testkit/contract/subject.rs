@@ -221,7 +221,7 @@ impl Subject {
         let enqueue = self.enqueue(claim);
         async move {
             let held = enqueue.await;
-            assert!(held.place.is_some(), "line {}: no place: {held:?}", caller.line());
+            assert!(held.queued_at.is_some(), "line {}: no place: {held:?}", caller.line());
             held
         }
     }
@@ -248,7 +248,7 @@ impl Subject {
         let caller = std::panic::Location::caller();
         async move {
             match self.asks_after(claim).await {
-                Err(held) if held.place.is_some() => held,
+                Err(held) if held.queued_at.is_some() => held,
                 answer => panic!("line {}: it is not its turn: {answer:?}", caller.line()),
             }
         }
@@ -264,7 +264,9 @@ impl Subject {
             while !end.is_past(self.now()) {
                 match self.asks_after(claim).await {
                     Ok(grant) => return grant,
-                    Err(held) => assert!(held.place.is_some(), "line {}: no place: {held:?}", caller.line()),
+                    Err(held) => {
+                        assert!(held.queued_at.is_some(), "line {}: no place: {held:?}", caller.line())
+                    }
                 }
                 tokio::time::sleep(AGAIN).await;
             }

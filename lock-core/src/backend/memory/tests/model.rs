@@ -95,7 +95,7 @@ impl Model {
                         grant.mode == Mode::Shared && claim.mode == Mode::Exclusive,
                         "a holder was refused"
                     );
-                    assert_eq!((held.place, held.position), (None, None), "it would wait for itself");
+                    assert_eq!((held.queued_at, held.position), (None, None), "it would wait for itself");
                 }
                 Verdict::Conflict(_) => panic!("a holder has no other kind"),
             }
@@ -126,7 +126,7 @@ impl Model {
                     self.take_ticket(who, now + millis(claim.waiter_lease()));
                 }
                 let position = self.tickets.iter().position(|(owner, _)| *owner == who);
-                assert_eq!((held.position, held.place), (position, position.map(|_| at(now))));
+                assert_eq!((held.position, held.queued_at), (position, position.map(|_| at(now))));
             }
             Verdict::Conflict(_) => {
                 assert!(conflict, "{claim:?} does not conflict with {all:?}");
