@@ -315,7 +315,7 @@ async fn fencing_tokens_grow_over_turns_and_keys_and_owners() {
     process.take(&first).await;
     let one = process.redis.fence(&first).await.expect("it holds");
     assert_eq!(process.redis.fence(&first).await.expect("it holds"), one, "asked again");
-    first.turn = 1;
+    first.handoffs = 1;
     let two = process.redis.fence(&first).await.expect("it holds");
     assert!(two > one);
     assert_eq!(process.redis.fence(&first).await.expect("it holds"), two);
@@ -334,7 +334,7 @@ async fn fencing_tokens_grow_over_turns_and_keys_and_owners() {
     assert_eq!(grant.fence.map(FencingToken::get), Some(far.get() + 2));
     assert!(next.is_fence_ahead(), "of the clock of the server");
     assert_eq!(process.take(&next).await.fence, grant.fence);
-    next.turn = 1;
+    next.handoffs = 1;
     next.number_fence(FencingToken::new(far.get() + 10));
     let later = process.redis.fence(&next).await.expect("it holds");
     assert_eq!(later.get(), far.get() + 11, "larger than the last that was numbered here");

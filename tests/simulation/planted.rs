@@ -212,7 +212,7 @@ impl<B: Backend> Backend for ByClock<B> {
 
     async fn fence(&self, claim: &Claim) -> Result<FencingToken> {
         match self.shown(claim).filter(|shown| claim.own_fence().is_none_or(|own| own < *shown)) {
-            Some(shown) if claim.turn > 0 => Ok(shown),
+            Some(shown) if claim.handoffs > 0 => Ok(shown),
             _ => {
                 let token = self.inner.fence(claim).await?;
                 self.learns(claim, Some(token));

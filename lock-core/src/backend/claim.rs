@@ -60,9 +60,9 @@ pub struct Claim {
     pub fencing: bool,
     /// Who asks, for people.
     pub record: OwnerRecord,
-    /// Which holder of this process has the grant: 0 for the one that the store gave it to, counted up with every
-    /// hand-off inside the process. Each of them has a fencing token of its own.
-    pub turn: u64,
+    /// How many times the grant was handed on inside the process: 0 for the holder that the store gave it to. Each holder
+    /// has a fencing token of its own.
+    pub handoffs: u64,
     pub(crate) marks: Marks,
 }
 
@@ -106,7 +106,7 @@ impl Claim {
             ttl,
             fencing: false,
             record,
-            turn: 0,
+            handoffs: 0,
             marks: Marks::default(),
         }
     }

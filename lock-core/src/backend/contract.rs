@@ -135,8 +135,8 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// # Behavior
     /// - Larger than every token of this key before, also after the store lost its data.
     /// - Made only while the grant is provably this owner's.
-    /// - Asked again for the same owner and [turn](Claim::turn), the same one; a later turn gets a larger one, and one
-    ///   larger than [`Claim::own_fence`].
+    /// - Asked again for the same owner and number of [hand-offs](Claim::handoffs), the same one; a later hand-off gets a
+    ///   larger one, and one larger than [`Claim::own_fence`].
     /// - For a claim of several keys, one number that is larger than the last of each.
     ///
     /// # Errors

@@ -58,7 +58,7 @@ impl Hold {
             None => self.earlier,
         };
         let mut claim = self.claim.clone();
-        claim.turn += 1;
+        claim.handoffs += 1;
         let lease = Lease {
             claim,
             deadline: self.deadline(),

@@ -276,7 +276,7 @@ impl Backend for Broken {
             Fault::TokensFall => Ok(FencingToken::new(u64::MAX / 2 - self.count())),
             Fault::OneTokenForAllTurns => {
                 let mut first = self.read(claim);
-                first.turn = 0;
+                first.handoffs = 0;
                 self.inner.fence(&first).await
             }
             _ => self.inner.fence(&self.read(claim)).await,

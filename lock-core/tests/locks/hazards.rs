@@ -377,10 +377,10 @@ async fn the_token_of_the_turn_after_the_last_number_is_larger() {
     let key = lock_core::key::Key::new("k").unwrap();
     let mut claim = Claims::new().unwrap().exclusive(&key, secs(60));
     assert!(matches!(store.try_acquire(&claim).await.unwrap(), Attempt::Granted(_)));
-    claim.turn = u64::from(u32::MAX);
+    claim.handoffs = u64::from(u32::MAX);
     let last = store.fence(&claim).await.unwrap();
     // `Hold::as_turn` does this.
-    claim.turn += 1;
+    claim.handoffs += 1;
     assert!(store.fence(&claim).await.unwrap() > last, "the next holder has the token of the one before");
 }
 

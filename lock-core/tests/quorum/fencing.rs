@@ -144,7 +144,7 @@ async fn one_token_a_turn_whichever_nodes_answer() {
     assert!(gets(&quorum, &claim).await);
     let mut last = FencingToken::new(0);
     for turn in 0..4 {
-        claim.turn = turn;
+        claim.handoffs = turn;
         let first = quorum.fence(&claim).await.expect("ours");
         assert!(first > last, "turn {turn}");
         for (number, node) in nodes.iter().enumerate() {

@@ -248,7 +248,7 @@ impl Node {
         let mut state = self.state();
         let time = Clock::Tokio.now().plus(state.skew).since(self.0.born);
         let time = u64::try_from(time.as_micros()).expect("it fits");
-        let of = Some((claim.owner, claim.turn));
+        let of = Some((claim.owner, claim.handoffs));
         let last = |key: &Key| state.tokens.get(key.as_str());
         let known = claim.keys().map(|key| last(key).filter(|last| last.of == of).map(|last| last.number));
         let known: Option<Vec<u64>> = known.collect();

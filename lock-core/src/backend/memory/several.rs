@@ -87,7 +87,7 @@ impl<'a> Locked<'a> {
         let first = self.entry(&claim.key).last_fence(claim.owner);
         let one = claim.keys().all(|key| self.entry(key).last_fence(claim.owner) == first);
         match first {
-            Some((fence, turn)) if one && claim.turn <= turn => fence,
+            Some((fence, turn)) if one && claim.handoffs <= turn => fence,
             _ => self.new_fence(claim),
         }
     }

@@ -140,7 +140,7 @@ impl Entry {
             mode: claim.mode,
             deadline: now.plus(claim.ttl),
             fence,
-            turn: claim.turn,
+            turn: claim.handoffs,
             record: claim.record.clone(),
             several: !claim.more.is_empty(),
             kept: false,
@@ -240,8 +240,8 @@ impl Entry {
     ) -> Option<FencingToken> {
         self.expire(now);
         self.holders.change(claim.owner, |holder| {
-            if claim.turn > holder.turn {
-                (holder.fence, holder.turn) = (make(), claim.turn);
+            if claim.handoffs > holder.turn {
+                (holder.fence, holder.turn) = (make(), claim.handoffs);
             }
             holder.fence
         })
@@ -255,7 +255,7 @@ impl Entry {
     /// Gives the grant of `claim` another token, in its turn.
     pub(super) fn set_fence(&mut self, claim: &Claim, fence: FencingToken) {
         self.holders.change(claim.owner, |holder| {
-            (holder.fence, holder.turn, holder.several) = (fence, claim.turn, !claim.more.is_empty());
+            (holder.fence, holder.turn, holder.several) = (fence, claim.handoffs, !claim.more.is_empty());
         });
     }
 

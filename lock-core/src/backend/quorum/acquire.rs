@@ -318,7 +318,7 @@ impl<B: Backend> Inner<B> {
         sent: Moment,
         given: &[Grant],
     ) -> Result<crate::backend::FencingToken> {
-        if let Some(known) = tracked.fence(claim.turn, sent) {
+        if let Some(known) = tracked.fence(claim.handoffs, sent) {
             return Ok(known);
         }
         match largest_token(self.nodes.len(), given) {

@@ -24,7 +24,7 @@ impl<B: Backend> Inner<B> {
         let tracked = self.ledger.track(claim.owner, start, claim.ttl);
         let (largest, count) = self.ask_for_tokens(claim, &tracked).await?;
         // A majority has just said that the grant is its owner's, and it was all the time.
-        match tracked.fence(claim.turn, start) {
+        match tracked.fence(claim.handoffs, start) {
             Some(known) => Ok(known),
             None => self.spread(claim, &tracked, largest, count).await,
         }
@@ -88,7 +88,7 @@ impl<B: Backend> Inner<B> {
                 .await;
             self.sort(claim, "note the fencing token", answers)?;
         }
-        tracked.set_fence(claim.turn, largest);
+        tracked.set_fence(claim.handoffs, largest);
         Ok(largest)
     }
 

@@ -192,7 +192,7 @@ pub(super) struct FenceOf<'a>(pub(super) &'a Claim);
 impl fmt::Display for FenceOf<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.0.owner.token().as_str())?;
-        match self.0.turn {
+        match self.0.handoffs {
             0 => Ok(()),
             turn => write!(f, ":{turn}"),
         }

@@ -21,7 +21,7 @@ async fn one_a_turn(subject: Subject) {
     let grant = subject.acquire(&claim).await;
     let mut last = subject.token(&claim, &grant).await;
     for turn in 1..4 {
-        claim.turn = turn;
+        claim.handoffs = turn;
         let own = (turn == 2).then(|| FencingToken::new(last.get() + 1_000));
         if let Some(own) = own {
             claim.number_fence(own);
