@@ -101,10 +101,10 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// - A part of the batch that fails is [`Renewal::Unknown`] for that part alone.
     fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> impl Future<Output = Vec<Renewal>> + Send + 'a;
 
-    /// Which part of the store answers for `claim`, where the parts answer each for itself, as the nodes of a Cluster do.
-    /// Claims of one part are renewed in one call, and those of another part do not wait for its answer. Asked before each
+    /// Returns the shard of the store that answers for `claim`, where the shards answer independently, as the nodes of a
+    /// Cluster do. Claims of one shard are renewed in one call, which does not delay those of another. Called before each
     /// renewal, because a key may move.
-    fn part_of(&self, _claim: &Claim) -> u64 {
+    fn shard_of(&self, _claim: &Claim) -> u64 {
         0
     }
 

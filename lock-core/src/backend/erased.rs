@@ -42,8 +42,8 @@ pub trait DynBackend: Send + Sync + fmt::Debug + 'static {
     fn listen_dyn(&self, process: u128, listener: Weak<dyn Listener>);
     /// See [`Backend::renew`].
     fn renew_dyn<'a>(&'a self, batch: &'a [Renew<'a>]) -> BoxFuture<'a, Vec<Renewal>>;
-    /// See [`Backend::part_of`].
-    fn part_of_dyn(&self, claim: &Claim) -> u64;
+    /// See [`Backend::shard_of`].
+    fn shard_of_dyn(&self, claim: &Claim) -> u64;
     /// See [`Backend::release`].
     fn release_dyn<'a>(&'a self, claim: &'a Claim, keep: Option<Duration>)
     -> BoxFuture<'a, Result<Released>>;
@@ -106,8 +106,8 @@ impl<B: Backend> DynBackend for B {
         Box::pin(self.renew(batch))
     }
 
-    fn part_of_dyn(&self, claim: &Claim) -> u64 {
-        self.part_of(claim)
+    fn shard_of_dyn(&self, claim: &Claim) -> u64 {
+        self.shard_of(claim)
     }
 
     fn release_dyn<'a>(

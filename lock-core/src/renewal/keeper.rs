@@ -200,7 +200,7 @@ impl Keeper {
 
     fn look_at(self: &Arc<Self>, due: Vec<Arc<Hold>>) {
         let due = due.into_iter().filter(|hold| survives(|| self.look(hold)).unwrap_or(false));
-        let mut batch: Vec<_> = due.map(|hold| (self.backend.part_of_dyn(&hold.claim), hold)).collect();
+        let mut batch: Vec<_> = due.map(|hold| (self.backend.shard_of_dyn(&hold.claim), hold)).collect();
         batch.sort_unstable_by_key(|(part, hold)| (*part, hold.ttl()));
         // Grants with a short lease have little time for an answer, which must not be the measure for all others; and a
         // part of the store that hangs has none for those of another part.

@@ -37,13 +37,13 @@ impl Backend for Parted {
     }
 
     async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
-        if batch.iter().any(|renew| self.part_of(renew.claim) == 1) {
+        if batch.iter().any(|renew| self.shard_of(renew.claim) == 1) {
             std::future::pending::<()>().await;
         }
         self.0.renew(batch).await
     }
 
-    fn part_of(&self, claim: &Claim) -> u64 {
+    fn shard_of(&self, claim: &Claim) -> u64 {
         u64::from(claim.key.as_str().starts_with("stuck"))
     }
 

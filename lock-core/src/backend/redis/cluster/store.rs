@@ -216,7 +216,7 @@ impl Backend for Cluster {
     }
 
     /// The node of its slot; those of several slots have one together.
-    fn part_of(&self, claim: &Claim) -> u64 {
+    fn shard_of(&self, claim: &Claim) -> u64 {
         match self.router.node(slot::of(claim.key.as_str())) {
             Some(node) if claim.more.is_empty() => Arc::as_ptr(&node).addr() as u64,
             _ => u64::MAX,
