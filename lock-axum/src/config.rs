@@ -209,7 +209,7 @@ impl Config {
             return false;
         }
         let template = self.keys().template();
-        options.manager.bypassed(template);
+        options.manager.record_bypass(template);
         if let Some(count) = options.told.unlocked.add(Clock::Tokio.now()) {
             tracing::warn!(
                 lock.template = template,

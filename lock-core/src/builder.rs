@@ -117,7 +117,7 @@ impl ManagerBuilder {
         self
     }
 
-    /// Counts the locks of `template` from zero on: see [`LockManager::known_template`]. Install the recorder of metrics
+    /// Counts the locks of `template` from zero on: see [`LockManager::register_template`]. Install the recorder of metrics
     /// before.
     pub fn template(mut self, template: impl Into<String>) -> Self {
         self.told.templates.push(template.into());

@@ -288,14 +288,14 @@ impl LockManager {
     /// Counts the locks of `template` from zero on, before one of them is asked for: a dashboard then shows 0, and an alert
     /// has something to compare with. The HTTP layer says so when it is built; for others there is
     /// [`ManagerBuilder::template`]. Without the feature `metrics` it does nothing.
-    pub fn known_template(&self, template: &str) {
+    pub fn register_template(&self, template: &str) {
         self.engine.observer.meters.know(template);
     }
 
     /// Counts a piece of work that ran without its lock because the store failed, as the HTTP layer does when it is told
     /// to; whoever runs something of the kind calls this. `template` is what the key is rendered from, never the key.
-    pub fn bypassed(&self, template: &str) {
-        self.engine.observer.bypassed(template);
+    pub fn record_bypass(&self, template: &str) {
+        self.engine.observer.record_bypass(template);
     }
 
     /// An error as the log may show it: by its kind alone where keys are to be kept out of the log. For the layers above.

@@ -326,7 +326,7 @@ impl<K> LockLayer<K> {
 
     fn keyed(self, keys: Keys) -> LockLayer {
         // A router may mount the layer when its first client comes: too late for a dashboard.
-        self.options.manager.known_template(keys.template());
+        self.options.manager.register_template(keys.template());
         LockLayer { key: Keyed(keys), options: self.options }
     }
 }

@@ -78,8 +78,8 @@ impl Observer {
     }
 
     /// Something ran without its lock.
-    pub(crate) fn bypassed(&self, template: &str) {
-        self.meter(template).bypassed();
+    pub(crate) fn record_bypass(&self, template: &str) {
+        self.meter(template).record_bypass();
         self.events.tell(|| super::LockEvent::Bypassed { template: template.into() });
         tracing::debug!(lock.template = template, "ran without its lock: the store does not answer");
     }

@@ -314,7 +314,7 @@ async fn a_known_template_is_there_before_its_first_lock() {
     let early = LockManager::builder(Store::new()).template("early:<id>").build().unwrap();
     let (recorder, _here) = Memory::here();
     let mounted = LockManager::builder(Store::new()).template("built:<id>").build().unwrap();
-    mounted.known_template("mounted:<id>");
+    mounted.register_template("mounted:<id>");
     for template in ["built:<id>", "mounted:<id>"] {
         for series in [
             format!("lock.client.acquire.attempts{{backend=memory,result=timeout,template={template}}}"),
@@ -327,7 +327,7 @@ async fn a_known_template_is_there_before_its_first_lock() {
     // What was known before anybody recorded appears with the first request for anything.
     drop(early.lock("k").acquire().await.unwrap());
     assert_eq!(recorder.total("lock.client.held{backend=memory,template=early:<id>}"), 0.0);
-    mounted.bypassed("mounted:<id>");
+    mounted.record_bypass("mounted:<id>");
     assert_eq!(recorder.total("lock.client.bypassed{backend=memory,template=mounted:<id>}"), 1.0);
 }
 

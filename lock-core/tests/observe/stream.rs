@@ -55,7 +55,7 @@ async fn the_life_of_a_lock() {
         assert_eq!((lock.key.as_str(), fencing_token), (KEY, Some(token)));
         assert!(held >= secs(2) && held < secs(3), "{held:?}");
     });
-    locks.bypassed(TEMPLATE);
+    locks.record_bypass(TEMPLATE);
     expect!(&mut events, LockEvent::Bypassed { template, .. } => assert_eq!(&*template, TEMPLATE));
     assert_silent(&mut events).await;
 }

@@ -77,7 +77,7 @@ impl Meter {
     pub(crate) fn release_failed(&self, _why: ReleaseError) {}
 
     #[inline(always)]
-    pub(crate) fn bypassed(&self) {}
+    pub(crate) fn record_bypass(&self) {}
 
     #[inline(always)]
     pub(crate) fn held_long(&self) {}

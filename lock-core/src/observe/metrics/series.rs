@@ -224,7 +224,7 @@ impl Meter {
     }
 
     /// Something ran without its lock.
-    pub(crate) fn bypassed(&self) {
+    pub(crate) fn record_bypass(&self) {
         self.with(|series| series.bypassed.increment(1));
     }
 
