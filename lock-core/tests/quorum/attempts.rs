@@ -164,7 +164,7 @@ async fn a_node_that_was_away_is_waited_for_where_another_fails() {
             release(&quorum, &claim).await;
             settle().await;
         }
-        assert_eq!(quorum.silent(), ["3"]);
+        assert_eq!(quorum.unresponsive_nodes(), ["3"]);
         nodes[2].is(Health::Well);
         nodes[2].slow(Kind::Try, millis(5));
         nodes[1].is(health);
@@ -288,7 +288,7 @@ async fn a_node_that_does_not_answer_is_not_waited_for_and_not_overrun() {
     assert_eq!(waits[..3], [NODE_TIMEOUT; 3]);
     assert_eq!(waits[4..], [Duration::ZERO; 6], "known to be silent");
     assert!(nodes[2].calls().tries <= 4, "{:?}", nodes[2].calls());
-    assert_eq!(quorum.silent(), ["3"]);
+    assert_eq!(quorum.unresponsive_nodes(), ["3"]);
     // Once that request is given up, another one asks, and does not wait for the answer.
     tokio::time::sleep(TTL * 2).await;
     let (asked, start, [claim, holder]) = (nodes[2].calls().tries, Instant::now(), claims());
@@ -298,7 +298,7 @@ async fn a_node_that_does_not_answer_is_not_waited_for_and_not_overrun() {
 
     nodes[2].is(Health::Well);
     settle().await;
-    assert_eq!(quorum.silent(), [""; 0], "what it was asked it answers now");
+    assert_eq!(quorum.unresponsive_nodes(), [""; 0], "what it was asked it answers now");
     let [claim] = claims();
     assert!(gets(&quorum, &claim).await, "and its vote counts");
     assert!(nodes[2].has(&claim).await);
@@ -322,7 +322,7 @@ async fn a_slow_node_is_waited_for_briefly_and_stays_a_node_like_the_others() {
             tokio::time::sleep(millis(100)).await;
             release(&nodes[0].memory(), &holder).await;
             assert!(all_free(&nodes).await, "what it granted too late went back");
-            assert_eq!(quorum.silent(), [""; 0]);
+            assert_eq!(quorum.unresponsive_nodes(), [""; 0]);
         }
         // Where the others agree nobody waits for it, and it has the lock all the same.
         let (start, [claim]) = (Instant::now(), claims());
@@ -349,7 +349,7 @@ async fn nodes_that_are_all_far_away_are_a_majority_and_none_of_them_is_given_up
         let claim = Claims::new().expect("random bytes").exclusive(&key, TTL);
         tokio::spawn(async move {
             assert!(gets(&quorum, &claim).await);
-            assert_eq!(quorum.silent(), [""; 0], "nobody waited in vain");
+            assert_eq!(quorum.unresponsive_nodes(), [""; 0], "nobody waited in vain");
             assert_eq!(release(&quorum, &claim).await, Released::Released);
         })
     });
@@ -357,7 +357,7 @@ async fn nodes_that_are_all_far_away_are_a_majority_and_none_of_them_is_given_up
         attempt.await.expect("no panic");
     }
     tokio::time::sleep(FOR_A_MAJORITY).await;
-    assert_eq!(quorum.silent(), [""; 0]);
+    assert_eq!(quorum.unresponsive_nodes(), [""; 0]);
     assert!(nodes[2].calls().tries == 20 && all_free(&nodes).await);
 }
 
@@ -372,7 +372,7 @@ async fn whom_nobody_waits_for_is_needed_where_the_others_are_no_majority() {
         let [claim] = claims();
         assert_eq!(error_of(quorum.try_acquire(&claim).await), LockErrorKind::NoQuorum);
     }
-    assert_eq!(quorum.silent(), ["2", "3"]);
+    assert_eq!(quorum.unresponsive_nodes(), ["2", "3"]);
     for node in &nodes[1..] {
         node.is(Health::Well);
         node.weather(Weather { delay: millis(50), lost: 0 });

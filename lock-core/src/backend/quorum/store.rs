@@ -88,7 +88,7 @@ impl<B> Quorum<B> {
 
     /// The names of the nodes that failed to answer several times in a row, and have not answered since.
     #[must_use]
-    pub fn silent(&self) -> Vec<&str> {
+    pub fn unresponsive_nodes(&self) -> Vec<&str> {
         self.0.nodes.iter().filter(|node| node.is_suspect()).map(Node::name).collect()
     }
 }
