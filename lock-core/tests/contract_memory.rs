@@ -2,16 +2,16 @@
 
 #![cfg(feature = "testkit")]
 
-#[path = "contract_memory/beating.rs"]
-mod beating;
 #[path = "contract_memory/broken.rs"]
 mod broken;
+#[path = "contract_memory/heartbeats.rs"]
+mod heartbeats;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use beating::{Beating, Kept};
 use broken::{Broken, Fault};
+use heartbeats::{Beating, Kept};
 use lock_core::backend::memory::Memory;
 use lock_core::backend::{Attempt, Backend, Claim, Mode, Queue};
 use lock_core::key::Key;
