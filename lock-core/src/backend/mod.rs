@@ -19,6 +19,10 @@ pub mod quorum;
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
 pub mod redis;
 
+// The plumbing of every store on a network: each of them is named here.
+#[cfg(feature = "redis")]
+mod remote;
+
 pub use answer::{Attempt, FencingToken, Grant, Heartbeat, Held, Released, Renew, Renewal};
 pub use capability::{Capability, Placement};
 pub use claim::{Claim, Mode, Queue, WAITER_LEASE};

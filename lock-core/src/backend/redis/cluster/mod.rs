@@ -1,7 +1,6 @@
 #![doc = include_str!("docs.md")]
 
 mod ask;
-mod looks;
 mod map;
 mod redirect;
 mod renew;
@@ -10,7 +9,6 @@ mod router;
 mod several;
 pub(super) mod slot;
 mod store;
-mod together;
 
 pub use store::Cluster;
 

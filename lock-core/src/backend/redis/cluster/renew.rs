@@ -11,8 +11,8 @@ use super::super::renew::{Lock, PER_SCRIPT, Verdict, deadline, of_claims};
 use super::redirect::Redirect;
 use super::slot;
 use super::store::Cluster;
-use super::together::{self, Boxed};
-use crate::backend::{Renew, Renewal};
+use crate::backend::remote::join_all;
+use crate::backend::{BoxFuture, Renew, Renewal};
 
 /// How often a lock is asked for, in all, where one node sends it on to the next.
 const ROUNDS: usize = 3;
@@ -45,9 +45,9 @@ impl Cluster {
         let parts: Vec<_> = batch.iter().flat_map(Lock::of).enumerate().map(part).collect();
         let mut verdicts = vec![Verdict::Unknown(Failure::no_answer(deadline)); parts.len()];
         // A node that hangs costs the locks of the others nothing but that their answers wait for its deadline.
-        let group = |parts| -> Boxed<'_, _> { Box::pin(self.renew_group(parts, deadline)) };
+        let group = |parts| -> BoxFuture<'_, _> { Box::pin(self.renew_group(parts, deadline)) };
         let groups = self.by_node(parts).into_iter().map(group);
-        for (at, verdict) in together::all(groups.collect()).await.into_iter().flatten() {
+        for (at, verdict) in join_all(groups.collect()).await.into_iter().flatten() {
             verdicts[at] = verdict;
         }
         of_claims(batch, verdicts, |failure| self.error(failure))

@@ -19,15 +19,19 @@ use super::super::links::Links;
 use super::super::listeners::Listeners;
 use super::super::sentinel::Place;
 use super::ask;
-use super::looks::{Looks, PAUSE};
 use super::map::View;
 use super::redirect::Redirect;
 use super::slot::SLOTS;
+use crate::backend::remote::SingleFlight;
 use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind};
 
 /// How many nodes are asked at once.
 const ASKED: usize = 5;
+/// The pause between two looks at the Cluster while a node is missing; a failover takes a second or more.
+const PAUSE: Duration = Duration::from_millis(100);
+/// How long a look of another caller is waited for. It is over by then, unless its runtime is no longer driven.
+const PATIENCE: Duration = Duration::from_millis(400);
 /// How long most nodes have to tell of an earlier epoch than the one that is known, until they are believed.
 const BEHIND: Duration = Duration::from_secs(2);
 
@@ -37,7 +41,7 @@ pub(in crate::backend::redis) struct Router {
     cluster: Server,
     /// A `std` lock: it is never held across an await.
     state: RwLock<State>,
-    looks: Looks,
+    looks: SingleFlight<Result<(), Failure>>,
 }
 
 impl fmt::Debug for Router {
@@ -77,7 +81,7 @@ impl Router {
         Ok(Arc::new_cyclic(|me| Self {
             cluster: server.on_cluster(me.clone()),
             state: RwLock::new(state),
-            looks: Looks::default(),
+            looks: SingleFlight::new(PAUSE, PATIENCE),
         }))
     }
 

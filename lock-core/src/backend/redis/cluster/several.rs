@@ -11,8 +11,8 @@ use super::super::client::Redis;
 use super::super::error::{Failure, Reaction};
 use super::slot;
 use super::store::Cluster;
-use super::together::{self, Boxed};
-use crate::backend::{Attempt, Claim, FencingToken, Grant, Released};
+use crate::backend::remote::join_all;
+use crate::backend::{Attempt, BoxFuture, Claim, FencingToken, Grant, Released};
 use crate::clock::{Clock, Moment};
 use crate::error::{LockErrorKind, LossReason};
 use crate::key::Key;
@@ -108,9 +108,9 @@ impl Cluster {
         keep: Option<Duration>,
         deadline: Duration,
     ) -> Result<Released, Failure> {
-        let call = |part| -> Boxed<'_, _> { Box::pin(self.release_one(part, keep, deadline)) };
+        let call = |part| -> BoxFuture<'_, _> { Box::pin(self.release_one(part, keep, deadline)) };
         let mut answer = Released::Released;
-        for released in together::all(parts.iter().map(call).collect()).await {
+        for released in join_all(parts.iter().map(call).collect()).await {
             answer = match (answer, released?) {
                 (Released::Taken, _) | (_, Released::Taken) => Released::Taken,
                 (Released::Expired, _) | (_, Released::Expired) => Released::Expired,

@@ -16,10 +16,10 @@ use super::redirect::Redirect;
 use super::route::Last;
 use super::router::Router;
 use super::slot;
-use super::together::{self, Boxed};
+use crate::backend::remote::join_all;
 use crate::backend::{
-    Attempt, Backend, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState, LatchStep, Listed,
-    Listener, LockInfo, Released, Renew, Renewal,
+    Attempt, Backend, BoxFuture, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState, LatchStep,
+    Listed, Listener, LockInfo, Released, Renew, Renewal,
 };
 use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, Result};
@@ -84,8 +84,8 @@ impl Cluster {
         let patience = self.router.config().connect_timeout;
         let nodes = self.router.primaries();
         let dials =
-            nodes.iter().map(|node| -> Boxed<'_, _> { Box::pin(timeout(patience, node.links.live())) });
-        for dialled in together::all(dials.collect()).await {
+            nodes.iter().map(|node| -> BoxFuture<'_, _> { Box::pin(timeout(patience, node.links.live())) });
+        for dialled in join_all(dials.collect()).await {
             match dialled {
                 Ok(Err(failure)) if failure.is_permanent() => return Err(failure),
                 _ => {}

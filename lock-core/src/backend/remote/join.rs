@@ -1,21 +1,21 @@
 //! Several futures at once, in one task.
 
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::future::poll_fn;
 use std::task::Poll;
 
-/// A future of a list.
-pub(super) type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+use crate::backend::BoxFuture;
 
-/// Runs all of them; the answers are in their order. For a handful: each wake-up polls all that are not done.
-pub(super) async fn all<T>(futures: Vec<Boxed<'_, T>>) -> Vec<T> {
+/// Runs all futures concurrently and returns their outputs in the order of the list.
+///
+/// Each wake-up polls every future that is not done, which suits a handful of them.
+pub(crate) async fn join_all<T>(futures: Vec<BoxFuture<'_, T>>) -> Vec<T> {
     let mut futures: Vec<_> = futures.into_iter().map(|future| (future, None)).collect();
     poll_fn(|cx| {
         let mut pending = false;
-        for (future, answer) in &mut futures {
-            if answer.is_none() {
+        for (future, output) in &mut futures {
+            if output.is_none() {
                 match future.as_mut().poll(cx) {
-                    Poll::Ready(ready) => *answer = Some(ready),
+                    Poll::Ready(ready) => *output = Some(ready),
                     Poll::Pending => pending = true,
                 }
             }
@@ -23,7 +23,7 @@ pub(super) async fn all<T>(futures: Vec<Boxed<'_, T>>) -> Vec<T> {
         if pending { Poll::Pending } else { Poll::Ready(()) }
     })
     .await;
-    futures.into_iter().filter_map(|(_, answer)| answer).collect()
+    futures.into_iter().filter_map(|(_, output)| output).collect()
 }
 
 #[cfg(test)]
@@ -34,16 +34,16 @@ mod tests {
     use crate::clock::Clock;
 
     #[tokio::test(start_paused = true)]
-    async fn they_run_at_once_and_answer_in_order() {
+    async fn futures_run_at_once_and_answer_in_order() {
         let start = Clock::Tokio.now();
-        let after = |ms: u64| -> Boxed<'static, u64> {
+        let after = |ms: u64| -> BoxFuture<'static, u64> {
             Box::pin(async move {
                 tokio::time::sleep(Duration::from_millis(ms)).await;
                 ms
             })
         };
-        assert_eq!(all(vec![after(30), after(10), after(0)]).await, [30, 10, 0]);
+        assert_eq!(join_all(vec![after(30), after(10), after(0)]).await, [30, 10, 0]);
         assert_eq!(Clock::Tokio.now().since(start), Duration::from_millis(30));
-        assert!(all::<()>(Vec::new()).await.is_empty());
+        assert!(join_all::<()>(Vec::new()).await.is_empty());
     }
 }

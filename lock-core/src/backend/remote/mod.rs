@@ -1,0 +1,10 @@
+//! The plumbing of a store on a network, whatever protocol it speaks.
+//!
+//! A store decides what it asks and what an answer means. The parts here know neither: they read a URL, keep a
+//! connection for each runtime, and share work among callers.
+
+mod join;
+mod single_flight;
+
+pub(crate) use join::join_all;
+pub(crate) use single_flight::SingleFlight;

@@ -1,0 +1,187 @@
+//! One question at a time, shared by all callers who need its answer.
+
+use std::future::Future;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use crate::clock::{Clock, Moment};
+
+/// Runs one flight at a time and hands its result to everybody who waits for one.
+///
+/// The caller that begins a flight drives it within its own future, so no task is spawned. A caller that is dropped
+/// half-way lets the next one begin.
+#[derive(Debug)]
+pub(crate) struct SingleFlight<T> {
+    /// How long the result of a flight counts as recent, from its beginning.
+    recent: Duration,
+    /// How long another caller's flight is waited for. Every flight is over by then, unless its runtime is no longer
+    /// driven.
+    patience: Duration,
+    /// A `std` lock, never held across an await. An async lock held during a flight would be held for ever once the
+    /// runtime of its caller is no longer driven, and would block every other caller in the process.
+    flights: Mutex<Flights<T>>,
+    landed: Notify,
+}
+
+#[derive(Debug)]
+struct Flights<T> {
+    /// When the flight under way began.
+    begun: Option<Moment>,
+    /// When the last finished flight began, and its result.
+    last: Option<(Moment, T)>,
+}
+
+/// The part of one caller.
+enum Part<T> {
+    /// A flight that began after the call has finished.
+    Done(T),
+    /// Another caller leads; wait for it, at most this long.
+    Follow(Duration),
+    /// This caller leads a flight that begins now.
+    Lead(Moment),
+}
+
+impl<T: Clone> SingleFlight<T> {
+    /// A result counts as recent for `recent` from the beginning of its flight; another caller's flight is waited for
+    /// no longer than `patience`.
+    pub(crate) fn new(recent: Duration, patience: Duration) -> Self {
+        let flights = Mutex::new(Flights { begun: None, last: None });
+        Self { recent, patience, flights, landed: Notify::new() }
+    }
+
+    /// Returns the result of a recent flight, or else that of a [fresh](Self::fresh) one.
+    pub(crate) async fn recent(&self, flight: impl Future<Output = T>) -> T {
+        let now = Clock::Suspend.now();
+        match &self.flights().last {
+            Some((begun, result)) if now.since(*begun) < self.recent => return result.clone(),
+            _ => {}
+        }
+        self.fresh(flight).await
+    }
+
+    /// Returns the result of a flight that began after this call: another caller's, or else this one.
+    pub(crate) async fn fresh(&self, flight: impl Future<Output = T>) -> T {
+        let called = Clock::Suspend.now();
+        let begun = loop {
+            // Registered before the state is read, so that no landing is missed in between.
+            let landed = self.landed.notified();
+            let left = match self.part(called) {
+                Part::Done(result) => return result,
+                Part::Lead(begun) => break begun,
+                Part::Follow(left) => left,
+            };
+            let _ = timeout(left, landed).await;
+        };
+        let mut lead = Lead { flights: self, begun, result: None };
+        let result = flight.await;
+        lead.result = Some(result.clone());
+        result
+    }
+
+    fn part(&self, called: Moment) -> Part<T> {
+        let mut flights = self.flights();
+        match &flights.last {
+            Some((begun, result)) if begun.since(called) > Duration::ZERO => {
+                return Part::Done(result.clone());
+            }
+            _ => {}
+        }
+        let now = Clock::Suspend.now();
+        match flights.begun.map(|begun| self.patience.saturating_sub(now.since(begun))) {
+            Some(left) if !left.is_zero() => Part::Follow(left),
+            _ => {
+                flights.begun = Some(now);
+                Part::Lead(now)
+            }
+        }
+    }
+}
+
+impl<T> SingleFlight<T> {
+    fn flights(&self) -> MutexGuard<'_, Flights<T>> {
+        self.flights.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The flight that a caller leads. Its drop publishes the result, if there is one, and lets the next flight begin.
+struct Lead<'a, T> {
+    flights: &'a SingleFlight<T>,
+    begun: Moment,
+    result: Option<T>,
+}
+
+impl<T> Drop for Lead<'_, T> {
+    fn drop(&mut self) {
+        let mut flights = self.flights.flights();
+        // Another flight may have begun meanwhile, when nobody had the patience to wait for this one.
+        if flights.begun == Some(self.begun) {
+            flights.begun = None;
+        }
+        let newer = flights.last.as_ref().is_none_or(|(last, _)| self.begun.since(*last) > Duration::ZERO);
+        if let Some(result) = self.result.take().filter(|_| newer) {
+            flights.last = Some((self.begun, result));
+        }
+        drop(flights);
+        self.flights.landed.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use tokio::task::yield_now;
+
+    use super::*;
+
+    const RECENT: Duration = Duration::from_millis(100);
+    const PATIENCE: Duration = Duration::from_millis(400);
+
+    fn single<T: Clone>() -> SingleFlight<T> {
+        SingleFlight::new(RECENT, PATIENCE)
+    }
+
+    #[tokio::test]
+    async fn callers_during_a_flight_share_the_next_one() {
+        let (single, count) = (single(), AtomicU32::new(0));
+        let flight = || async {
+            let number = count.fetch_add(1, Ordering::Relaxed) + 1;
+            yield_now().await;
+            number
+        };
+        let (one, others) = tokio::join!(single.fresh(flight()), async {
+            tokio::join!(single.fresh(flight()), single.fresh(flight()), single.fresh(flight()))
+        });
+        assert_eq!((one, others), (1, (2, 2, 2)));
+        assert_eq!(count.load(Ordering::Relaxed), 2);
+        assert_eq!(single.recent(flight()).await, 2, "the last flight is recent");
+        assert_eq!(single.fresh(flight()).await, 3);
+    }
+
+    #[tokio::test]
+    async fn a_flight_that_never_lands_is_waited_for_once() {
+        let single = single();
+        let mut frozen = pin!(single.fresh(std::future::pending()));
+        assert!(timeout(Duration::ZERO, frozen.as_mut()).await.is_err());
+        let start = Clock::Suspend.now();
+        for _ in 0..5 {
+            single.fresh(std::future::ready(())).await;
+        }
+        let taken = Clock::Suspend.now().since(start);
+        assert!(taken >= PATIENCE / 2 && taken < 3 * PATIENCE, "{taken:?}");
+    }
+
+    #[tokio::test]
+    async fn a_dropped_leader_lets_the_next_flight_begin() {
+        let single = single();
+        let dropped = timeout(Duration::from_millis(1), single.fresh(std::future::pending())).await;
+        assert!(dropped.is_err());
+        let start = Clock::Suspend.now();
+        single.fresh(std::future::ready(())).await;
+        assert!(Clock::Suspend.now().since(start) < PATIENCE);
+    }
+}
