@@ -32,6 +32,17 @@ impl Placement {
     }
 }
 
+/// What the lifetime of a grant is bound to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LeaseScope {
+    /// Each grant has a lease of its own: unless it is renewed, the store drops it when its ttl is over.
+    Grant,
+    /// All grants of this process live in one session with the store: none ends while the session lives, and when it
+    /// ends, all of them do. A grant that is not released stays for as long as the process is connected.
+    Session,
+}
+
 /// What a backend can do. A request for more is [`Unsupported`](crate::LockErrorKind::Unsupported), before any I/O.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
@@ -68,6 +79,8 @@ pub struct Capability {
     pub notifies: bool,
     /// Calls [`Claim::mark_sent`] before it sends anything; otherwise every dropped attempt counts as sent.
     pub marks_sent: bool,
+    /// What the lifetime of a grant is bound to.
+    pub lease: LeaseScope,
     /// Where the store lives.
     pub placement: Placement,
     /// The shortest lease that it can hold.
@@ -98,6 +111,7 @@ impl Capability {
             fence_is_time: false,
             notifies: false,
             marks_sent: false,
+            lease: LeaseScope::Grant,
             placement: Placement::Remote,
             min_ttl: Duration::from_millis(10),
             max_ttl: Duration::from_secs(24 * 60 * 60),

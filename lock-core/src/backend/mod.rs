@@ -24,7 +24,7 @@ pub mod redis;
 mod remote;
 
 pub use answer::{Attempt, FencingToken, Grant, Heartbeat, Held, Released, Renew, Renewal};
-pub use capability::{Capability, Placement};
+pub use capability::{Capability, LeaseScope, Placement};
 pub use claim::{Claim, Mode, Queue, WAITER_LEASE};
 pub use contract::{Backend, Listener};
 pub use erased::{BoxFuture, DynBackend};
