@@ -14,8 +14,8 @@ use super::signal::Listeners;
 use super::state::{Ask, Entry, Verdict};
 use super::watch::Watch;
 use crate::backend::{
-    Attempt, Backend, Capability, Claim, FencingToken, Grant, GrantId, LatchState, LatchStep, Listed,
-    Listener, LockInfo, Placement, Released, Renew, Renewal, conflict,
+    Attempt, Backend, Capability, Claim, FencingToken, Grant, GrantId, LatchState, LatchStep, LeaseScope,
+    Listed, Listener, LockInfo, Placement, Released, Renew, Renewal, conflict,
 };
 use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
@@ -214,6 +214,7 @@ impl Backend for Memory {
             fence_is_time: false,
             notifies: true,
             marks_sent: false,
+            lease: LeaseScope::Grant,
             placement: Placement::Embedded,
             min_ttl: Duration::from_millis(1),
             max_ttl: Duration::from_secs(10 * 366 * 24 * 60 * 60),
