@@ -7,10 +7,11 @@ use std::time::Duration;
 use ::redis::{Cmd, Pipeline, Value};
 
 use super::answer::{code, conflict, granted, held, verdict};
-use super::client::{Redis, millis};
+use super::client::Redis;
 use super::connection::Live;
 use super::error::Failure;
 use super::scripts::Script;
+use super::units::millis;
 use crate::backend::{Attempt, Claim, Grant, Heartbeat, Held, Mode, Queue};
 use crate::clock::Clock;
 use crate::key::Key;

@@ -8,10 +8,12 @@ use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
 use super::acquire::Aim;
+use super::capability::capability;
 use super::config::{Address, Config};
 use super::connection::Server;
 use super::dial;
 use super::error::Failure;
+use super::keys::supported;
 use super::latch;
 use super::links::Links;
 use crate::backend::{
@@ -237,72 +239,9 @@ impl Backend for Redis {
     }
 }
 
-/// What the scripts can do.
-pub(super) fn capability(config: &Config) -> Capability {
-    let durable = config.durability.is_some();
-    Capability {
-        shared: true,
-        permits: true,
-        fifo: true,
-        beats: true,
-        tells_waiters: true,
-        several: true,
-        latches: true,
-        lists: true,
-        fencing: true,
-        // What a process numbers by itself has no copies.
-        fence_is_time: !durable,
-        confirms: durable,
-        marks_sent: true,
-        ..Capability::exclusive("redis")
-    }
-}
-
-/// Refuses what this backend does not do, before any I/O.
-pub(super) fn supported<'a>(mut keys: impl Iterator<Item = &'a Key>) -> Result<()> {
-    match keys.find(|key| is_helper(key.as_str())) {
-        None => Ok(()),
-        Some(key) => {
-            let detail = "keys like `{..}:f` are where this backend keeps what belongs to another lock: choose \
-                          another name";
-            Err(LockError::new(LockErrorKind::InvalidKey, detail).with_key(key))
-        }
-    }
-}
-
-/// Whether a key has the form of a helper key: `{key}:` and one letter.
-pub(super) fn is_helper(key: &str) -> bool {
-    let tail = key.as_bytes().last_chunk::<3>();
-    key.starts_with('{') && tail.is_some_and(|tail| tail.starts_with(b"}:") && tail[2].is_ascii_lowercase())
-}
-
-/// A duration in whole milliseconds, rounded up: the store must never forget a lock before its holder does.
-pub(super) fn millis(duration: Duration) -> u64 {
-    let rounded = duration.as_nanos().div_ceil(1_000_000).max(1);
-    u64::try_from(rounded).unwrap_or(u64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_lease_is_rounded_up() {
-        let table = [(0, 1), (1, 1), (999_999, 1), (1_000_000, 1), (1_000_001, 2), (500_000_000, 500)];
-        for (nanos, expected) in table {
-            assert_eq!(millis(Duration::from_nanos(nanos)), expected, "{nanos} ns");
-        }
-    }
-
-    #[test]
-    fn the_names_of_helper_keys_are_taken() {
-        for key in ["{a}:f", "{shop:order:42}:q", "{}:w"] {
-            assert!(is_helper(key), "{key}");
-        }
-        for key in ["a", "{a}", "{a}:", "{a}:ff", "a}:f", "{a}:1", "{orders}:42"] {
-            assert!(!is_helper(key), "{key}");
-        }
-    }
 
     /// The library moves the backend and its futures between threads.
     #[test]

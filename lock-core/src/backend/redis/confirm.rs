@@ -18,10 +18,11 @@ use std::time::Duration;
 
 use ::redis::{Cmd, Pipeline, Value};
 
-use super::client::{Redis, millis};
+use super::client::Redis;
 use super::connection::Live;
 use super::durability::{Copies, Durability};
 use super::error::Failure;
+use super::units::millis;
 use crate::backend::Claim;
 
 /// Of the deadline of a call, for one confirmation: it may have to wait for that of another call first, and a grant that

@@ -9,9 +9,9 @@ use std::time::Duration;
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{Cmd, Pipeline, Value, from_redis_value};
 
-use super::client::millis;
 use super::error::Failure;
 use super::probe;
+use super::units::millis;
 use crate::error::LockErrorKind;
 
 /// The version that brought WAITAOF.

@@ -1,13 +1,16 @@
 //! What a failure of the server or of the connection means for a lock, as a table.
 
+mod redirect;
+
 use std::borrow::Cow;
 use std::time::Duration;
 
 use ::redis::{ErrorKind, RedisError, ServerError, Value};
 
-use super::cluster::Redirect;
 use super::config::Address;
 use crate::error::{LockError, LockErrorKind};
+
+pub(super) use redirect::Redirect;
 
 /// What the connection itself does about a failure, beside telling the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

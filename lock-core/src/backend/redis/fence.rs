@@ -2,10 +2,11 @@
 
 use super::acquire::{FenceOf, fence_ttl};
 use super::answer::{fence, verdict};
-use super::client::{Redis, millis};
+use super::client::Redis;
 use super::error::Failure;
 use super::release::needs_value;
 use super::scripts::Script;
+use super::units::millis;
 use crate::backend::{Claim, FencingToken};
 use crate::clock::Clock;
 use crate::error::LossReason;

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use ::redis::{Cmd, Pipeline, Value};
 
-use super::client::{Redis, is_helper};
-use super::cluster::Redirect;
+use super::client::Redis;
+use super::keys::is_helper;
+
 use super::connection::Live;
-use super::error::Failure;
+use super::error::{Failure, Redirect};
 use super::renew::is_forgotten;
 use super::scripts::Script;
 use crate::backend::{GrantId, HOLDERS_TOLD, HolderInfo, Listed, LockInfo, Mode, WAITERS_TOLD, WaiterInfo};

@@ -6,10 +6,11 @@ use std::time::Duration;
 use ::redis::Value;
 
 use super::answer::{conflict, verdict};
-use super::client::{Redis, millis};
+use super::client::Redis;
 use super::error::Failure;
 use super::listeners::Process;
 use super::scripts::Script;
+use super::units::millis;
 use crate::backend::{LatchState, LatchStep};
 use crate::clock::Clock;
 use crate::key::Key;

@@ -2,17 +2,20 @@
 
 mod acquire;
 mod answer;
+mod capability;
 mod client;
 pub mod cluster;
 mod config;
 mod confirm;
 mod connection;
 mod dial;
+mod downgrade;
 mod durability;
 mod error;
 mod evictions;
 mod fence;
 mod inspect;
+mod keys;
 mod latch;
 mod links;
 mod listeners;
@@ -21,9 +24,9 @@ mod release;
 mod renew;
 mod scripts;
 mod sentinel;
-mod shared;
 #[cfg_attr(not(feature = "redis-tls"), path = "no_tls.rs")]
 mod tls;
+mod units;
 pub mod voter;
 
 pub use client::Redis;

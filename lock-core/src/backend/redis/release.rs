@@ -6,10 +6,11 @@ use ::redis::{Cmd, Value};
 
 use super::acquire::fence_ttl;
 use super::answer::code;
-use super::client::{Redis, millis};
+use super::client::Redis;
 use super::connection::Live;
 use super::error::Failure;
 use super::scripts::Script;
+use super::units::millis;
 use crate::backend::{Claim, FencingToken, Mode, Released};
 use crate::error::LockErrorKind;
 use crate::key::Key;

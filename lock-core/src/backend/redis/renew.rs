@@ -5,11 +5,12 @@ use std::time::Duration;
 use ::redis::{Cmd, Pipeline, Value};
 
 use super::acquire::fence_ttl;
-use super::client::{Redis, millis};
+use super::client::Redis;
 use super::connection::Live;
 use super::error::{Failure, Reaction};
 use super::release::needs_value;
 use super::scripts::Script;
+use super::units::millis;
 use crate::backend::{Claim, FencingToken, Renew, Renewal};
 use crate::clock::{Clock, Moment};
 use crate::error::LockError;

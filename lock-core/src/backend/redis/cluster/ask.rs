@@ -6,11 +6,11 @@ use ::redis::{Pipeline, Value};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::super::config::Address;
-use super::super::connection::Server;
-use super::super::dial::{self, Progress};
-use super::super::error::Failure;
 use super::map::View;
+use crate::backend::redis::config::Address;
+use crate::backend::redis::connection::Server;
+use crate::backend::redis::dial::{self, Progress};
+use crate::backend::redis::error::Failure;
 use crate::error::LockErrorKind;
 
 /// How long one node may take to say what it knows.

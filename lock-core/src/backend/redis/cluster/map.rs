@@ -2,8 +2,8 @@
 
 use ::redis::Value;
 
-use super::super::sentinel::Place;
 use super::slot::SLOTS;
+use crate::backend::redis::sentinel::Place;
 
 /// The answer of one node to `CLUSTER SLOTS` and `CLUSTER INFO`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -2,7 +2,6 @@
 
 mod ask;
 mod map;
-mod redirect;
 mod renew;
 mod route;
 mod router;
@@ -12,5 +11,4 @@ mod store;
 
 pub use store::Cluster;
 
-pub(super) use redirect::Redirect;
 pub(super) use router::Router;

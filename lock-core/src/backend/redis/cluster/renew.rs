@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::super::client::Redis;
-use super::super::error::Failure;
-use super::super::renew::{Lock, PER_SCRIPT, Verdict, deadline, of_claims};
-use super::redirect::Redirect;
 use super::slot;
 use super::store::Cluster;
+use crate::backend::redis::client::Redis;
+use crate::backend::redis::error::{Failure, Redirect};
+use crate::backend::redis::renew::{Lock, PER_SCRIPT, Verdict, deadline, of_claims};
 use crate::backend::remote::join_all;
 use crate::backend::{BoxFuture, Renew, Renewal};
 

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::super::client::Redis;
-use super::super::error::Failure;
-use super::redirect::Redirect;
 use super::router::Router;
 use super::slot;
+use crate::backend::redis::client::Redis;
+use crate::backend::redis::error::Failure;
+use crate::backend::redis::error::Redirect;
 use crate::key::Key;
 
 /// Why a call was not over yet.

@@ -11,17 +11,16 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::super::client::Redis;
-use super::super::config::{Address, Config};
-use super::super::connection::Server;
-use super::super::error::{Failure, Reaction};
-use super::super::links::Links;
-use super::super::listeners::Listeners;
-use super::super::sentinel::Place;
 use super::ask;
 use super::map::View;
-use super::redirect::Redirect;
 use super::slot::SLOTS;
+use crate::backend::redis::client::Redis;
+use crate::backend::redis::config::{Address, Config};
+use crate::backend::redis::connection::Server;
+use crate::backend::redis::error::{Failure, Reaction, Redirect};
+use crate::backend::redis::links::Links;
+use crate::backend::redis::listeners::Listeners;
+use crate::backend::redis::sentinel::Place;
 use crate::backend::remote::SingleFlight;
 use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind};

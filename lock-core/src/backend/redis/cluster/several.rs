@@ -6,11 +6,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::acquire::{Aim, FenceOf};
-use super::super::client::Redis;
-use super::super::error::{Failure, Reaction};
 use super::slot;
 use super::store::Cluster;
+use crate::backend::redis::acquire::{Aim, FenceOf};
+use crate::backend::redis::client::Redis;
+use crate::backend::redis::error::{Failure, Reaction};
 use crate::backend::remote::join_all;
 use crate::backend::{Attempt, BoxFuture, Claim, FencingToken, Grant, Released};
 use crate::clock::{Clock, Moment};

@@ -96,7 +96,7 @@ pub(super) fn prepare() {
 /// What the channels of a slot begin with. Sharded messages stay among the servers that have the slot of their channel, so
 /// each slot has channels of its own; that they depend on nothing but the slot makes everybody name them alike.
 pub(in crate::backend::redis) fn channel(slot: u16) -> String {
-    format!("{}{{{}}}", super::super::listeners::CHANNEL, TAGS[usize::from(slot)])
+    format!("{}{{{}}}", crate::backend::redis::listeners::CHANNEL, TAGS[usize::from(slot)])
 }
 
 #[cfg(test)]
@@ -131,7 +131,7 @@ mod tests {
             assert!(can_have_helpers(key), "{key}");
             for helper in helpers(key) {
                 assert_eq!(of(&helper), of(key), "{helper}");
-                assert!(super::super::super::client::is_helper(&helper), "{helper}");
+                assert!(crate::backend::redis::keys::is_helper(&helper), "{helper}");
             }
         }
         for key in ["a}b", "{}a", "}{", "}"] {

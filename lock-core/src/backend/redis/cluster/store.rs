@@ -7,15 +7,16 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::super::acquire::{Aim, is_plain};
-use super::super::client::{Redis, capability, supported};
-use super::super::config::Config;
-use super::super::error::{Failure, Reaction};
-use super::super::latch;
-use super::redirect::Redirect;
 use super::route::Last;
 use super::router::Router;
 use super::slot;
+use crate::backend::redis::acquire::{Aim, is_plain};
+use crate::backend::redis::capability::capability;
+use crate::backend::redis::client::Redis;
+use crate::backend::redis::config::Config;
+use crate::backend::redis::error::{Failure, Reaction, Redirect};
+use crate::backend::redis::keys::supported;
+use crate::backend::redis::latch;
 use crate::backend::remote::join_all;
 use crate::backend::{
     Attempt, Backend, BoxFuture, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState, LatchStep,

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use super::super::durability::{Durability, MinReplicas};
 use super::text::{FORM, decode, duration, invalid, number};
 use super::{Address, Config};
+use crate::backend::redis::durability::{Durability, MinReplicas};
 use crate::error::{LockError, LockErrorKind, Result};
 
 impl Config {

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use super::super::durability::MinReplicas;
 use super::settings::TlsFiles;
 use super::text::{credentials, decode, host_and_port, invalid, number};
 use super::{Address, Config, Sentinels};
+use crate::backend::redis::durability::MinReplicas;
 use crate::error::{LockError, LockErrorKind, Result};
 
 const DEFAULT_PORT: u16 = 6379;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use ::redis::{ProtocolVersion, RedisConnectionInfo};
 
-use super::super::durability::{Durability, MinReplicas};
 use super::Address;
+use crate::backend::redis::durability::{Durability, MinReplicas};
 
 /// A dial that takes longer than this has most likely lost a packet on a network that drops them for good.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);

@@ -4,9 +4,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::super::durability::{Durability, MinReplicas};
 use super::settings::{CALL_TIMEOUT, CONNECT_TIMEOUT};
 use super::*;
+use crate::backend::redis::durability::{Durability, MinReplicas};
 use crate::error::LockErrorKind;
 
 fn parsed(url: &str) -> Config {

@@ -7,10 +7,10 @@ use std::time::Duration;
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{Cmd, Pipeline, Value};
 
-use super::super::connection::Live;
-use super::super::error::Failure;
 use super::probe;
 use super::state::{Voter, quarantine};
+use crate::backend::redis::connection::Live;
+use crate::backend::redis::error::Failure;
 use crate::clock::Clock;
 use crate::error::LockErrorKind;
 
@@ -134,7 +134,7 @@ fn name(answer: &Value) -> Result<[u8; 40], Failure> {
 
 /// The place of one connection among the voters.
 #[derive(Debug)]
-pub(in super::super) struct Seat {
+pub(in crate::backend::redis) struct Seat {
     voter: Arc<Voter>,
     ballot: Mutex<Ballot>,
     /// How many keys the server had evicted when it was last looked at.
@@ -143,7 +143,7 @@ pub(in super::super) struct Seat {
 
 impl Seat {
     /// Registers the server behind a new connection. `info` is its answer to `INFO`.
-    pub(in super::super) async fn take(
+    pub(in crate::backend::redis) async fn take(
         voter: &Arc<Voter>,
         info: &str,
         connection: &MultiplexedConnection,
@@ -171,13 +171,13 @@ impl Seat {
 
     /// With every heartbeat: whether the server threw keys away. A lock may have been among them, so its quarantine
     /// begins anew, for all clients.
-    pub(in super::super) async fn look(&self, live: &Live) {
+    pub(in crate::backend::redis) async fn look(&self, live: &Live) {
         self.voter.compare_once();
         self.voter.show(Clock::Suspend.now());
         let mut command = Cmd::new();
         command.arg("INFO").arg("stats");
         let answer = live.send(&command).await;
-        let now = answer.ok().and_then(|answer| evicted(super::super::dial::text(&answer).ok()?));
+        let now = answer.ok().and_then(|answer| evicted(crate::backend::redis::dial::text(&answer).ok()?));
         let Some(now) = now.filter(|now| *now != self.evicted.load(Ordering::Relaxed)) else { return };
         if self.take_again(live).await.is_ok() {
             self.evicted.store(now, Ordering::Relaxed);
@@ -185,7 +185,7 @@ impl Seat {
     }
 
     /// Of every reading of the server's clock.
-    pub(in super::super) fn voter(&self) -> &Voter {
+    pub(in crate::backend::redis) fn voter(&self) -> &Voter {
         &self.voter
     }
 }

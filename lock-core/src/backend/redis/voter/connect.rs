@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use tokio::task::JoinSet;
 
-use super::super::client::Redis;
-use super::super::config::{Address, Config};
-use super::super::connection::Server;
-use super::super::dial;
-use super::super::links::Links;
 use super::boot::twice;
 use super::options::VoterOptions;
 use super::peers::Peers;
 use super::state::Voter;
+use crate::backend::redis::client::Redis;
+use crate::backend::redis::config::{Address, Config};
+use crate::backend::redis::connection::Server;
+use crate::backend::redis::dial;
+use crate::backend::redis::links::Links;
 use crate::error::{LockError, LockErrorKind, Result};
 
 /// A voter, and why it could not be reached, where that may pass.
@@ -90,7 +90,7 @@ impl Redis {
     }
 
     /// What makes this backend a voter, if it is one.
-    pub(in super::super) fn voter(&self) -> Option<&Arc<Voter>> {
+    pub(in crate::backend::redis) fn voter(&self) -> Option<&Arc<Voter>> {
         self.links.server().voter.as_ref()
     }
 

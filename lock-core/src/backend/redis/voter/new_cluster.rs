@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use ::redis::{Pipeline, Value};
 
-use super::super::client::Redis;
-use super::super::connection::Server;
-use super::super::dial::{self, Session};
-use super::super::error::Failure;
 use super::boot::{self, MARKER};
 use super::connect::one_server;
 use super::options::VoterOptions;
 use super::probe;
+use crate::backend::redis::client::Redis;
+use crate::backend::redis::connection::Server;
+use crate::backend::redis::dial::{self, Session};
+use crate::backend::redis::error::Failure;
 use crate::error::{LockErrorKind, Result};
 
 impl Redis {
@@ -70,7 +70,7 @@ impl Redis {
             all.push((server, session));
         }
         for (server, session) in all {
-            let commands = boot::transaction(super::super::client::millis(max_ttl), true);
+            let commands = boot::transaction(crate::backend::redis::units::millis(max_ttl), true);
             let answers = session.live.send_all(&commands).await;
             let outcome = answers.and_then(|answers| boot::read(&answers));
             outcome.map_err(|failure| failure.to_error(server.address()))?;

@@ -1,6 +1,6 @@
 //! What a server must be to vote, beside what every server must be.
 
-use super::super::error::Failure;
+use crate::backend::redis::error::Failure;
 use crate::error::LockErrorKind;
 
 /// Reads the answer to `INFO`, of which the general probe approved.

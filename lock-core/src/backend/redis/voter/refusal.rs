@@ -2,8 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::super::error::Failure;
 use super::state::Voter;
+use crate::backend::redis::error::Failure;
 use crate::error::{LockError, LockErrorKind};
 
 /// Why there is no answer to whether the key is free.
@@ -77,9 +77,9 @@ fn date(since: Duration) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::config::Address;
-    use super::super::options::VoterOptions;
     use super::*;
+    use crate::backend::redis::config::Address;
+    use crate::backend::redis::voter::options::VoterOptions;
 
     #[test]
     fn a_quarantine_has_an_end() {

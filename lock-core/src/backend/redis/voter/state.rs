@@ -4,16 +4,16 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use super::super::client::millis;
-use super::super::config::Address;
 use super::clock_guard::{ClockGuard, Reading, micros};
 use super::options::VoterOptions;
 use super::peers::Peers;
+use crate::backend::redis::config::Address;
+use crate::backend::redis::units::millis;
 use crate::clock::{Clock, Moment};
 
 /// One server as a voter of a quorum, as far as this client knows it.
 #[derive(Debug)]
-pub(in super::super) struct Voter {
+pub(in crate::backend::redis) struct Voter {
     max_ttl: Duration,
     address: Address,
     clock: Mutex<ClockGuard>,
@@ -42,7 +42,7 @@ impl Voter {
         }
     }
 
-    pub(in super::super) fn max_ttl(&self) -> Duration {
+    pub(in crate::backend::redis) fn max_ttl(&self) -> Duration {
         self.max_ttl
     }
 
@@ -83,7 +83,7 @@ impl Voter {
 
     /// Learns that the server's clock said `now` (us) between `sent` and `received`. A clock that was set costs the
     /// server its vote for the longest lease: keys may be gone too early, and its quarantine over too soon.
-    pub(in super::super) fn observe(&self, now: i64, sent: Moment, received: Moment) {
+    pub(in crate::backend::redis) fn observe(&self, now: i64, sent: Moment, received: Moment) {
         let step = self.guard().observe(Reading::new(now, sent, received));
         if let Some(step) = step {
             let out = self.distrust(received);

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::super::config::CALL_TIMEOUT;
 use super::options::VoterOptions;
+use crate::backend::redis::config::CALL_TIMEOUT;
 use crate::error::{LockError, LockErrorKind, Result};
 
 const FORM: &str = "expected `redlock[s]://[user:password@]host[:port],host[:port],host[:port][/db]` with an odd number \
@@ -137,8 +137,8 @@ fn invalid(what: impl std::fmt::Display) -> LockError {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::config::Config;
     use super::*;
+    use crate::backend::redis::config::Config;
 
     #[test]
     fn every_server_gets_a_url_of_its_own() {

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use ::redis::{Cmd, Value};
 
-use super::super::acquire::common;
-use super::super::answer::{code, conflict, granted, held, verdict};
-use super::super::client::Redis;
-use super::super::connection::Live;
-use super::super::error::{Failure, Reaction};
 use super::boot::{Ballot, MARKER};
 use super::refusal::Refusal;
 use super::state::Voter;
+use crate::backend::redis::acquire::common;
+use crate::backend::redis::answer::{code, conflict, granted, held, verdict};
+use crate::backend::redis::client::Redis;
+use crate::backend::redis::connection::Live;
+use crate::backend::redis::error::{Failure, Reaction};
 use crate::backend::{Attempt, Capability, Claim, Queue};
 use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, Result};
@@ -25,7 +25,7 @@ const FREE: &[Value] = &[Value::Int(0)];
 
 impl Voter {
     /// No queue and no latches: the votes of several servers make no order, and their hand-offs no majority.
-    pub(in super::super) fn capability(&self) -> Capability {
+    pub(in crate::backend::redis) fn capability(&self) -> Capability {
         Capability {
             shared: true,
             permits: true,
@@ -41,7 +41,7 @@ impl Voter {
     }
 
     /// What a voter does not do.
-    pub(in super::super) fn unsupported(&self, key: &Key) -> LockError {
+    pub(in crate::backend::redis) fn unsupported(&self, key: &Key) -> LockError {
         let detail = "a voter of a quorum has no queue and no latches";
         LockError::new(LockErrorKind::Unsupported, detail).with_key(key)
     }
@@ -65,7 +65,7 @@ impl Voter {
 
 impl Redis {
     /// One attempt on a voter. Never by a plain SET: only the gated scripts may make a key.
-    pub(in super::super) async fn vote(&self, voter: &Voter, claim: &Claim) -> Result<Attempt> {
+    pub(in crate::backend::redis) async fn vote(&self, voter: &Voter, claim: &Claim) -> Result<Attempt> {
         voter.check(claim)?;
         let deadline = self.timeout().min(claim.ttl / 2);
         let start = Clock::Suspend.now();
@@ -175,7 +175,7 @@ fn command(live: &Live, ballot: &Ballot, claim: &Claim, end: Moment) -> Cmd {
 
 impl Live {
     /// Learns what the server's clock said, and whether it was set.
-    pub(in super::super) fn learn(&self, now: i64, sent: Moment, received: Moment) {
+    pub(in crate::backend::redis) fn learn(&self, now: i64, sent: Moment, received: Moment) {
         self.clock.learn(now, sent, received);
         if let Some(seat) = &self.seat {
             seat.voter().observe(now, sent, received);

@@ -3,9 +3,10 @@
 use std::iter;
 
 use super::answer::{count, verdict};
-use super::client::{Redis, millis};
+use super::client::Redis;
 use super::error::Failure;
 use super::scripts::Script;
+use super::units::millis;
 use crate::backend::{Claim, Renewal};
 use crate::clock::Clock;
 

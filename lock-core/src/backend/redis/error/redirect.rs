@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::super::error::Failure;
-use super::super::sentinel::Place;
+use super::Failure;
+use crate::backend::redis::sentinel::Place;
 use crate::error::LockErrorKind;
 
 /// Where a request belongs. Whoever sent one of these has done nothing.
