@@ -11,8 +11,7 @@ use crate::error::{LockError, LockErrorKind, LossReason, Result};
 use crate::hold::Hold;
 use crate::manager::LockManager;
 use crate::observe::{Op, ReleaseError};
-use crate::request::OnLost;
-use crate::run;
+use crate::run::{self, OnLost};
 
 /// Holds a lock until it is released, dropped or lost.
 ///

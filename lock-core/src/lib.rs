@@ -110,7 +110,8 @@ pub use manager::{LockManager, ShutdownReport};
 pub use observe::{LockEvent, LockEvents};
 pub use outcome::{FromLockError, FromSkipped, Skipped};
 pub use profile::Profile;
-pub use request::{LockRequest, OnLost};
+pub use request::LockRequest;
+pub use run::OnLost;
 pub use scope::LockScope;
 
 #[cfg(feature = "macros")]

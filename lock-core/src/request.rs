@@ -13,20 +13,8 @@ use crate::guard::{LockGuard, LockHandle};
 use crate::hold::Terms;
 use crate::key::{IntoKey, Key};
 use crate::kind::Kind;
-use crate::run;
+use crate::run::{self, OnLost};
 use crate::strategy::{self, Backoff, Strategy};
-
-/// What happens to the body when the lock is lost while it runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum OnLost {
-    /// The body is dropped at its current await point, and the caller gets `Lost`. The default.
-    #[default]
-    Cancel,
-    /// The body goes on to its end, and the caller gets `Lost` after that. For work that must not stop half way and
-    /// whose effects are fenced.
-    Finish,
-}
 
 /// A lock that is about to be asked for. Made by [`LockManager::lock`](crate::LockManager::lock) and its siblings;
 /// does nothing until [`acquire`](Self::acquire), [`try_acquire`](Self::try_acquire), [`run`](Self::run) or

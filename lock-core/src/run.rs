@@ -10,8 +10,19 @@ use crate::error::{LockError, LossReason, Result};
 use crate::guard::LockGuard;
 use crate::hold::Hold;
 use crate::observe::ReleaseError;
-use crate::request::OnLost;
 use crate::scope::LockScope;
+
+/// What happens to the body when the lock is lost while it runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum OnLost {
+    /// The body is dropped at its current await point, and the caller gets `Lost`. The default.
+    #[default]
+    Cancel,
+    /// The body goes on to its end, and the caller gets `Lost` after that. For work that must not stop half way and
+    /// whose effects are fenced.
+    Finish,
+}
 
 /// How long a caller waits for its release to be answered; then the background goes on with it.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(1);
