@@ -104,7 +104,7 @@ fn check(manager: Option<&LockManager>, key: Result<Key>, scope: &LockScope) -> 
     if is_held {
         return Ok(());
     }
-    let lost = scope.why_not(manager, &key);
+    let lost = scope.why_not(manager.map(LockManager::engine), &key);
     let current = if manager.is_none() { LockManager::current().ok() } else { None };
     let key = match manager.or(current.as_ref()) {
         Some(manager) => key.in_namespace(&manager.engine().namespace),

@@ -16,7 +16,36 @@ use crate::renewal::Certainty;
 const FIRST_PAUSE: Duration = Duration::from_millis(25);
 const LAST_PAUSE: Duration = Duration::from_millis(200);
 
-pub(crate) async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
+impl LockGuard {
+    /// Turns a write lock into a read lock, without letting another writer in between: readers may share it from now on,
+    /// and those at the head of the queue are served at once. The fencing token stays.
+    ///
+    /// # Errors
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) for a guard that is not of kind `write`, or that nested calls
+    /// share; [`Lost`](LockErrorKind::Lost); [`Unavailable`](LockErrorKind::Unavailable) when the store did not answer
+    /// for as long as the lease lasted. After an error the lock is given back.
+    ///
+    /// # Cancel safety
+    /// Dropping the future gives the lock back in the background.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), lock_core::LockError> {
+    /// let locks = lock_core::LockManager::in_memory();
+    /// let writer = locks.write("report").acquire().await?;
+    /// let reader = writer.downgrade().await?;
+    /// let another = locks.read("report").acquire().await?;
+    /// # drop((reader, another));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn downgrade(self) -> Result<Self> {
+        downgrade(self).await
+    }
+}
+
+async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
     let hold = Arc::clone(guard.hold());
     let refused = |detail: &'static str| {
         Err(LockError::new(LockErrorKind::InvalidRequest, detail).with_key(&hold.claim.key))

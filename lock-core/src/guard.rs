@@ -1,17 +1,13 @@
 //! The Rust value that holds, and the handle that looks on.
 
 use std::fmt;
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backend::{FencingToken, Queue, Released, Renew, Renewal};
-use crate::downgrade;
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
 use crate::hold::Hold;
-use crate::manager::LockManager;
 use crate::observe::{Op, ReleaseError};
-use crate::run::{self, OnLost};
 
 /// Holds a lock until it is released, dropped or lost.
 ///
@@ -114,46 +110,6 @@ impl LockGuard {
         LockHandle { hold: Arc::clone(self.hold()) }
     }
 
-    /// Runs `body` under this lock, which is held on afterwards: as [`LockRequest::run`](crate::LockRequest::run), for
-    /// callers that decide themselves when to release. A nested request for the same key enters the grant again; when
-    /// the lock is lost, the body is dropped at its current await point.
-    ///
-    /// # Errors
-    /// [`Lost`](LockErrorKind::Lost) when the lock was lost before the body ended: what it did so far is not undone.
-    ///
-    /// # Cancel safety
-    /// Dropping the future drops the body; the guard goes on holding.
-    ///
-    /// # Examples
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), lock_core::LockError> {
-    /// let locks = lock_core::LockManager::in_memory();
-    /// let guard = locks.lock("account:7").acquire().await?;
-    /// let sum = guard.run(async { 20 + 22 }).await?;
-    /// assert!(guard.is_held());
-    /// guard.release().await?;
-    /// # assert_eq!(sum, 42);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub async fn run<F: Future>(&self, body: F) -> Result<F::Output> {
-        self.run_on_lost(OnLost::Cancel, body).await
-    }
-
-    /// As [`run`](Self::run), with a choice of what becomes of the body when the lock is lost. With
-    /// [`OnLost::Finish`] it comes to its end, and the caller is told after it.
-    ///
-    /// # Errors
-    /// As [`run`](Self::run).
-    ///
-    /// # Cancel safety
-    /// As [`run`](Self::run).
-    pub async fn run_on_lost<F: Future>(&self, on_lost: OnLost, body: F) -> Result<F::Output> {
-        self.hold().check_own_process()?;
-        run::inside(self, on_lost, Box::pin(body)).await
-    }
-
     /// Sets the lease to `ttl` from now on, and renews at once. A lease is never shortened: a shorter `ttl` counts from
     /// the next renewal that would end later.
     ///
@@ -202,33 +158,6 @@ impl LockGuard {
             None => Err(LockError::new(LockErrorKind::Unavailable, "the store gave no answer")
                 .with_key(&hold.claim.key)),
         }
-    }
-
-    /// Turns a write lock into a read lock, without letting another writer in between: readers may share it from now on,
-    /// and those at the head of the queue are served at once. The fencing token stays.
-    ///
-    /// # Errors
-    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) for a guard that is not of kind `write`, or that nested calls
-    /// share; [`Lost`](LockErrorKind::Lost); [`Unavailable`](LockErrorKind::Unavailable) when the store did not answer
-    /// for as long as the lease lasted. After an error the lock is given back.
-    ///
-    /// # Cancel safety
-    /// Dropping the future gives the lock back in the background.
-    ///
-    /// # Examples
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), lock_core::LockError> {
-    /// let locks = lock_core::LockManager::in_memory();
-    /// let writer = locks.write("report").acquire().await?;
-    /// let reader = writer.downgrade().await?;
-    /// let another = locks.read("report").acquire().await?;
-    /// # drop((reader, another));
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub async fn downgrade(self) -> Result<Self> {
-        downgrade::downgrade(self).await
     }
 
     /// Gives the lock back and waits for the store's answer.
@@ -360,17 +289,14 @@ pub struct LockHandle {
 }
 
 impl LockHandle {
+    pub(crate) fn hold(&self) -> &Arc<Hold> {
+        &self.hold
+    }
+
     /// The key, with its namespace.
     #[must_use]
     pub fn key(&self) -> &str {
         self.hold.claim.key.as_str()
-    }
-
-    /// The manager that it comes from, and the template that it is counted under. For the layers above.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn origin(&self) -> (LockManager, Option<&str>) {
-        (LockManager::of(Arc::clone(&self.hold.engine)), self.hold.template())
     }
 
     /// As [`LockGuard::remaining`]; zero once the lock was released.

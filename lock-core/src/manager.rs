@@ -11,6 +11,7 @@ use crate::engine::Engine;
 #[cfg(doc)]
 use crate::error::LockErrorKind;
 use crate::error::{LockError, LossReason, Result};
+use crate::guard::LockHandle;
 use crate::install;
 use crate::key::IntoKey;
 use crate::kind::Kind;
@@ -103,7 +104,7 @@ impl LockManager {
     /// # Errors
     /// [`NotInstalled`](LockErrorKind::NotInstalled), with the line to add.
     pub fn current() -> Result<Self> {
-        LockScope::manager().map_or_else(install::installed, Ok)
+        LockScope::manager().map_or_else(install::installed, Ok).map(Self::of)
     }
 
     /// Makes this manager the default of the process.
@@ -111,7 +112,7 @@ impl LockManager {
     /// # Errors
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest) when there is one already: it stays.
     pub fn install(&self) -> Result<()> {
-        install::install(self.clone())
+        install::install(Arc::clone(&self.engine))
     }
 
     /// Runs `future` with this manager as [`current`](Self::current): for tests that must not share locks, and for
@@ -120,7 +121,7 @@ impl LockManager {
     /// # Cancel safety
     /// As `future`.
     pub fn scope<F: Future>(&self, future: F) -> impl Future<Output = F::Output> + use<F> {
-        let manager = self.clone();
+        let manager = Arc::clone(&self.engine);
         // The scope is that of the task which polls: a task that was spawned with this has none of its parent's locks.
         async move { LockScope::current().with_manager(manager).enter(future).await }
     }
@@ -347,6 +348,25 @@ impl LockManager {
         engine.backend.close_dyn().await;
         engine.observer.events.close();
         report
+    }
+}
+
+impl LockScope {
+    /// As [`holds`](Self::holds), of locks of `manager` alone, in its namespace.
+    #[must_use]
+    pub fn holds_of(&self, manager: &LockManager, key: impl IntoKey) -> bool {
+        let Ok(key) = key.into_key() else { return false };
+        self.holds_in(&manager.engine, &key)
+    }
+}
+
+impl LockHandle {
+    /// The manager that it comes from, and the template that it is counted under. For the layers above.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn origin(&self) -> (LockManager, Option<&str>) {
+        let hold = self.hold();
+        (LockManager::of(Arc::clone(&hold.engine)), hold.template())
     }
 }
 

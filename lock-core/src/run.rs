@@ -38,6 +38,48 @@ pub(crate) fn inside<F: Future>(guard: &LockGuard, on_lost: OnLost, body: Pin<Bo
     Locked::new(body, Stage::Inside(Inside::new(guard.hold(), on_lost), None), on_lost)
 }
 
+impl LockGuard {
+    /// Runs `body` under this lock, which is held on afterwards: as [`LockRequest::run`](crate::LockRequest::run), for
+    /// callers that decide themselves when to release. A nested request for the same key enters the grant again; when
+    /// the lock is lost, the body is dropped at its current await point.
+    ///
+    /// # Errors
+    /// [`Lost`](LockErrorKind::Lost) when the lock was lost before the body ended: what it did so far is not undone.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the body; the guard goes on holding.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), lock_core::LockError> {
+    /// let locks = lock_core::LockManager::in_memory();
+    /// let guard = locks.lock("account:7").acquire().await?;
+    /// let sum = guard.run(async { 20 + 22 }).await?;
+    /// assert!(guard.is_held());
+    /// guard.release().await?;
+    /// # assert_eq!(sum, 42);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn run<F: Future>(&self, body: F) -> Result<F::Output> {
+        self.run_on_lost(OnLost::Cancel, body).await
+    }
+
+    /// As [`run`](Self::run), with a choice of what becomes of the body when the lock is lost. With
+    /// [`OnLost::Finish`] it comes to its end, and the caller is told after it.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    ///
+    /// # Cancel safety
+    /// As [`run`](Self::run).
+    pub async fn run_on_lost<F: Future>(&self, on_lost: OnLost, body: F) -> Result<F::Output> {
+        self.hold().check_own_process()?;
+        inside(self, on_lost, Box::pin(body)).await
+    }
+}
+
 /// A guard that is waited for.
 #[cfg_attr(not(feature = "macros"), allow(dead_code, reason = "what the attribute asks for"))]
 pub(crate) type Asking = Pin<Box<dyn Future<Output = Result<LockGuard>> + Send>>;

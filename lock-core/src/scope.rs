@@ -9,6 +9,7 @@ use crate::error::LockError;
 use crate::hold::Hold;
 use crate::install;
 use crate::key::{IntoKey, Key};
+#[cfg(doc)]
 use crate::manager::LockManager;
 
 tokio::task_local! {
@@ -44,7 +45,7 @@ tokio::task_local! {
 /// ```
 #[derive(Clone, Default)]
 pub struct LockScope {
-    manager: Option<LockManager>,
+    manager: Option<Arc<Engine>>,
     innermost: Option<Arc<Entered>>,
 }
 
@@ -79,12 +80,12 @@ impl LockScope {
         self
     }
 
-    pub(crate) fn with_manager(mut self, manager: LockManager) -> Self {
+    pub(crate) fn with_manager(mut self, manager: Arc<Engine>) -> Self {
         self.manager = Some(manager);
         self
     }
 
-    pub(crate) fn manager() -> Option<LockManager> {
+    pub(crate) fn manager() -> Option<Arc<Engine>> {
         CURRENT.try_with(|scope| scope.manager.clone()).ok().flatten()
     }
 
@@ -131,25 +132,23 @@ impl LockScope {
     }
 
     /// As [`holds`](Self::holds), of locks of `manager` alone, in its namespace.
-    #[must_use]
-    pub fn holds_of(&self, manager: &LockManager, key: impl IntoKey) -> bool {
-        let Ok(key) = key.into_key() else { return false };
-        self.entered(Some(manager), &key).any(|hold| hold.is_held())
+    pub(crate) fn holds_in(&self, manager: &Arc<Engine>, key: &Key) -> bool {
+        self.entered(Some(manager), key).any(|hold| hold.is_held())
     }
 
     /// Why a lock of `key` that was held in this scope is not held any more; `None` where there was none.
-    pub(crate) fn why_not(&self, manager: Option<&LockManager>, key: &Key) -> Option<LockError> {
+    pub(crate) fn why_not(&self, manager: Option<&Arc<Engine>>, key: &Key) -> Option<LockError> {
         self.entered(manager, key).find_map(|hold| hold.check().err())
     }
 
     /// The grants of `key` that were entered in this scope, held yet or not: those of `manager` in its namespace, or of
     /// any in the namespace of the scope's manager.
-    fn entered(&self, manager: Option<&LockManager>, key: &Key) -> impl Iterator<Item = Arc<Hold>> {
-        let of = manager.map(|manager| Arc::clone(manager.engine()));
+    fn entered(&self, manager: Option<&Arc<Engine>>, key: &Key) -> impl Iterator<Item = Arc<Hold>> {
+        let of = manager.cloned();
         let current = manager.cloned().or_else(|| self.manager.clone()).or_else(|| install::installed().ok());
         self.all().filter(move |hold| {
             let own = &hold.engine.namespace;
-            let namespace = current.as_ref().map_or(own, |manager| &manager.engine().namespace);
+            let namespace = current.as_ref().map_or(own, |manager| &manager.namespace);
             let full = key.in_namespace(namespace);
             of.as_ref().is_none_or(|engine| Arc::ptr_eq(engine, &hold.engine))
                 && hold.claim.keys().any(|held| *held == full)
