@@ -73,6 +73,7 @@ mod error;
 mod gate;
 mod guard;
 mod hold;
+mod in_flight;
 mod inspect;
 mod install;
 pub mod key;

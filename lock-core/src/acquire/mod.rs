@@ -1,17 +1,15 @@
 //! From request to guard: the one place that waits.
 //!
 //! [`Plan`] is the request with its defaults; [`acquire`](acquire()) goes round the loop until the store or another
-//! holder of this process gives the key, or the strategy has had enough. [`InFlight`] gives back what a dropped loop may
-//! have taken.
+//! holder of this process gives the key, or the strategy has had enough. [`InFlight`](crate::in_flight::InFlight) gives back
+//! what a dropped loop may have taken.
 
-mod in_flight;
 mod offer;
 mod plan;
 mod several;
 mod steps;
 mod wait;
 
-pub(crate) use in_flight::InFlight;
 pub(crate) use plan::Plan;
 
 use tracing::{Instrument, Span};

@@ -8,7 +8,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::in_flight::{Ask, InFlight};
 use super::plan::Plan;
 use super::steps::Acquire;
 use super::wait::Wake;
@@ -16,6 +15,7 @@ use crate::backend::BoxFuture;
 use crate::error::Result;
 use crate::guard::LockGuard;
 use crate::hold::Terms;
+use crate::in_flight::{Ask, InFlight};
 use crate::key::Key;
 use crate::kind::Kind;
 

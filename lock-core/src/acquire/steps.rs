@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use tracing::Span;
 
-use super::in_flight::{Ask, InFlight};
 use super::offer::Offer;
 use super::plan::Plan;
 use super::several::Parts;
@@ -16,6 +15,7 @@ use crate::engine::{Acquiring, Engine};
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::gate::Waiter;
 use crate::guard::LockGuard;
+use crate::in_flight::{Ask, InFlight};
 use crate::observe;
 use crate::strategy::{Contention, Decision};
 

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use super::in_flight::Ask;
 use super::steps::{Acquire, Next};
 use crate::backend::{Held, Queue};
 use crate::clock::Moment;
 use crate::error::{LockError, LockErrorKind, Result};
-use crate::gate::Turn;
+use crate::gate::{Turn, Waiter};
+use crate::in_flight::Ask;
 use crate::strategy::Decision;
 use crate::waits::Word;
 
@@ -43,7 +43,7 @@ impl Acquire<'_> {
             return Ok(false);
         }
         let max = self.plan.max_waiters.filter(|_| !self.lined_up).unwrap_or(usize::MAX);
-        match self.engine.gate.join(&self.plan.key, max, self.plan.ttl) {
+        match Waiter::join(&self.engine.gate, &self.plan.key, max, self.plan.ttl) {
             Ok(waiter) => {
                 let asks = self.engine.capability.fifo && waiter.take_ask();
                 self.waiter = Some(waiter);

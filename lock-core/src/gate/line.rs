@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::seat::{News, Seat};
 use super::turn::Turn;
-use crate::acquire::InFlight;
 use crate::clock::Moment;
+use crate::in_flight::InFlight;
 
 /// How many turns a process takes on one grant while others wait elsewhere, and for how long at most.
 const TURNS: u32 = 64;

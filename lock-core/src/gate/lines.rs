@@ -13,10 +13,9 @@ use super::line::{After, Line, Unheard};
 use super::seat::Seat;
 use super::turn::Turn;
 use super::unheard::Open;
-use super::waiter::Waiter;
-use crate::acquire::InFlight;
 use crate::backend::Capability;
 use crate::clock::{Clock, Moment};
+use crate::in_flight::InFlight;
 use crate::key::Key;
 
 const SHARDS: usize = 32;
@@ -81,7 +80,7 @@ impl Gate {
     }
 
     /// Joins the line for `key`, behind those who wait already; `Err` says how many they are, if they are `max` or more.
-    pub(crate) fn join<'a>(&'a self, key: &Key, max: usize, ttl: Duration) -> Result<Waiter<'a>, usize> {
+    pub(super) fn take_seat(&self, key: &Key, max: usize, ttl: Duration) -> Result<Arc<Seat>, usize> {
         let (now, mut after) = (self.clock.now(), After::default());
         let mut shard = self.shard(key.as_str());
         let (mut waiting, mut alone) = (0, None);
@@ -98,10 +97,7 @@ impl Gate {
             head.ring();
         }
         self.after(after);
-        match seat {
-            Some(seat) => Ok(Waiter::new(self, key.clone(), seat)),
-            None => Err(waiting),
-        }
+        seat.ok_or(waiting)
     }
 
     /// Lines one up at the end that was passed over, and is polled again.

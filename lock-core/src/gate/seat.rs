@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::turn::Turn;
-use crate::acquire::InFlight;
 use crate::clock::Moment;
+use crate::in_flight::InFlight;
 
 /// A place in the line.
 pub(super) struct Seat {

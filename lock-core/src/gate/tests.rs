@@ -19,7 +19,7 @@ fn key() -> Key {
 }
 
 fn join(gate: &Gate) -> Waiter<'_> {
-    gate.join(&key(), 9, TTL).expect("there is room")
+    Waiter::join(gate, &key(), 9, TTL).expect("there is room")
 }
 
 async fn is_told(waiter: &Waiter<'_>) -> bool {
@@ -29,11 +29,11 @@ async fn is_told(waiter: &Waiter<'_>) -> bool {
 #[test]
 fn a_full_line_is_not_joined() {
     let gate = gate();
-    let first = gate.join(&key(), 1, TTL).expect("there is room");
-    assert_eq!(gate.join(&key(), 1, TTL).err(), Some(1));
-    assert_eq!(gate.join(&key(), 0, TTL).err(), Some(1));
+    let first = Waiter::join(&gate, &key(), 1, TTL).expect("there is room");
+    assert_eq!(Waiter::join(&gate, &key(), 1, TTL).err(), Some(1));
+    assert_eq!(Waiter::join(&gate, &key(), 0, TTL).err(), Some(1));
     drop(first);
-    assert!(gate.join(&key(), 1, TTL).is_ok() && gate.is_empty());
+    assert!(Waiter::join(&gate, &key(), 1, TTL).is_ok() && gate.is_empty());
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::lines::Gate;
 use super::seat::Seat;
 use super::turn::Turn;
-use crate::acquire::InFlight;
 use crate::clock::Moment;
+use crate::in_flight::InFlight;
 use crate::key::Key;
 
 /// A store answers within so long as a rule.
@@ -23,8 +23,10 @@ pub(crate) struct Waiter<'a> {
 }
 
 impl<'a> Waiter<'a> {
-    pub(super) fn new(gate: &'a Gate, key: Key, seat: Arc<Seat>) -> Self {
-        Self { gate, key, seat, served: false }
+    /// Joins the line for `key`, behind those who wait already; `Err` says how many they are, if they are `max` or more.
+    pub(crate) fn join(gate: &'a Gate, key: &Key, max: usize, ttl: Duration) -> Result<Self, usize> {
+        let seat = gate.take_seat(key, max, ttl)?;
+        Ok(Self { gate, key: key.clone(), seat, served: false })
     }
 
     /// Whether it is the first in line, who alone asks the store.

@@ -20,7 +20,7 @@ const SHORTEST_HEARTBEAT: Duration = Duration::from_millis(1);
 
 /// How a claim is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ask {
+pub(crate) enum Ask {
     /// Whether it is free.
     Grab,
     /// The same, with who holds it.
@@ -45,7 +45,7 @@ enum Sent {
 #[derive(Debug)]
 pub(crate) struct InFlight {
     engine: Arc<Engine>,
-    pub(super) claim: Claim,
+    pub(crate) claim: Claim,
     state: Sent,
     place: Option<Place>,
 }
@@ -67,22 +67,22 @@ struct Place {
 }
 
 impl InFlight {
-    pub(super) fn new(engine: &Arc<Engine>, claim: Claim) -> Self {
+    pub(crate) fn new(engine: &Arc<Engine>, claim: Claim) -> Self {
         Self { engine: Arc::clone(engine), claim, state: Sent::Nothing, place: None }
     }
 
     /// Whether it has a place in the store's queue.
-    pub(super) fn has_place(&self) -> bool {
+    pub(crate) fn has_place(&self) -> bool {
         self.place.is_some()
     }
 
     /// When the next sign of life is due, where the store wants any.
-    pub(super) fn heartbeat_due(&self) -> Option<Moment> {
+    pub(crate) fn heartbeat_due(&self) -> Option<Moment> {
         self.place.as_ref()?.heartbeat
     }
 
     /// The store's word for a claim that waits. Never completes without a place. Cancel safe.
-    pub(super) async fn word(&self) -> Word {
+    pub(crate) async fn word(&self) -> Word {
         match self.place.as_ref().and_then(|place| place.expected.as_ref()) {
             Some(expected) => expected.word().await,
             None => std::future::pending().await,
@@ -90,13 +90,13 @@ impl InFlight {
     }
 
     /// Whether the store has said that the claim is granted, and how many waited behind it; tells once.
-    pub(super) fn granted(&self) -> Option<usize> {
+    pub(crate) fn granted(&self) -> Option<usize> {
         self.place.as_ref()?.expected.as_ref()?.granted()
     }
 
     /// Leaves the store's queue. A grant that came meanwhile is given back by the same request. Without an answer, the
     /// background does it.
-    pub(super) async fn leave(&mut self) {
+    pub(crate) async fn leave(&mut self) {
         if self.state != Sent::Queued {
             return;
         }
@@ -107,7 +107,7 @@ impl InFlight {
     }
 
     /// The place, for the next in line.
-    pub(super) fn take_place(&mut self) -> Option<Self> {
+    pub(crate) fn take_place(&mut self) -> Option<Self> {
         let place = self.place.take()?;
         let left = Self {
             engine: Arc::clone(&self.engine),
@@ -121,7 +121,7 @@ impl InFlight {
 
     /// Takes over what another one has begun: the place is kept, what will be held is this one's. `false` where that could
     /// be held for longer than this one asks for: then the place is given back.
-    pub(super) fn adopt(&mut self, mut left: Self) -> bool {
+    pub(crate) fn adopt(&mut self, mut left: Self) -> bool {
         if left.place.as_ref().is_some_and(|place| place.unanswered > self.claim.ttl) {
             return false;
         }
@@ -132,7 +132,7 @@ impl InFlight {
     }
 
     /// Asks the store once.
-    pub(super) async fn ask(&mut self, ask: Ask) -> Result<Attempt> {
+    pub(crate) async fn ask(&mut self, ask: Ask) -> Result<Attempt> {
         let engine = Arc::clone(&self.engine);
         let backend = &engine.backend;
         let beats = engine.capability.beats;
@@ -218,7 +218,7 @@ impl InFlight {
     }
 
     /// The grant that the store's word promised; `None` where it is too late to be sure of it: then the store is asked.
-    pub(super) fn served(&mut self, waiters: usize) -> Option<Grant> {
+    pub(crate) fn served(&mut self, waiters: usize) -> Option<Grant> {
         let place = self.place.as_ref()?;
         let lease = place.lease;
         let grant = Grant::new(place.kept, lease).with_waiters(Some(waiters));
@@ -227,7 +227,7 @@ impl InFlight {
     }
 
     /// The next question is due at once.
-    pub(super) fn heartbeat_now(&mut self) {
+    pub(crate) fn heartbeat_now(&mut self) {
         let now = self.engine.clock.now();
         if let Some(place) = &mut self.place {
             place.heartbeat = Some(now);
@@ -247,7 +247,7 @@ impl InFlight {
     }
 
     /// Nobody knows what became of the request: its owner is given back in the background, and never used again.
-    pub(super) fn start_over(&mut self) {
+    pub(crate) fn start_over(&mut self) {
         self.give_back();
         self.claim.owner = self.engine.owners.mint_like(self.claim.owner);
     }
@@ -272,7 +272,7 @@ impl InFlight {
     }
 
     /// The claim is granted, and somebody else's to give back: should this one go on, it is with another owner.
-    pub(super) fn taken(&mut self) -> Claim {
+    pub(crate) fn taken(&mut self) -> Claim {
         (self.state, self.place) = (Sent::Nothing, None);
         let next = self.engine.owners.mint_like(self.claim.owner);
         let taken = self.claim.clone();
