@@ -3,6 +3,7 @@
 mod answers;
 mod grpc;
 mod outcome;
+mod problem;
 mod rejection;
 
 pub(crate) use answers::{Answers, Form};

@@ -1,20 +1,18 @@
 //! Answers that say why a request was not served: `application/problem+json` (RFC 9457).
 
 use std::borrow::Cow;
-use std::fmt::{self, Write};
+use std::fmt;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use http::header::{CONNECTION, CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderMap, HeaderValue, StatusCode, Version};
+use http::{StatusCode, Version};
 use lock_core::{LockError, LockErrorKind};
 
-use super::outcome::{Outcome, Words};
+use super::outcome::Outcome;
+use super::problem::{LONGEST, Problem};
 use crate::once;
 
-/// The longest time that a client is told to stay away.
-const LONGEST: Duration = Duration::from_secs(30);
 /// What a client is told when nobody knows when the lock will be free.
 const UNKNOWN: Duration = Duration::from_secs(1);
 
@@ -24,18 +22,6 @@ const UNKNOWN: Duration = Duration::from_secs(1);
 /// the client gets unless [`LockLayer::respond_with`](crate::LockLayer::respond_with) says otherwise.
 #[derive(Clone, Debug)]
 pub struct LockRejection(Box<Problem>);
-
-#[derive(Clone, Debug)]
-struct Problem {
-    outcome: Outcome,
-    status: StatusCode,
-    detail: Option<Cow<'static, str>>,
-    /// The template of the key, where there is one to show.
-    lock: Option<Box<str>>,
-    retry_after: Option<Duration>,
-    waited: Option<Duration>,
-    close: bool,
-}
 
 impl LockRejection {
     fn new(outcome: Outcome) -> Self {
@@ -205,88 +191,11 @@ impl IntoResponse for LockRejection {
     }
 }
 
-impl Problem {
-    fn detail(&self) -> &str {
-        self.detail.as_deref().unwrap_or(self.outcome.words().detail)
-    }
-
-    fn write_headers(&self, headers: &mut HeaderMap) {
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        if let Some(after) = self.retry_after {
-            headers.insert(RETRY_AFTER, HeaderValue::from(seconds(after)));
-        }
-        if self.close {
-            headers.insert(CONNECTION, HeaderValue::from_static("close"));
-        }
-    }
-
-    fn document(&self) -> String {
-        let mut json = String::with_capacity(256);
-        let Words { kind, title, .. } = self.outcome.words();
-        json.push_str("{\"type\":");
-        write_text(&mut json, kind);
-        json.push_str(",\"title\":");
-        write_text(&mut json, title);
-        json.push_str(",\"status\":");
-        json.push_str(self.status.as_str());
-        json.push_str(",\"detail\":");
-        write_text(&mut json, self.detail());
-        if let Some(lock) = &self.lock {
-            json.push_str(",\"lock\":");
-            write_text(&mut json, lock);
-        }
-        for (name, time) in [("retry_after_ms", self.retry_after), ("waited_ms", self.waited)] {
-            if let Some(time) = time {
-                write!(json, ",\"{name}\":{}", time.as_millis())
-                    .expect("BUG: writing to a String does not fail");
-            }
-        }
-        json.push('}');
-        json
-    }
-}
-
-/// Whole seconds for `Retry-After`: rounded up, so that nobody comes too early, and at least 1.
-fn seconds(after: Duration) -> u64 {
-    let up = u64::from(after.subsec_nanos() > 0);
-    after.as_secs().saturating_add(up).clamp(1, LONGEST.as_secs())
-}
-
-/// Writes `text` as a JSON string.
-fn write_text(json: &mut String, text: &str) {
-    json.push('"');
-    for char in text.chars() {
-        match char {
-            '"' => json.push_str("\\\""),
-            '\\' => json.push_str("\\\\"),
-            '\0'..='\x1f' => {
-                write!(json, "\\u{:04x}", u32::from(char)).expect("BUG: writing to a String does not fail");
-            }
-            _ => json.push(char),
-        }
-    }
-    json.push('"');
-}
-
 #[cfg(test)]
 mod tests {
+    use http::header::{CONNECTION, RETRY_AFTER};
+
     use super::*;
-
-    #[test]
-    fn retry_after_is_rounded_up_and_bounded() {
-        for (millis, expected) in
-            [(0, 1), (1, 1), (999, 1), (1_000, 1), (1_001, 2), (29_001, 30), (30_000, 30), (90_000, 30)]
-        {
-            assert_eq!(seconds(Duration::from_millis(millis)), expected, "{millis} ms");
-        }
-    }
-
-    #[test]
-    fn text_is_json() {
-        let mut json = String::new();
-        write_text(&mut json, "a\"b\\c\n\u{1}é<");
-        assert_eq!(json, r#""a\"b\\c\u000a\u0001é<""#);
-    }
 
     #[test]
     fn every_kind_has_its_status() {

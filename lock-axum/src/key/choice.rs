@@ -10,7 +10,7 @@ use http::request::Parts;
 use lock_core::LockError;
 use lock_core::key::Key;
 
-use super::source::NoKey;
+use super::no_key::NoKey;
 
 /// What a function of [`LockLayer::key_fn`](crate::LockLayer::key_fn) says about a request.
 #[derive(Clone, Debug)]

@@ -11,7 +11,7 @@ use http::request::Parts;
 use lock_core::key::{Key, KeyTemplate};
 use lock_core::{LockError, LockErrorKind, Result};
 
-use super::source::NoKey;
+use super::no_key::NoKey;
 
 /// What a function of [`LockLayer::key_of`](crate::LockLayer::key_of) gives: one value that can be shown, or two to four
 /// of them, one for each placeholder of the template.

@@ -7,7 +7,8 @@ use lock_core::{LockError, LockErrorKind, Result};
 use super::choice::Chooser;
 use super::extension::Registered;
 use super::extracted::Extracted;
-use super::source::{KeySource, NoKey, path_params};
+use super::no_key::NoKey;
+use super::source::{KeySource, path_params};
 
 /// The templates of a layer.
 #[derive(Clone, Debug)]

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
+use super::no_key::NoKey;
 use super::place::hex;
-use super::source::NoKey;
 
 /// The one parameter `name` of a query that is encoded as a form.
 pub(super) fn parameter<'a>(name: &str, query: &'a str) -> Result<Cow<'a, str>, NoKey> {

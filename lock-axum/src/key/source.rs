@@ -1,7 +1,5 @@
 //! One key of a request: a template and where its values come from.
 
-use std::borrow::Cow;
-
 use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{FromRequestParts, RawPathParams};
 use http::request::Parts;
@@ -9,6 +7,7 @@ use lock_core::key::{Key, KeyTemplate};
 use lock_core::{LockError, LockErrorKind, Result};
 
 use super::extension::Registered;
+use super::no_key::NoKey;
 use super::value::{Value, values_of};
 
 /// A template whose placeholders are known to mean something.
@@ -17,21 +16,6 @@ pub(crate) struct KeySource {
     template: KeyTemplate,
     /// In the order of the template.
     values: Vec<Value>,
-}
-
-/// Why a request has no key.
-#[derive(Debug)]
-pub(crate) enum NoKey {
-    /// The program says that this request needs none.
-    Skip,
-    /// The router found no route, so there is nothing to lock.
-    NoRoute,
-    /// The client's fault; the text names the part, never its value.
-    Client(Cow<'static, str>),
-    /// The program's fault; the text is for its log.
-    Program(String),
-    /// An extractor has refused the request, with this answer.
-    Refused(Box<axum::response::Response>),
 }
 
 impl KeySource {

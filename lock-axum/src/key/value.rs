@@ -11,7 +11,7 @@ use lock_core::{LockError, LockErrorKind, Result};
 
 use super::canonical::{self, Form};
 use super::extension::{Registered, Registration};
-use super::source::NoKey;
+use super::no_key::NoKey;
 use super::{place, query};
 
 /// What one placeholder stands for.

@@ -3,8 +3,7 @@
 use lock_core::{LockManager, Result};
 use tower::Layer;
 
-use super::options::Options;
-use crate::config::{Config, Mounted};
+use crate::config::{Config, Mounted, Options};
 use crate::key::Keys;
 use crate::service::Lock;
 
@@ -30,7 +29,7 @@ pub trait HasKey: Sized {
 
 impl HasKey for Keyed {
     fn mount<S>(layer: &LockLayer, inner: S) -> Lock<S> {
-        Lock::new(inner, Mounted::of(layer))
+        Lock::new(inner, Mounted::of(&layer.key.0, &layer.options))
     }
 }
 
@@ -120,7 +119,7 @@ impl LockLayer {
     /// # Ok::<(), lock_core::LockError>(())
     /// ```
     pub fn check(self) -> Result<Self> {
-        Config::new(self.clone()).map(|_| self)
+        Config::new(self.key.0.clone(), self.options.clone()).map(|_| self)
     }
 }
 

@@ -2,12 +2,10 @@
 
 use std::fmt::Display;
 
-use axum::extract::FromRequestParts;
-use http::request::Parts;
 use lock_core::Result;
 
 use super::builder::{HasNoKey, Keyed, LockLayer};
-use crate::key::{Chooser, Extracted, IntoKeyChoice, KeyValues, Keys, PathParams};
+use crate::key::Keys;
 
 impl<K> LockLayer<K> {
     /// Sets the key to lock, a template:
@@ -143,145 +141,6 @@ impl<K> LockLayer<K> {
         Ok(self.keyed(keys))
     }
 
-    /// Lets a function choose the key of each request, or serve it without one, or refuse it: for keys that no template
-    /// can write. `name` stands in its place in spans, metrics, the log and what clients get to see: one of few, and no
-    /// secret.
-    ///
-    /// The function sees the head of the request, also what layers outside have put into its extensions. For one that needs
-    /// path parameters there is [`key_with`](Self::key_with).
-    ///
-    /// # Examples
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # use axum::{Router, body::Body, routing::post};
-    /// # use http::{Request, StatusCode};
-    /// # use tower::ServiceExt;
-    /// use http::request::Parts;
-    /// use lock_axum::{KeyChoice, LockLayer};
-    /// use lock_core::key::KeyBuilder;
-    ///
-    /// /// Who was authenticated by a layer outside.
-    /// #[derive(Clone)]
-    /// struct Tenant(String);
-    ///
-    /// fn of_tenant(parts: &Parts) -> KeyChoice {
-    ///     match parts.extensions.get::<Tenant>() {
-    ///         Some(Tenant(name)) => KeyBuilder::new().literal("tenant:").value(name).finish().into(),
-    ///         None => KeyChoice::Reject("There is no tenant.".into()),
-    ///     }
-    /// }
-    ///
-    /// # let locks = lock_core::LockManager::in_memory();
-    /// let one_for_each = LockLayer::new(locks.clone()).key_fn("tenant", of_tenant);
-    /// let app: Router = Router::new().route("/import", post(async || "done").route_layer(one_for_each));
-    ///
-    /// let busy = locks.lock("tenant:ann").acquire().await?;
-    /// let request = || Request::post("/import").extension(Tenant("ann".to_owned())).body(Body::empty());
-    /// assert_eq!(app.clone().oneshot(request()?).await?.status(), StatusCode::CONFLICT);
-    /// busy.release().await?;
-    /// assert_eq!(app.clone().oneshot(request()?).await?.status(), StatusCode::OK);
-    /// let nobody = Request::post("/import").body(Body::empty())?;
-    /// assert_eq!(app.oneshot(nobody).await?.status(), StatusCode::BAD_REQUEST);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn key_fn<C: IntoKeyChoice>(
-        self,
-        name: &str,
-        choose: impl Fn(&Parts) -> C + Send + Sync + 'static,
-    ) -> LockLayer
-    where
-        K: HasNoKey,
-    {
-        self.keyed(Keys::Chosen(Chooser::new(name, choose)))
-    }
-
-    /// As [`key_fn`](Self::key_fn), for a function that needs the path parameters too. A request that the router has found
-    /// no route for goes without a lock.
-    ///
-    /// # Examples
-    /// ```
-    /// # let locks = lock_core::LockManager::in_memory();
-    /// use lock_axum::{KeyChoice, LockLayer};
-    /// use lock_core::key::{Key, KeyBuilder};
-    ///
-    /// let layer = LockLayer::new(locks).key_with("order", |parts, params| -> Result<Key, KeyChoice> {
-    ///     if parts.headers.contains_key("x-dry-run") {
-    ///         return Err(KeyChoice::Skip);
-    ///     }
-    ///     let id: u64 = params.parse("id")?;
-    ///     KeyBuilder::new().literal("order:").value(&id).finish().map_err(|_| KeyChoice::Reject("No key.".into()))
-    /// });
-    /// # let app: axum::Router =
-    /// #     axum::Router::new().route("/orders/{id}", axum::routing::post(async || "").route_layer(layer));
-    /// ```
-    pub fn key_with<C: IntoKeyChoice>(
-        self,
-        name: &str,
-        choose: impl Fn(&Parts, PathParams<'_>) -> C + Send + Sync + 'static,
-    ) -> LockLayer
-    where
-        K: HasNoKey,
-    {
-        self.keyed(Keys::Chosen(Chooser::with_path(name, choose)))
-    }
-
-    /// Sets the key from what an extractor of axum gives: the values that the handler gets, so that one thing has one key
-    /// however the client writes it. The function gives one value, or a tuple of up to four, in the order of the
-    /// placeholders of `template`, whose names are for people; the values are encoded.
-    ///
-    /// The extractor runs before the lock is taken. When it refuses, the client gets its answer, such as 401, and with
-    /// [`grpc`](LockLayer::grpc) that of an invalid key. It has no state of the router; several are a tuple.
-    ///
-    /// # Panics
-    /// When the template cannot be read, or has another number of placeholders than the function has values.
-    ///
-    /// # Examples
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # use axum::{Router, body::Body, routing::post};
-    /// # use http::{Request, StatusCode};
-    /// # use tower::ServiceExt;
-    /// use axum::Extension;
-    /// use axum::extract::Path;
-    /// use lock_axum::LockLayer;
-    ///
-    /// /// Who was authenticated by a layer outside.
-    /// #[derive(Clone)]
-    /// struct User {
-    ///     tenant: u32,
-    /// }
-    ///
-    /// type Of = (Extension<User>, Path<u64>);
-    ///
-    /// # let locks = lock_core::LockManager::in_memory();
-    /// let layer = LockLayer::new(locks.clone())
-    ///     .key_of("order:<tenant>:<id>", |(Extension(user), Path(id)): Of| (user.tenant, id))
-    ///     .check()?;
-    /// let app: Router = Router::new().route("/orders/{id}", post(async || "paid").route_layer(layer));
-    ///
-    /// let busy = locks.lock("order:3:7").acquire().await?;
-    /// let request = Request::post("/orders/007").extension(User { tenant: 3 }).body(Body::empty())?;
-    /// assert_eq!(app.clone().oneshot(request).await?.status(), StatusCode::CONFLICT);
-    /// # busy.release().await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[track_caller]
-    pub fn key_of<E, P, M>(self, template: &str, values: impl Fn(E) -> P + Send + Sync + 'static) -> LockLayer
-    where
-        K: HasNoKey,
-        E: FromRequestParts<()> + 'static,
-        P: KeyValues<M>,
-    {
-        match Extracted::new(template, values) {
-            Ok(extracted) => self.keyed(Keys::Extracted(extracted)),
-            Err(error) => panic!("LockLayer: {error}"),
-        }
-    }
-
     /// Lets `<ext.name>` in the templates of this layer stand for the `T` that a layer outside has put into the extensions of
     /// the request, as its [`Display`] shows it: who was authenticated, say. A request without it is a 500, and the log says
     /// so: a missing layer must not let two tenants share a key.
@@ -324,7 +183,7 @@ impl<K> LockLayer<K> {
         self
     }
 
-    fn keyed(self, keys: Keys) -> LockLayer {
+    pub(super) fn keyed(self, keys: Keys) -> LockLayer {
         // A router may mount the layer when its first client comes: too late for a dashboard.
         self.options.manager.register_template(keys.template());
         LockLayer { key: Keyed(keys), options: self.options }

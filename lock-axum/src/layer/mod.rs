@@ -2,12 +2,10 @@
 
 mod answers;
 mod builder;
+mod failures;
+mod key_fn;
 mod keyed;
 mod lock;
-mod options;
-mod when;
+mod requests;
 
 pub use builder::{HasKey, HasNoKey, Keyed, LockLayer, NoKeyYet};
-pub(crate) use options::Options;
-pub(crate) use when::Methods;
-pub use when::{OnDisconnect, OnNoRoute, OnStoreError};

@@ -7,11 +7,11 @@ use lock_core::key::Key;
 
 /// Shared by all services of a layer.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct KeysInFlight(Arc<Mutex<HashMap<Key, usize>>>);
+pub(crate) struct KeyLimit(Arc<Mutex<HashMap<Key, usize>>>);
 
-impl KeysInFlight {
-    /// Counts `keys` until the ticket is dropped; `None` when there would be more than `max` different ones.
-    pub(crate) fn enter(&self, keys: &[Key], max: usize) -> Option<Ticket> {
+impl KeyLimit {
+    /// Counts `keys` until the permit is dropped; `None` when there would be more than `max` different ones.
+    pub(crate) fn enter(&self, keys: &[Key], max: usize) -> Option<KeyPermit> {
         let mut counts = self.counts();
         let is_new = |&(at, key): &(usize, &Key)| !counts.contains_key(key) && !keys[..at].contains(key);
         let new = keys.iter().enumerate().filter(is_new).count();
@@ -22,7 +22,7 @@ impl KeysInFlight {
             *counts.entry(key.clone()).or_default() += 1;
         }
         drop(counts);
-        Some(Ticket { all: self.clone(), keys: keys.into() })
+        Some(KeyPermit { all: self.clone(), keys: keys.into() })
     }
 
     fn counts(&self) -> MutexGuard<'_, HashMap<Key, usize>> {
@@ -37,12 +37,12 @@ impl KeysInFlight {
 
 /// The keys of one request.
 #[derive(Debug)]
-pub(crate) struct Ticket {
-    all: KeysInFlight,
+pub(crate) struct KeyPermit {
+    all: KeyLimit,
     keys: Box<[Key]>,
 }
 
-impl Drop for Ticket {
+impl Drop for KeyPermit {
     fn drop(&mut self) {
         let mut counts = self.all.counts();
         for key in &self.keys {
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn different_keys_are_counted_and_forgotten() {
-        let all = KeysInFlight::default();
+        let all = KeyLimit::default();
         let a = all.enter(&keys(["a"]), 2).expect("room");
         let again = all.enter(&keys(["a"]), 2).expect("the same key");
         let b = all.enter(&keys(["b"]), 2).expect("room");

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use http::Response;
 use http_body::Body;
 
-use crate::body::LockBody;
+use super::body::LockBody;
 
 type Answer<R, E> = Result<Response<LockBody<R>>, E>;
 

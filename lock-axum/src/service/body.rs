@@ -14,8 +14,8 @@ use http_body::{Body, Frame, SizeHint};
 use lock_core::{LockGuard, LockScope, LossReason, OnLost};
 use pin_project_lite::pin_project;
 
-use crate::in_flight::Ticket;
-use crate::service::give_back;
+use super::release::release;
+use crate::key_limit::KeyPermit;
 
 pin_project! {
     /// The body of an answer of [`Lock`](crate::Lock): the body of the wrapped service, or a problem document.
@@ -59,7 +59,7 @@ struct Held {
     /// Whether a server asks for nothing more once that is nothing. Over HTTP/2 it goes on to the end: trailers may come.
     ends_with_length: bool,
     guard: LockGuard,
-    ticket: Ticket,
+    permit: KeyPermit,
 }
 
 impl<B: Body> LockBody<B> {
@@ -79,13 +79,13 @@ impl<B: Body> LockBody<B> {
         scope: LockScope,
         (announced, version): (Option<u64>, Version),
         on_lost: OnLost,
-        ticket: Ticket,
+        permit: KeyPermit,
     ) -> Self {
         let handle = guard.handle();
         let cancels = on_lost == OnLost::Cancel;
         let lost = cancels.then(|| Box::pin(async move { handle.lost().await }) as Pin<Box<_>>);
         let ends_with_length = version <= Version::HTTP_11;
-        let lock = Some(Held { lost, scope, left: announced, ends_with_length, guard, ticket });
+        let lock = Some(Held { lost, scope, left: announced, ends_with_length, guard, permit });
         Self { state: State::Held { body, tail: VecDeque::new(), lock } }
     }
 }
@@ -177,8 +177,8 @@ where
             | StateProj::Releasing { .. }
             | StateProj::Ended { .. } => return,
         };
-        let Some(Held { guard, ticket, .. }) = lock else { return self.set(Self::Ended { tail }) };
-        self.set(Self::Releasing { release: Box::pin(release(guard, ticket)), tail });
+        let Some(Held { guard, permit, .. }) = lock else { return self.set(Self::Ended { tail }) };
+        self.set(Self::Releasing { release: Box::pin(release_all(guard, permit)), tail });
     }
 }
 
@@ -239,9 +239,9 @@ where
     }
 }
 
-async fn release(guard: LockGuard, ticket: Ticket) {
-    give_back(guard).await;
-    drop(ticket);
+async fn release_all(guard: LockGuard, permit: KeyPermit) {
+    release(guard).await;
+    drop(permit);
 }
 
 fn length(data: &Bytes) -> u64 {

@@ -9,12 +9,13 @@ use http::request::Parts;
 use lock_core::strategy::Strategy;
 use lock_core::{Kind, LockManager, OnLost};
 
-use super::when::{Methods, OnDisconnect, OnNoRoute, OnStoreError};
+use super::log::Told;
+use super::methods::Methods;
+use super::policy::{OnDisconnect, OnNoRoute, OnStoreError};
 use crate::answer::Answers;
-use crate::config::Told;
 use crate::hold::Hold;
-use crate::in_flight::KeysInFlight;
 use crate::key::Registered;
+use crate::key_limit::KeyLimit;
 
 /// See the methods of [`LockLayer`](crate::LockLayer) of the same names.
 #[derive(Clone, Debug)]
@@ -42,7 +43,7 @@ pub(crate) struct Options {
     /// The most bytes of a body that is read before the lock is taken.
     pub(crate) after_body: Option<usize>,
     pub(crate) max_keys: usize,
-    pub(crate) in_flight: KeysInFlight,
+    pub(crate) key_limit: KeyLimit,
     pub(crate) answers: Answers,
     pub(crate) told: Arc<Told>,
     /// What `<ext.Name>` stands for.
@@ -77,7 +78,7 @@ impl Options {
             skip_if: None,
             after_body: None,
             max_keys: MAX_KEYS,
-            in_flight: KeysInFlight::default(),
+            key_limit: KeyLimit::default(),
             answers: Answers::default(),
             told: Arc::default(),
             extensions: Registered::default(),

@@ -1,0 +1,94 @@
+//! Options that contradict each other.
+
+use lock_core::strategy::{Contention, Decision, Strategy};
+use lock_core::{Kind, LockError, LockErrorKind, Result};
+
+use super::methods::Methods;
+use super::options::Options;
+use crate::key::Keys;
+
+/// Refuses options that contradict each other. `strategy` is `None` where the profile says it.
+pub(super) fn all(keys: &Keys, options: &Options, strategy: Option<&dyn Strategy>) -> Result<()> {
+    check_waiting(options, strategy)?;
+    check_kind(keys, options)?;
+    check_times(options)?;
+    check_requests(keys, options)?;
+    options.answers.check().map_err(invalid)
+}
+
+fn invalid(contradiction: String) -> LockError {
+    LockError::new(LockErrorKind::InvalidRequest, contradiction)
+}
+
+fn check_waiting(options: &Options, strategy: Option<&dyn Strategy>) -> Result<()> {
+    if let (Some(wait), Some(strategy)) = (options.wait, strategy)
+        && !strategy.takes_wait_limit()
+    {
+        let name = strategy.name();
+        return Err(invalid(format!(
+            "wait is {wait:?}, but the strategy `{name}` takes no limit: drop one, or use `retry`"
+        )));
+    }
+    let tries_again =
+        |strategy: &dyn Strategy| matches!(strategy.decide(&Contention::new()), Decision::RetryAfter(_));
+    let nobody_waits = match strategy {
+        Some(strategy) => !tries_again(strategy),
+        None => options.wait.is_none() && options.strategy.is_none() && options.profile.is_none(),
+    };
+    match options.max_waiters {
+        Some(0) => Err(invalid("max_waiters is 0, so nobody could wait: drop it, and `wait` too".to_owned())),
+        Some(max) if nobody_waits => Err(invalid(format!(
+            "max_waiters is {max}, but no request waits: add `wait`, or a `strategy` that waits, or drop it"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn check_kind(keys: &Keys, options: &Options) -> Result<()> {
+    let kind = options.kind;
+    if matches!(kind, Kind::Semaphore { permits: 0 }) {
+        return Err(invalid("a semaphore with 0 permits admits nobody: give it at least 1".to_owned()));
+    }
+    if matches!(keys, Keys::All { .. }) && kind != Kind::Reentrant {
+        return Err(invalid(format!(
+            "kind is {kind}, but several keys have one holder each: drop `kind`, or lock one `key`"
+        )));
+    }
+    Ok(())
+}
+
+fn check_times(options: &Options) -> Result<()> {
+    match (options.min_hold, options.max_hold) {
+        (Some(min), Some(max)) if min > max => {
+            Err(invalid(format!("min_hold is {min:?}, longer than max_hold {max:?}: make one fit the other")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_requests(keys: &Keys, options: &Options) -> Result<()> {
+    if keys.template().is_empty() {
+        return Err(invalid("`key_fn` has no name: spans, metrics and the log need one".to_owned()));
+    }
+    if matches!(&options.methods, Methods::Only(methods) if methods.is_empty()) {
+        return Err(invalid(
+            "`methods` names none, so no request would be locked: name one, or drop it".to_owned(),
+        ));
+    }
+    if options.after_body == Some(0) {
+        return Err(invalid(
+            "after_body is 0, so no body would be taken: give it a limit, or drop it".to_owned(),
+        ));
+    }
+    if options.max_keys == 0 {
+        return Err(invalid("max_keys is 0, so no request could be locked: give it at least 1".to_owned()));
+    }
+    if options.max_keys < keys.count() {
+        return Err(invalid(format!(
+            "max_keys is {}, but each request locks up to {}: give it at least as many",
+            options.max_keys,
+            keys.count()
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,103 @@
+//! A layer whose options go together, and the request that it makes.
+
+use std::sync::Arc;
+
+use lock_core::key::Key;
+use lock_core::strategy::{self, Strategy};
+use lock_core::{LockErrorKind, LockRequest, Result};
+
+use super::check;
+use super::options::Options;
+use crate::key::{Keys, Rendered};
+
+/// A layer whose options go together.
+#[derive(Debug)]
+pub(crate) struct Config {
+    keys: Keys,
+    options: Options,
+    /// `None` where the profile says it.
+    strategy: Option<Arc<dyn Strategy>>,
+}
+
+impl Config {
+    /// What a layer asks for, or why its options do not go together.
+    pub(crate) fn new(keys: Keys, options: Options) -> Result<Self> {
+        let profile = options.profile.as_deref().map(|name| options.manager.profile(name)).transpose()?;
+        let strategy: Option<Arc<dyn Strategy>> = match &options.strategy {
+            Some(strategy) => Some(Arc::clone(strategy)),
+            None if profile.is_some_and(|profile| profile.has_strategy()) => None,
+            None if options.wait.is_some() => Some(Arc::new(strategy::retry())),
+            None => Some(Arc::new(strategy::fail_fast())),
+        };
+        check::all(&keys, &options, strategy.as_deref())?;
+        let config = Self { keys, options, strategy };
+        config.check_sample()?;
+        Ok(config)
+    }
+
+    /// What remains to be found out is found out by a request: what the profile says, and what the store can do.
+    fn check_sample(&self) -> Result<()> {
+        let keys = self.keys();
+        let sample = if let Keys::All { .. } = keys {
+            // As many as each request has: the manager bounds them.
+            Rendered::All((0..keys.count()).map(|i| Key::new(&i.to_string())).collect::<Result<_>>()?)
+        } else {
+            // A template that is too long for a key says nothing about the keys that are made of it.
+            let Ok(key) = Key::new(keys.template()) else { return Ok(()) };
+            Rendered::One(key)
+        };
+        match self.request(sample).check() {
+            Err(error) if error.kind() != LockErrorKind::InvalidKey => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// The request for the lock on `keys`.
+    pub(crate) fn request(&self, keys: Rendered) -> LockRequest {
+        let options = self.options();
+        let request = match keys {
+            Rendered::One(key) => options.manager.request(key, options.kind),
+            Rendered::All(keys) => options.manager.all(keys),
+        };
+        let mut request = request.template(self.keys().template().to_owned()).fencing(options.fencing);
+        if let Some(strategy) = &self.strategy {
+            request = request.strategy(Arc::clone(strategy));
+        }
+        if let Some(ttl) = options.ttl {
+            request = request.ttl(ttl);
+        }
+        if let Some(wait) = options.wait {
+            request = request.wait(wait);
+        }
+        if let Some(renew) = options.renew {
+            request = request.renew(renew);
+        }
+        if let Some(every) = options.renew_every {
+            request = request.renew_every(every);
+        }
+        if let Some(min) = options.min_hold {
+            request = request.min_hold(min);
+        }
+        if let Some(max) = options.max_hold {
+            request = request.max_hold(max);
+        }
+        if let Some(max) = options.max_waiters {
+            request = request.max_waiters(max);
+        }
+        if let Some(label) = &options.label {
+            request = request.label(label.clone());
+        }
+        if let Some(profile) = &options.profile {
+            request = request.profile(profile.clone());
+        }
+        request
+    }
+}

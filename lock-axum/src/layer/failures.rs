@@ -1,0 +1,84 @@
+//! For how long, and what happens when something goes wrong on the way.
+
+use lock_core::OnLost;
+
+use super::builder::LockLayer;
+use crate::config::{OnDisconnect, OnNoRoute, OnStoreError};
+use crate::hold::Hold;
+
+impl<K> LockLayer<K> {
+    /// Until when the lock is held. Default: [`Hold::Auto`].
+    pub fn hold(mut self, hold: Hold) -> Self {
+        self.options.hold = hold;
+        self
+    }
+
+    /// What becomes of the handler when the client goes away. Default: [`OnDisconnect::Cancel`].
+    ///
+    /// # Examples
+    /// ```
+    /// # let locks = lock_core::LockManager::in_memory();
+    /// use lock_axum::{LockLayer, OnDisconnect};
+    ///
+    /// let paid_to_the_end = LockLayer::new(locks).key("order:<id>").on_disconnect(OnDisconnect::Finish);
+    /// ```
+    pub fn on_disconnect(mut self, on_disconnect: OnDisconnect) -> Self {
+        self.options.on_disconnect = on_disconnect;
+        self
+    }
+
+    /// What becomes of the handler when the lock is lost. Either way the client gets 503: with [`OnLost::Finish`] after
+    /// the handler has come to its end, and a body that holds the lock is sent to its end. Default: [`OnLost::Cancel`],
+    /// dropped before anyone else can hold the lock.
+    ///
+    /// # Examples
+    /// ```
+    /// # let locks = lock_core::LockManager::in_memory();
+    /// use lock_axum::LockLayer;
+    /// use lock_core::OnLost;
+    ///
+    /// let to_the_end = LockLayer::new(locks).key("order:<id>").on_lost(OnLost::Finish);
+    /// ```
+    pub fn on_lost(mut self, on_lost: OnLost) -> Self {
+        self.options.on_lost = on_lost;
+        self
+    }
+
+    /// What becomes of a request when the store of locks cannot be reached. A key that is held, a bad request and a wrong
+    /// set-up are refused whatever this says. Default: [`OnStoreError::Reject`].
+    ///
+    /// The strategy comes first: a request that [waits](Self::wait) for its lock waits as long for the store, and with
+    /// [`strategy::wait`](lock_core::strategy::wait()) for ever. A handler that runs unlocked has no
+    /// [`LockHandle`](crate::LockHandle): it takes an `Option` of it.
+    ///
+    /// # Examples
+    /// ```
+    /// # let locks = lock_core::LockManager::in_memory();
+    /// use lock_axum::{LockHandle, LockLayer, OnStoreError};
+    ///
+    /// let best_effort = LockLayer::new(locks).key("thumbnail:<id>").on_store_error(OnStoreError::RunUnlocked);
+    /// async fn render(lock: Option<LockHandle>) -> &'static str {
+    ///     if lock.is_some() { "made once" } else { "made, perhaps twice" }
+    /// }
+    /// # let _ = axum::routing::post::<_, _, ()>(render);
+    /// ```
+    pub fn on_store_error(mut self, on_store_error: OnStoreError) -> Self {
+        self.options.on_store_error = on_store_error;
+        self
+    }
+
+    /// What becomes of a request without a route, for a layer outside of services that axum knows no routes of. Default:
+    /// [`OnNoRoute::Serve`].
+    ///
+    /// # Examples
+    /// ```
+    /// # let locks = lock_core::LockManager::in_memory();
+    /// use lock_axum::{LockLayer, OnNoRoute};
+    ///
+    /// let strict = LockLayer::new(locks).key("order:<id:u64>").on_no_route(OnNoRoute::Refuse);
+    /// ```
+    pub fn on_no_route(mut self, on_no_route: OnNoRoute) -> Self {
+        self.options.on_no_route = on_no_route;
+        self
+    }
+}

@@ -1,0 +1,89 @@
+//! What becomes of a request before its handler runs.
+
+use std::sync::Arc;
+
+use axum::response::Response;
+use http::request::Parts;
+use lock_core::LockGuard;
+
+use super::upload::{self, Unread};
+use crate::answer::{LockRejection, Outcome};
+use crate::config::Config;
+use crate::extract::{LockHandle, Unlocked};
+use crate::key::{NoKey, Rendered};
+use crate::key_limit::KeyPermit;
+
+/// How the handler of a request runs.
+pub(super) enum Admitted {
+    /// Under this lock.
+    Locked(LockGuard, KeyPermit),
+    /// Without a lock, as the layer says.
+    Unlocked(Option<KeyPermit>),
+    /// Without a lock, because the router found no route.
+    Unrouted,
+}
+
+/// Takes the lock of a request. The error is the answer to a request whose handler does not run.
+pub(super) async fn admit<B: Send + 'static>(
+    config: &Arc<Config>,
+    parts: &mut Parts,
+    body: &mut B,
+) -> Result<Admitted, Box<Response>> {
+    if !config.options().concern(parts) {
+        return Ok(skip(parts));
+    }
+    let keys = match config.keys().render(parts).await {
+        Ok(keys) => keys,
+        Err(NoKey::Skip) => return Ok(skip(parts)),
+        Err(why) => {
+            return match config.no_key(why, parts) {
+                Some(answer) => Err(Box::new(answer)),
+                None => Ok(Admitted::Unrouted),
+            };
+        }
+    };
+    let read = read_first(config, body).await;
+    let counted = read.and_then(|()| count(config, &keys));
+    let permit = counted.map_err(|rejection| Box::new(config.answer(rejection, Some(parts))))?;
+    match config.request(keys).acquire().await {
+        Ok(guard) => {
+            parts.extensions.insert(LockHandle::new(guard.handle()));
+            Ok(Admitted::Locked(guard, permit))
+        }
+        Err(error) if config.runs_unlocked(&error) => {
+            // That of a layer outside says nothing about this one.
+            parts.extensions.remove::<LockHandle>();
+            parts.extensions.insert(Unlocked::StoreDown(Arc::clone(config)));
+            Ok(Admitted::Unlocked(Some(permit)))
+        }
+        Err(error) => Err(Box::new(config.refused(&error, parts.version, Some(parts)))),
+    }
+}
+
+/// The layer does not concern the request.
+fn skip(parts: &mut Parts) -> Admitted {
+    // A layer outside may have more to say.
+    parts.extensions.get_or_insert(Unlocked::Skipped);
+    Admitted::Unlocked(None)
+}
+
+/// Reads the body first, if the lock is to be taken after it.
+async fn read_first<B: Send + 'static>(config: &Config, body: &mut B) -> Result<(), LockRejection> {
+    let Some(limit) = config.options().after_body else { return Ok(()) };
+    let template = config.keys().template();
+    upload::read_first(body, limit).await.map_err(|why| match why {
+        Unread::TooLarge => LockRejection::body(Outcome::BodyTooLarge, template),
+        Unread::Incomplete => LockRejection::body(Outcome::BodyIncomplete, template),
+        Unread::OfAnotherType => config.misconfigured(
+            &"`after_body` reads a body of axum, and this service has another: wrap it in `axum::body::Body::new` \
+             outside of the layer",
+        ),
+    })
+}
+
+/// Counts the keys of a request; the error says that there are too many.
+fn count(config: &Config, keys: &Rendered) -> Result<KeyPermit, LockRejection> {
+    let options = config.options();
+    let permit = options.key_limit.enter(keys.keys(), options.max_keys);
+    permit.ok_or_else(|| LockRejection::too_many_keys(config.keys().template()))
+}

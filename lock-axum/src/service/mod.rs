@@ -1,0 +1,13 @@
+//! The service: one request from key to answer.
+
+mod admission;
+mod body;
+mod future;
+mod lock;
+mod release;
+mod upload;
+mod work;
+
+pub use body::LockBody;
+pub use future::ResponseFuture;
+pub use lock::Lock;
