@@ -5,6 +5,8 @@
 
 mod join;
 mod single_flight;
+mod url;
 
 pub(crate) use join::join_all;
 pub(crate) use single_flight::SingleFlight;
+pub(crate) use url::UrlForm;

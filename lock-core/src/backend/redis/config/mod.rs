@@ -1,12 +1,12 @@
-//! The URL of a Redis server, read once.
+//! The URL of a Redis server, parsed once.
 
 mod address;
+mod form;
 mod options;
 mod parse;
 mod settings;
 #[cfg(test)]
 mod tests;
-mod text;
 
 pub(super) use address::{Address, Sentinels};
 #[cfg(feature = "redlock")]

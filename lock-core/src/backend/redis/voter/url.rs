@@ -1,62 +1,60 @@
-//! `redlock://` and `redlocks://`, read once.
+//! A `redlock://` or `redlocks://` URL, parsed once.
 
 use std::time::Duration;
 
 use super::options::VoterOptions;
 use crate::backend::redis::config::CALL_TIMEOUT;
-use crate::error::{LockError, LockErrorKind, Result};
+use crate::backend::remote::UrlForm;
+use crate::error::Result;
 
-const FORM: &str = "expected `redlock[s]://[user:password@]host[:port],host[:port],host[:port][/db]` with an odd number \
-                    of servers, and `?max_ttl=30s&node_timeout=50ms&timeout=500ms&connect_timeout=1s` if need be";
+const FORM: UrlForm = UrlForm {
+    store: "redlock",
+    expected: "expected `redlock[s]://[user:password@]host[:port],host[:port],host[:port][/db]` with an odd number of servers, \
+               and `?max_ttl=30s&node_timeout=50ms&timeout=500ms&connect_timeout=1s` if need be",
+    options: &["max_ttl", "node_timeout", "timeout", "connect_timeout", "ca", "cert", "key"],
+};
 
-/// Every option; the last three are for TLS.
-const KNOWN: [&str; 7] = ["max_ttl", "node_timeout", "timeout", "connect_timeout", "ca", "cert", "key"];
-
-/// A `redlock://` URL as those of its servers. `Debug` is left out: they hold the password.
+/// The servers and the options of a `redlock://` URL. There is no `Debug`, because the URLs hold the password.
 pub(crate) struct RedlockUrl {
     /// One `redis://` or `rediss://` URL for each server.
     pub(crate) urls: Vec<String>,
     /// The servers by host and port alone.
     pub(crate) names: Vec<String>,
-    /// What the clients agree on.
+    /// The options that all clients must agree on.
     pub(crate) options: VoterOptions,
-    /// How long an attempt waits for a server, where that is not left to the quorum.
+    /// How long an attempt waits for one server; `None` leaves that to the quorum.
     pub(crate) node_timeout: Option<Duration>,
 }
 
-/// What stands behind the `?`.
+/// The options of the URL.
 #[derive(Default)]
-struct Query<'a> {
+struct Query {
     options: VoterOptions,
     node_timeout: Option<Duration>,
-    /// Left to the reader of each server's URL.
-    others: Vec<&'a str>,
+    /// `name=value` of the options that the URL of each server takes.
+    others: Vec<String>,
 }
 
 impl RedlockUrl {
-    /// Reads what stands behind `redlock://`, or behind `redlocks://` with `tls`. The errors never repeat it.
+    /// Parses the part behind `redlock://`, or with `tls` behind `redlocks://`. The errors never repeat it.
     pub(crate) fn parse(rest: &str, tls: bool) -> Result<Self> {
-        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-        if query.contains('@') {
-            // A password with an unescaped `?`.
-            return Err(invalid("there is an `@` behind the `?` of the redlock URL"));
-        }
+        let (rest, query) = FORM.options(rest)?;
         let (authority, db) = rest.split_once('/').unwrap_or((rest, ""));
         let (credentials, hosts) = match authority.rsplit_once('@') {
             Some((credentials, hosts)) => (format!("{credentials}@"), hosts),
             None => (String::new(), authority),
         };
-        let Query { options, node_timeout, others } = Query::parse(query, tls)?;
+        let Query { options, node_timeout, others } = Query::parse(&query, tls)?;
         let others = others.join("&");
         let hosts: Vec<&str> = hosts.split(',').map(str::trim).collect();
         if hosts.len().is_multiple_of(2) {
-            return Err(invalid(
+            return Err(FORM.invalid(
                 "the redlock URL names an even number of servers: one more tolerates no further failure, so name an \
                  odd number",
             ));
         }
         if hosts.iter().any(|host| host.is_empty()) {
-            return Err(invalid("the redlock URL names an empty server"));
+            return Err(FORM.invalid("the redlock URL names an empty server"));
         }
         let scheme = if tls { "rediss" } else { "redis" };
         let url = |host: &&str| format!("{scheme}://{credentials}{host}/{db}?{others}");
@@ -65,35 +63,37 @@ impl RedlockUrl {
     }
 }
 
-impl<'a> Query<'a> {
-    fn parse(text: &'a str, tls: bool) -> Result<Self> {
+impl Query {
+    fn parse(options: &[(&str, &str)], tls: bool) -> Result<Self> {
         let mut query = Self::default();
         let mut timeout = CALL_TIMEOUT;
-        for pair in text.split('&').filter(|pair| !pair.is_empty()) {
-            match pair.split_once('=').unwrap_or((pair, "")) {
-                ("max_ttl", value) => query.options = max_ttl(value)?,
-                ("node_timeout", value) => query.node_timeout = Some(node_timeout(value)?),
-                ("timeout", value) => {
-                    // Whether it is one is for the reader of each server's URL to say.
+        for &(name, value) in options {
+            match name {
+                "max_ttl" => {
+                    query.options = VoterOptions::new(FORM.duration("max_ttl", value)?).checked()?;
+                }
+                "node_timeout" => query.node_timeout = Some(FORM.duration("node_timeout", value)?),
+                "timeout" => {
+                    // The parser of each server's URL refuses it if it is no duration.
                     timeout = humantime::parse_duration(value).unwrap_or(Duration::MAX);
-                    query.others.push(pair);
+                    query.others.push(format!("{name}={value}"));
                 }
-                ("connect_timeout", _) => query.others.push(pair),
-                ("ca" | "cert" | "key", _) if tls => query.others.push(pair),
-                ("ca" | "cert" | "key", _) => {
-                    return Err(invalid("`ca`, `cert` and `key` are options of a `redlocks://` URL"));
+                "connect_timeout" => query.others.push(format!("{name}={value}")),
+                "ca" | "cert" | "key" if tls => query.others.push(format!("{name}={value}")),
+                "ca" | "cert" | "key" => {
+                    return Err(FORM.invalid("`ca`, `cert` and `key` are options of a `redlocks://` URL"));
                 }
-                ("durability" | "min_replicas", _) => {
-                    return Err(invalid(
+                "durability" | "min_replicas" => {
+                    return Err(FORM.invalid(
                         "`durability` is no option of the redlock URL: the servers of a majority have no replicas, and a \
                          lock that a majority has survives the loss of the others",
                     ));
                 }
-                (name, _) => return Err(unknown(name)),
+                unknown => return Err(FORM.unknown_option(unknown)),
             }
         }
         match query.node_timeout {
-            Some(node_timeout) if node_timeout > timeout => Err(invalid(format!(
+            Some(node_timeout) if node_timeout > timeout => Err(FORM.invalid(format_args!(
                 "the `node_timeout` of the redlock URL is {node_timeout:?}, and no call takes longer than its `timeout`, \
                  {timeout:?}: make that one longer too"
             ))),
@@ -102,43 +102,11 @@ impl<'a> Query<'a> {
     }
 }
 
-fn max_ttl(value: &str) -> Result<VoterOptions> {
-    match humantime::parse_duration(value) {
-        Ok(max_ttl) => VoterOptions::new(max_ttl).checked(),
-        Err(_) => Err(invalid("the option `max_ttl` of the redlock URL needs a duration such as `30s`")),
-    }
-}
-
-fn node_timeout(value: &str) -> Result<Duration> {
-    let parsed = humantime::parse_duration(value).ok().filter(|duration| !duration.is_zero());
-    parsed.ok_or_else(|| {
-        invalid("the option `node_timeout` of the redlock URL needs a duration above zero, such as `50ms`")
-    })
-}
-
-/// The name is shown only when it looks like one.
-fn unknown(name: &str) -> LockError {
-    let shown = name.len() <= 32 && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
-    let near = KNOWN.into_iter().map(|known| (strsim::osa_distance(name, known), known));
-    match near.filter(|(distance, known)| shown && distance * 3 <= known.len()).min() {
-        Some((_, known)) => {
-            invalid(format!("unknown option `{name}` in the redlock URL; did you mean `{known}`?"))
-        }
-        None => invalid(
-            "unknown option in the redlock URL; there are `max_ttl`, `node_timeout`, `timeout` and `connect_timeout`, \
-             and `ca`, `cert` and `key` with `redlocks://`",
-        ),
-    }
-}
-
-fn invalid(what: impl std::fmt::Display) -> LockError {
-    LockError::new(LockErrorKind::InvalidRequest, format!("{what}; {FORM}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::backend::redis::config::Config;
+    use crate::error::LockErrorKind;
 
     #[test]
     fn every_server_gets_a_url_of_its_own() {
@@ -169,7 +137,10 @@ mod tests {
             ("", "empty server"),
             ("u:s3cret@a,b,c?max_ttl=s3cret", "`max_ttl` of the redlock URL needs"),
             ("u:s3cret@a,b,c?max_ttl=1ms", "it can be 10ms"),
-            ("u:s3cret@a,b,c?db=1", "unknown option in the redlock URL; there are `max_ttl`, `node_timeout`"),
+            (
+                "u:s3cret@a,b,c?db=1",
+                "unknown option `db` in the redlock URL; there are `max_ttl`, `node_timeout`",
+            ),
             ("u:s3cret@a,b,c?s3cret=1", "unknown option in the redlock URL; there are"),
             (
                 "u:s3cret@a,b,c?nodetimeout=20ms",
@@ -178,7 +149,7 @@ mod tests {
             ("u:s3cret@a,b,c?max_tll=1s", "did you mean `max_ttl`?"),
             ("u:s3cret@a,b,c?node_timeout=s3cret", "`node_timeout` of the redlock URL needs a duration"),
             ("u:s3cret@a,b,c?node_timeout", "`node_timeout` of the redlock URL needs a duration"),
-            ("u:s3cret@a,b,c?node_timeout=0s", "needs a duration above zero, such as `50ms`"),
+            ("u:s3cret@a,b,c?node_timeout=0s", "needs a duration above zero, such as `500ms`"),
             (
                 "u:s3cret@a,b,c?node_timeout=501ms",
                 "is 501ms, and no call takes longer than its `timeout`, 500ms",

@@ -1,0 +1,23 @@
+//! The forms of a Redis URL, for its errors.
+
+use crate::backend::remote::UrlForm;
+
+/// The URL of a Redis server, of the sentinels of one, or of a Cluster.
+pub(super) const FORM: UrlForm = UrlForm {
+    store: "Redis",
+    expected: "expected `redis[s]://[user:password@]host[:port][/db]`, `redis[s]+sentinel://host,host,host/primary`, \
+               `redis[s]+cluster://host,host,host` or `unix://[user:password@]/path/to.sock`, with \
+               `?connect_timeout=1s&timeout=500ms` if need be; percent-encode special characters of the password",
+    options: &[
+        "connect_timeout",
+        "timeout",
+        "db",
+        "ca",
+        "cert",
+        "key",
+        "sentinel_user",
+        "sentinel_password",
+        "durability",
+        "min_replicas",
+    ],
+};

@@ -1,0 +1,230 @@
+//! The parts that the URLs of all stores have: credentials, hosts, options.
+//!
+//! No error repeats a part of the URL that may belong to a password. A password with an unescaped `@`, `?` or `&` moves
+//! into what looks like another part, so the rules here refuse such a URL before they show anything of it.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::error::{LockError, LockErrorKind, Result};
+
+/// The URL of one kind of store, as its errors describe it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UrlForm {
+    /// The name of the store, as in "the Redis URL".
+    pub(crate) store: &'static str,
+    /// The forms that the URL can have. Most errors end with it.
+    pub(crate) expected: &'static str,
+    /// The name of every option.
+    pub(crate) options: &'static [&'static str],
+}
+
+/// The user, the password and the rest of an authority.
+pub(crate) type Credentials<'a> = (Option<String>, Option<String>, &'a str);
+
+impl UrlForm {
+    /// An error that names what is wrong and what was expected.
+    pub(crate) fn invalid(&self, what: impl fmt::Display) -> LockError {
+        LockError::new(LockErrorKind::InvalidRequest, format!("{what}; {}", self.expected))
+    }
+
+    /// Splits `rest?name=value&..` into the part before the `?` and the options.
+    pub(crate) fn options<'a>(&self, url: &'a str) -> Result<(&'a str, Vec<(&'a str, &'a str)>)> {
+        let (rest, query) = url.split_once('?').unwrap_or((url, ""));
+        if query.contains('@') {
+            // A password with an unescaped `?`: the rest of it must not be taken for options, and shown.
+            return Err(
+                self.invalid(format_args!("there is an `@` behind the `?` of the {} URL", self.store))
+            );
+        }
+        let pairs = query.split('&').filter(|pair| !pair.is_empty());
+        Ok((rest, pairs.map(|pair| pair.split_once('=').unwrap_or((pair, ""))).collect()))
+    }
+
+    /// Splits `user:password@hosts` into three parts. The last `@` counts, so that an unescaped one in the password
+    /// does not turn a piece of it into a host name that an error would then show.
+    pub(crate) fn credentials<'a>(&self, authority: &'a str) -> Result<Credentials<'a>> {
+        let Some((credentials, hosts)) = authority.rsplit_once('@') else {
+            return Ok((None, None, authority));
+        };
+        let Some((user, password)) = credentials.split_once(':') else {
+            return Err(self.invalid(format_args!(
+                "the {} URL names a user without a password (a password alone is `:password@`)",
+                self.store
+            )));
+        };
+        let user = self.decode(user)?;
+        Ok(((!user.is_empty()).then_some(user), Some(self.decode(password)?), hosts))
+    }
+
+    /// Reads `host[:port]`, where the host may be an IPv6 address in brackets.
+    pub(crate) fn host_and_port(&self, text: &str, default: u16) -> Result<(String, u16)> {
+        let (host, port) = match text.strip_prefix('[') {
+            Some(v6) => {
+                let (host, port) =
+                    v6.split_once(']').ok_or_else(|| self.invalid("the IPv6 address has no closing `]`"))?;
+                (host, port.strip_prefix(':').unwrap_or(port))
+            }
+            None => text.split_once(':').unwrap_or((text, "")),
+        };
+        if host.is_empty() || host.contains(|c: char| c.is_whitespace() || c.is_control()) {
+            return Err(self.invalid(format_args!("the {} URL has no host", self.store)));
+        }
+        let port = match port {
+            "" => default,
+            port => port.parse().map_err(|_| {
+                self.invalid(format_args!("the port in the {} URL is not a number up to 65535", self.store))
+            })?,
+        };
+        Ok((host.to_owned(), port))
+    }
+
+    /// Reads `host[:port],host[:port],..`.
+    pub(crate) fn hosts(&self, text: &str, default: u16) -> Result<Vec<(String, u16)>> {
+        text.split(',').map(|host| self.host_and_port(host, default)).collect()
+    }
+
+    /// Reads the value of an option that is a duration above zero.
+    pub(crate) fn duration(&self, option: &'static str, value: &str) -> Result<Duration> {
+        let parsed = humantime::parse_duration(value).ok().filter(|duration| !duration.is_zero());
+        parsed.ok_or_else(|| {
+            let store = self.store;
+            let detail = format!(
+                "the option `{option}` of the {store} URL needs a duration above zero, such as `500ms` or `2s`"
+            );
+            LockError::new(LockErrorKind::InvalidRequest, detail)
+        })
+    }
+
+    /// Replaces every `%` and its two hexadecimal digits by the byte that they stand for.
+    pub(crate) fn decode(&self, text: &str) -> Result<String> {
+        let mut bytes = Vec::with_capacity(text.len());
+        let mut rest = text.as_bytes();
+        while let Some((&byte, tail)) = rest.split_first() {
+            if byte != b'%' {
+                bytes.push(byte);
+                rest = tail;
+                continue;
+            }
+            let digit = |at: usize| tail.get(at).and_then(|&digit| char::from(digit).to_digit(16));
+            let (Some(high), Some(low)) = (digit(0), digit(1)) else {
+                return Err(self.invalid(format_args!(
+                    "a `%` in the {} URL is not followed by two hexadecimal digits; write `%25` for it",
+                    self.store
+                )));
+            };
+            bytes.push(u8::try_from(high * 16 + low).expect("BUG: two hexadecimal digits are a byte"));
+            rest = &tail[2..];
+        }
+        String::from_utf8(bytes).map_err(|_| {
+            self.invalid(format_args!("the {} URL is not UTF-8 after percent-decoding", self.store))
+        })
+    }
+
+    /// An error about an option that does not exist. It shows the name only where that looks like the name of an
+    /// option, and names the option that was most likely meant.
+    pub(crate) fn unknown_option(&self, name: &str) -> LockError {
+        let store = self.store;
+        let shown = name.len() <= 32 && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+        let listed = || self.options.join("`, `");
+        if !shown {
+            return self.invalid(format_args!("unknown option in the {store} URL; there are `{}`", listed()));
+        }
+        let detail = match nearest(name, self.options) {
+            Some(known) => format!("unknown option `{name}` in the {store} URL; did you mean `{known}`?"),
+            None => format!("unknown option `{name}` in the {store} URL; there are `{}`", listed()),
+        };
+        LockError::new(LockErrorKind::InvalidRequest, detail)
+    }
+}
+
+/// Returns the word that `name` is a slip or a shortened form of.
+fn nearest(name: &str, words: &[&'static str]) -> Option<&'static str> {
+    let near = words.iter().map(|&word| (strsim::osa_distance(name, word), word));
+    let slip = near.filter(|(distance, word)| distance * 3 <= word.len()).min().map(|(_, word)| word);
+    let shortened = || {
+        let part = |word: &&&str| word.starts_with(name) || name.starts_with(**word);
+        words.iter().find(part).copied().filter(|_| name.len() > 3)
+    };
+    slip.or_else(shortened)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FORM: UrlForm = UrlForm {
+        store: "Test",
+        expected: "expected `test://host`",
+        options: &["connect_timeout", "timeout", "db"],
+    };
+
+    fn text(error: Result<impl fmt::Debug>) -> String {
+        error.expect_err("an error").to_string()
+    }
+
+    #[test]
+    fn the_last_at_sign_ends_the_credentials() {
+        let split = |authority| FORM.credentials(authority).expect("credentials");
+        let owned = |text: &str| Some(text.to_owned());
+        assert_eq!(split("h:1"), (None, None, "h:1"));
+        assert_eq!(split(":s3cret@h"), (None, owned("s3cret"), "h"));
+        assert_eq!(split("a%40b:p@s:s@h,i"), (owned("a@b"), owned("p@s:s"), "h,i"));
+        assert!(text(FORM.credentials("user@h")).contains("the Test URL names a user without a password"));
+    }
+
+    #[test]
+    fn hosts_have_ports_and_brackets() {
+        let hosts = FORM.hosts("a,b:1,[::1],[::2]:3", 9).expect("hosts");
+        let expected =
+            [("a", 9), ("b", 1), ("::1", 9), ("::2", 3)].map(|(host, port)| (host.to_owned(), port));
+        assert_eq!(hosts, expected);
+        for (hosts, expected) in
+            [("a,,b", "has no host"), ("[::1", "closing `]`"), ("a:99999", "up to 65535")]
+        {
+            assert!(text(FORM.hosts(hosts, 9)).contains(expected), "{hosts}");
+        }
+    }
+
+    #[test]
+    fn options_are_pairs() {
+        let (rest, options) = FORM.options("h/1?a=1&&b&c=2=3").expect("options");
+        assert_eq!((rest, options), ("h/1", vec![("a", "1"), ("b", ""), ("c", "2=3")]));
+        assert_eq!(FORM.options("h").expect("none"), ("h", Vec::new()));
+        let error = text(FORM.options("user:s3?cret@h"));
+        assert!(error.contains("there is an `@` behind the `?` of the Test URL"), "{error}");
+    }
+
+    #[test]
+    fn an_unknown_option_is_shown_only_if_it_looks_like_one() {
+        let table = [
+            ("tiemout", "unknown option `tiemout` in the Test URL; did you mean `timeout`?"),
+            ("connection_timeout", "did you mean `connect_timeout`?"),
+            ("connect", "did you mean `connect_timeout`?"),
+            ("dbs", "unknown option `dbs` in the Test URL; there are `connect_timeout`, `timeout`, `db`"),
+            (
+                "s3cret",
+                "unknown option in the Test URL; there are `connect_timeout`, `timeout`, `db`; expected",
+            ),
+        ];
+        for (name, expected) in table {
+            let error = FORM.unknown_option(name).to_string();
+            assert!(error.contains(expected), "{name}: {error}");
+            assert!(!error.contains("s3cret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn text_is_decoded_and_durations_are_above_zero() {
+        assert_eq!(FORM.decode("a%2fb%C3%A9").expect("text"), "a/bé");
+        assert!(text(FORM.decode("a%zz")).contains("write `%25` for it"));
+        assert!(text(FORM.decode("%ff")).contains("not UTF-8"));
+        assert_eq!(FORM.duration("timeout", "2s").expect("a duration"), Duration::from_secs(2));
+        for value in ["", "0s", "soon"] {
+            assert!(
+                text(FORM.duration("timeout", value)).contains("`timeout` of the Test URL needs"),
+                "{value}"
+            );
+        }
+    }
+}
