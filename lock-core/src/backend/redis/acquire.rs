@@ -54,9 +54,9 @@ impl Redis {
             None => (self.links.live().await?, Clock::Suspend.now()),
         };
         if matches!(aim, Aim::Queue { .. }) {
-            Box::pin(live.hear(self.links.server().listeners(), &claim.key)).await?;
+            Box::pin(live.subscribe_waiters(self.links.server().listeners(), &claim.key)).await?;
             // The grant may be told, and then nothing is sent before the first renewal.
-            live.attend(self.links.server().shared_listeners());
+            live.subscribe_holders(self.links.server().shared_listeners());
         }
         claim.mark_sent();
         let token = claim.owner.token();
@@ -100,7 +100,7 @@ impl Redis {
     /// One sign of life of a claim that waits.
     pub(super) async fn sign(&self, claim: &Claim) -> Result<Heartbeat, Failure> {
         let live = self.links.live().await?;
-        live.hear(self.links.server().listeners(), &claim.key).await?;
+        live.subscribe_waiters(self.links.server().listeners(), &claim.key).await?;
         claim.mark_sent();
         let (key, token) = (claim.key.as_str(), claim.owner.token());
         let value = claim.record.to_value(&token);

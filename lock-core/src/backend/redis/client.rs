@@ -10,12 +10,12 @@ use tokio::time::timeout;
 use super::acquire::Aim;
 use super::capability::capability;
 use super::config::{Address, Config};
-use super::connection::Server;
 use super::dial;
 use super::error::Failure;
 use super::keys::supported;
 use super::latch;
 use super::links::Links;
+use super::shared::Server;
 use crate::backend::{
     Attempt, Backend, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState, LatchStep, Listed,
     Listener, LockInfo, Released, Renew, Renewal,

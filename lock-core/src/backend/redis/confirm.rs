@@ -148,7 +148,7 @@ impl Redis {
         confirmed: Confirmed,
         deadline: Duration,
     ) -> Result<T, Failure> {
-        live.attend(self.links.server().shared_listeners());
+        live.subscribe_holders(self.links.server().shared_listeners());
         if live.confirmer.is_none() {
             return Ok(grant);
         }

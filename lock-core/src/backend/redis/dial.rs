@@ -15,12 +15,14 @@ use tokio::time::timeout;
 
 use super::config::Address;
 use super::confirm::Confirmer;
-use super::connection::{Live, Server, ServerClock, Spoiled, server_time};
+use super::connection::{Live, Spoiled};
 use super::durability::Proof;
 use super::error::{Failure, Reaction};
 use super::probe;
 use super::scripts::{Script, Scripts};
 use super::sentinel::{self, Place};
+use super::server_clock::{ServerClock, server_time};
+use super::shared::Server;
 use super::voter::Seat;
 use crate::clock::Clock;
 use crate::error::LockErrorKind;

@@ -7,9 +7,10 @@ use std::sync::{Mutex, PoisonError};
 
 use ::redis::Pipeline;
 
-use super::connection::{Live, Server};
+use super::connection::Live;
 use super::dial::text;
 use super::probe::field;
+use super::shared::Server;
 
 /// How many keys the server had thrown away when one of the connections looked last.
 #[derive(Debug, Default)]

@@ -33,7 +33,7 @@ impl Redis {
             LatchStep::Set { count, owner, .. } => ("set", owner.token().as_str().to_owned(), *count),
             LatchStep::CountDown { owner, .. } => ("count", owner.token().as_str().to_owned(), 0),
             LatchStep::Wait { process, .. } => {
-                live.hear(self.links.server().listeners(), key).await?;
+                live.subscribe_waiters(self.links.server().listeners(), key).await?;
                 ("wait", Process(*process).to_string(), 0)
             }
             LatchStep::Look => ("look", String::new(), 0),

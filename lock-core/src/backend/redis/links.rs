@@ -9,9 +9,11 @@ use std::sync::{Arc, PoisonError, RwLock};
 use tokio::runtime::{Handle, Id};
 use tokio::sync::watch;
 
-use super::connection::{self, Live, Server, State};
+use super::connection::Live;
 use super::dial::Session;
 use super::error::Failure;
+use super::shared::Server;
+use super::supervisor::{self, State};
 use crate::error::LockErrorKind;
 use crate::simulation;
 
@@ -29,7 +31,7 @@ pub(super) struct Links {
 impl Links {
     /// Starts with the connection that proved the server good.
     pub(super) fn new(server: Arc<Server>, first: Session) -> Self {
-        let link = connection::supervise(Arc::clone(&server), Some(first));
+        let link = supervisor::supervise(Arc::clone(&server), Some(first));
         let links = Self::idle(server);
         *links.links.write().unwrap_or_else(PoisonError::into_inner) =
             Some(vec![(Handle::current().id(), link)]);
@@ -109,7 +111,7 @@ impl Links {
         if let Some((_, link)) = links.iter().find(|(of, _)| *of == id) {
             return Some(link.clone());
         }
-        let link = connection::supervise(Arc::clone(&self.server), None);
+        let link = supervisor::supervise(Arc::clone(&self.server), None);
         links.push((id, link.clone()));
         Some(link)
     }

@@ -24,6 +24,10 @@ mod release;
 mod renew;
 mod scripts;
 mod sentinel;
+mod server_clock;
+mod shared;
+mod subscribe;
+mod supervisor;
 #[cfg_attr(not(feature = "redis-tls"), path = "no_tls.rs")]
 mod tls;
 mod units;

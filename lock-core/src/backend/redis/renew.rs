@@ -71,7 +71,7 @@ impl Redis {
         let deadline = deadline(shortest.unwrap_or_default(), self.timeout());
         let renewed = |verdict: &Verdict| matches!(verdict, Verdict::Renewed(..));
         if verdicts.iter().any(renewed) {
-            live.attend(self.links.server().shared_listeners());
+            live.subscribe_holders(self.links.server().shared_listeners());
         }
         if verdicts.iter().any(renewed)
             && let Err(failure) = live.confirm(deadline).await

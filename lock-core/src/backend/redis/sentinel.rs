@@ -18,8 +18,8 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
 use super::config::{Config, Sentinels};
-use super::connection::Server;
 use super::error::Failure;
+use super::shared::Server;
 use super::tls::Tls;
 use crate::error::LockErrorKind;
 

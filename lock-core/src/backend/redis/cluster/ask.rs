@@ -8,9 +8,9 @@ use tokio::time::timeout;
 
 use super::map::View;
 use crate::backend::redis::config::Address;
-use crate::backend::redis::connection::Server;
 use crate::backend::redis::dial::{self, Progress};
 use crate::backend::redis::error::Failure;
+use crate::backend::redis::shared::Server;
 use crate::error::LockErrorKind;
 
 /// How long one node may take to say what it knows.

@@ -10,9 +10,9 @@ use super::peers::Peers;
 use super::state::Voter;
 use crate::backend::redis::client::Redis;
 use crate::backend::redis::config::{Address, Config};
-use crate::backend::redis::connection::Server;
 use crate::backend::redis::dial;
 use crate::backend::redis::links::Links;
+use crate::backend::redis::shared::Server;
 use crate::error::{LockError, LockErrorKind, Result};
 
 /// A voter, and why it could not be reached, where that may pass.

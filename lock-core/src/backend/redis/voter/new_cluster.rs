@@ -9,9 +9,9 @@ use super::connect::one_server;
 use super::options::VoterOptions;
 use super::probe;
 use crate::backend::redis::client::Redis;
-use crate::backend::redis::connection::Server;
 use crate::backend::redis::dial::{self, Session};
 use crate::backend::redis::error::Failure;
+use crate::backend::redis::shared::Server;
 use crate::error::{LockErrorKind, Result};
 
 impl Redis {
