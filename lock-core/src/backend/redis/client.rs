@@ -15,7 +15,7 @@ use super::error::Failure;
 use super::keys::supported;
 use super::latch;
 use super::links::Links;
-use super::shared::Server;
+use super::shared::Shared;
 use crate::backend::{
     Attempt, Backend, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState, LatchStep, Listed,
     Listener, LockInfo, Released, Renew, Renewal,
@@ -77,7 +77,7 @@ impl Redis {
                 "`redis+cluster://` is for `LockManager::connect` or `backend::redis::cluster::Cluster`";
             return Err(LockError::new(LockErrorKind::InvalidRequest, detail));
         }
-        let server = Arc::new(Server::new(config)?);
+        let server = Arc::new(Shared::new(config)?);
         match dial::dial(&server).await {
             Ok(session) => Ok(Self { links: Links::new(server, session) }),
             Err(failure) => Err(failure.to_error(server.address())),

@@ -16,12 +16,12 @@ use super::voter::Seat;
 
 /// That a connection is no good any more although it is up.
 #[derive(Debug, Default)]
-pub(super) struct Spoiled {
+pub(super) struct Poisoned {
     pub(super) told: Notify,
     out_of_step: AtomicBool,
 }
 
-impl Spoiled {
+impl Poisoned {
     /// Looks at what the server tells by itself, before anything that it answers behind that is handed out.
     ///
     /// A node that gives a slot away ends the subscriptions to its channels, in the same words in which it would answer
@@ -45,7 +45,7 @@ pub(super) struct Live {
     pub(super) seat: Option<Seat>,
     /// Of a connection whose locks need copies.
     pub(super) confirmer: Option<Confirmer>,
-    pub(super) spoiled: Arc<Spoiled>,
+    pub(super) poisoned: Arc<Poisoned>,
     pub(super) subscriptions: Subscriptions,
 }
 
@@ -56,9 +56,17 @@ impl Live {
         clock: ServerClock,
         seat: Option<Seat>,
         confirmer: Option<Confirmer>,
-        spoiled: Arc<Spoiled>,
+        poisoned: Arc<Poisoned>,
     ) -> Self {
-        Self { connection, scripts, clock, seat, confirmer, spoiled, subscriptions: Subscriptions::default() }
+        Self {
+            connection,
+            scripts,
+            clock,
+            seat,
+            confirmer,
+            poisoned,
+            subscriptions: Subscriptions::default(),
+        }
     }
 
     /// A handle of the driver, for what it does itself: subscribing.
@@ -102,13 +110,13 @@ impl Live {
 
     /// Whether nothing may be asked over it any more.
     pub(super) fn is_out_of_step(&self) -> bool {
-        self.spoiled.out_of_step.load(Ordering::Acquire)
+        self.poisoned.out_of_step.load(Ordering::Acquire)
     }
 
     /// Tells the supervisor of a failure that this connection does not outlive.
     pub(super) fn noted(&self, failure: Failure) -> Failure {
         if failure.reaction == Reaction::Reconnect {
-            self.spoiled.told.notify_one();
+            self.poisoned.told.notify_one();
         }
         failure
     }

@@ -15,14 +15,14 @@ use tokio::time::timeout;
 
 use super::config::Address;
 use super::confirm::Confirmer;
-use super::connection::{Live, Spoiled};
+use super::connection::{Live, Poisoned};
 use super::durability::Proof;
 use super::error::{Failure, Reaction};
 use super::probe;
 use super::scripts::{Script, Scripts};
 use super::sentinel::{self, Place};
 use super::server_clock::{ServerClock, server_time};
-use super::shared::Server;
+use super::shared::Shared;
 use super::voter::Seat;
 use crate::clock::Clock;
 use crate::error::LockErrorKind;
@@ -39,7 +39,7 @@ pub(super) struct Session {
 
 /// The driver's task; ends with this value, so that a dial that was given up leaves no socket behind.
 #[derive(Debug)]
-pub(super) struct Driver(pub(super) JoinHandle<()>, Arc<Spoiled>);
+pub(super) struct Driver(pub(super) JoinHandle<()>, Arc<Poisoned>);
 
 impl Drop for Driver {
     fn drop(&mut self) {
@@ -48,7 +48,7 @@ impl Drop for Driver {
 }
 
 /// Connects once, within the deadline of the configuration.
-pub(super) async fn dial(server: &Server) -> Result<Session, Failure> {
+pub(super) async fn dial(server: &Shared) -> Result<Session, Failure> {
     let (deadline, progress) = (server.config.connect_timeout, Progress::default());
     match timeout(deadline, connect(server, &progress)).await {
         Ok(Ok(session)) => Ok(session),
@@ -88,7 +88,7 @@ impl Progress {
     }
 }
 
-async fn connect(server: &Server, progress: &Progress) -> Result<Session, Failure> {
+async fn connect(server: &Shared, progress: &Progress) -> Result<Session, Failure> {
     let place = match server.address() {
         Address::Tcp { host, port } => Some((host.clone(), *port)),
         Address::Sentinel(sentinels) => Some(sentinel::primary(server, sentinels).await?),
@@ -118,7 +118,7 @@ async fn connect(server: &Server, progress: &Progress) -> Result<Session, Failur
 }
 
 /// Connects to the server at `place`, or at the socket of the configuration, and proves it.
-async fn reach(server: &Server, place: Option<&Place>, progress: &Progress) -> Result<Session, Failure> {
+async fn reach(server: &Shared, place: Option<&Place>, progress: &Progress) -> Result<Session, Failure> {
     let (connection, driver) = open(server, place, progress).await?;
     let session = greet(server, connection, driver).await;
     progress.at(Progress::CONNECTING);
@@ -127,7 +127,7 @@ async fn reach(server: &Server, place: Option<&Place>, progress: &Progress) -> R
 
 /// Connects, and says no more than who asks.
 pub(super) async fn open(
-    server: &Server,
+    server: &Shared,
     place: Option<&Place>,
     progress: &Progress,
 ) -> Result<(MultiplexedConnection, Driver), Failure> {
@@ -189,14 +189,14 @@ fn unreachable(error: &std::io::Error) -> Failure {
 }
 
 /// HELLO 3 with the password, and the driver's task.
-async fn handshake<S>(server: &Server, stream: S) -> Result<(MultiplexedConnection, Driver), RedisError>
+async fn handshake<S>(server: &Shared, stream: S) -> Result<(MultiplexedConnection, Driver), RedisError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     // Every call has one deadline of its own, so the driver needs none.
     let options = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
-    let (listeners, spoiled) = (Arc::clone(server.shared_listeners()), Arc::<Spoiled>::default());
-    let looking = Arc::clone(&spoiled);
+    let (listeners, poisoned) = (Arc::clone(server.shared_listeners()), Arc::<Poisoned>::default());
+    let looking = Arc::clone(&poisoned);
     let options = options.set_push_sender(move |push: PushInfo| {
         looking.look(&push);
         listeners.hear(&push);
@@ -204,12 +204,12 @@ where
     });
     let (connection, driver) =
         MultiplexedConnection::new_with_config(&server.config.handshake(), stream, options).await?;
-    Ok((connection, Driver(tokio::spawn(driver), spoiled)))
+    Ok((connection, Driver(tokio::spawn(driver), poisoned)))
 }
 
 /// Proves that this server can hold locks, loads the scripts and learns the server's clock, in one round trip.
 async fn greet(
-    server: &Server,
+    server: &Shared,
     connection: MultiplexedConnection,
     driver: Driver,
 ) -> Result<Session, Failure> {
@@ -260,7 +260,7 @@ async fn greet(
 }
 
 /// One warning for each thing in the server's settings that can lose a lock.
-async fn warn(server: &Server, facts: &probe::Facts, mut connection: MultiplexedConnection) {
+async fn warn(server: &Shared, facts: &probe::Facts, mut connection: MultiplexedConnection) {
     let address = server.address();
     if let Some(policy) = &facts.evicts {
         tracing::warn!(

@@ -10,7 +10,7 @@ use ::redis::Pipeline;
 use super::connection::Live;
 use super::dial::text;
 use super::probe::field;
-use super::shared::Server;
+use super::shared::Shared;
 
 /// How many keys the server had thrown away when one of the connections looked last.
 #[derive(Debug, Default)]
@@ -43,7 +43,7 @@ impl Evictions {
     }
 
     /// Asks the server, and tells what it says.
-    pub(super) async fn look(&self, live: &Live, server: &Server) {
+    pub(super) async fn look(&self, live: &Live, server: &Shared) {
         let mut questions = Pipeline::with_capacity(2);
         questions.cmd("INFO").arg("server").cmd("INFO").arg("stats");
         if let Ok(answers) = live.send_all(&questions).await
@@ -55,7 +55,7 @@ impl Evictions {
     }
 
     /// Tells of keys that were thrown away since somebody looked. `info` is an answer to `INFO`.
-    pub(super) fn tell(&self, info: &str, server: &Server) {
+    pub(super) fn tell(&self, info: &str, server: &Shared) {
         let keys = self.more(info);
         if keys > 0 {
             tracing::warn!(

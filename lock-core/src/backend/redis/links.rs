@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use super::connection::Live;
 use super::dial::Session;
 use super::error::Failure;
-use super::shared::Server;
+use super::shared::Shared;
 use super::supervisor::{self, State};
 use crate::error::LockErrorKind;
 use crate::simulation;
@@ -20,7 +20,7 @@ use crate::simulation;
 /// The connections of one backend. Dropping it ends them.
 #[derive(Debug)]
 pub(super) struct Links {
-    server: Arc<Server>,
+    server: Arc<Shared>,
     /// `None` once closed. A handful at most, so a scan is faster than a map. This is a `std` lock: it is never held
     /// across an await.
     links: RwLock<Option<Vec<(Id, watch::Receiver<State>)>>>,
@@ -30,7 +30,7 @@ pub(super) struct Links {
 
 impl Links {
     /// Starts with the connection that proved the server good.
-    pub(super) fn new(server: Arc<Server>, first: Session) -> Self {
+    pub(super) fn new(server: Arc<Shared>, first: Session) -> Self {
         let link = supervisor::supervise(Arc::clone(&server), Some(first));
         let links = Self::idle(server);
         *links.links.write().unwrap_or_else(PoisonError::into_inner) =
@@ -39,18 +39,18 @@ impl Links {
     }
 
     /// Starts without a connection, and dials when one is wanted.
-    pub(super) fn idle(server: Arc<Server>) -> Self {
+    pub(super) fn idle(server: Arc<Shared>) -> Self {
         Self { server, links: RwLock::new(Some(Vec::new())), turns: simulation::Turns::default() }
     }
 
     /// Starts without a connection, and dials at once.
-    pub(super) fn lazy(server: Arc<Server>) -> Self {
+    pub(super) fn lazy(server: Arc<Shared>) -> Self {
         let links = Self::idle(server);
         let _ = links.link();
         links
     }
 
-    pub(super) fn server(&self) -> &Server {
+    pub(super) fn server(&self) -> &Shared {
         &self.server
     }
 

@@ -19,7 +19,7 @@ use tokio::time::{sleep, timeout};
 
 use super::config::{Config, Sentinels};
 use super::error::Failure;
-use super::shared::Server;
+use super::shared::Shared;
 use super::tls::Tls;
 use crate::error::LockErrorKind;
 
@@ -48,7 +48,7 @@ enum Answer {
 }
 
 /// Asks all sentinels for the primary. The server itself is asked for its role after that.
-pub(super) async fn primary(server: &Server, sentinels: &Sentinels) -> Result<Place, Failure> {
+pub(super) async fn primary(server: &Shared, sentinels: &Sentinels) -> Result<Place, Failure> {
     let mut asked = JoinSet::new();
     for place in sentinels.places.clone() {
         let (tls, info, master) = (server.tls().cloned(), login(&server.config), sentinels.master.clone());
@@ -219,7 +219,7 @@ async fn connect(
 }
 
 /// Returns when another server than `current` is the primary: told by a sentinel, or found out by asking it.
-pub(super) async fn replaced(server: &Server, sentinels: &Sentinels, current: &Place) {
+pub(super) async fn replaced(server: &Shared, sentinels: &Sentinels, current: &Place) {
     // Not all processes of a service with the same sentinel.
     let mut next = fastrand::usize(..sentinels.places.len().max(1));
     loop {
@@ -236,7 +236,7 @@ pub(super) async fn replaced(server: &Server, sentinels: &Sentinels, current: &P
 }
 
 /// Listens to one sentinel; whether it names another primary, and not that it is gone.
-async fn listen(place: &Place, server: &Server, master: &str, current: &Place) -> bool {
+async fn listen(place: &Place, server: &Shared, master: &str, current: &Place) -> bool {
     let connecting = connect(place, server.tls(), login(&server.config));
     let Ok(Ok((mut sentinel, _driver, mut told))) = timeout(PATIENCE, connecting).await else {
         return false;

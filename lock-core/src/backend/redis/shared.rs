@@ -14,7 +14,7 @@ use crate::error::LockError;
 
 /// What all connections of one backend share.
 #[derive(Debug)]
-pub(super) struct Server {
+pub(super) struct Shared {
     pub(super) config: Config,
     tls: Option<Tls>,
     warned: AtomicBool,
@@ -28,7 +28,7 @@ pub(super) struct Server {
     pub(super) peers: Weak<Router>,
 }
 
-impl Server {
+impl Shared {
     /// Reads the files that the configuration names.
     pub(super) fn new(config: Config) -> Result<Self, LockError> {
         Ok(Self {

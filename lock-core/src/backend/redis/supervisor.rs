@@ -20,7 +20,7 @@ use super::dial::{Session, dial};
 use super::error::{Failure, Reaction};
 use super::sentinel::{self, Place};
 use super::server_clock::server_time;
-use super::shared::Server;
+use super::shared::Shared;
 use crate::clock::Clock;
 use crate::error::LockErrorKind;
 
@@ -43,7 +43,7 @@ pub(super) struct State {
 }
 
 /// Starts the supervisor on the current runtime. It ends with that runtime, or when nobody watches any more.
-pub(super) fn supervise(server: Arc<Server>, first: Option<Session>) -> watch::Receiver<State> {
+pub(super) fn supervise(server: Arc<Shared>, first: Option<Session>) -> watch::Receiver<State> {
     let live = first.as_ref().map(|session| Arc::clone(&session.live));
     let (tell, told) = watch::channel(State { live, failure: None });
     tokio::spawn(async move {
@@ -57,7 +57,7 @@ pub(super) fn supervise(server: Arc<Server>, first: Option<Session>) -> watch::R
     told
 }
 
-async fn keep_connected(server: &Server, tell: &watch::Sender<State>, mut first: Option<Session>) {
+async fn keep_connected(server: &Shared, tell: &watch::Sender<State>, mut first: Option<Session>) {
     let mut pause = FIRST_PAUSE;
     // Whether somebody is told over this link. Then a new connection is news: what was told meanwhile is lost, and
     // whoever asks now subscribes anew.
@@ -96,7 +96,7 @@ async fn keep_connected(server: &Server, tell: &watch::Sender<State>, mut first:
 }
 
 /// Returns when the server is not the primary any more; never where nobody says who is.
-async fn replaced(server: &Server, place: Option<&Place>) {
+async fn replaced(server: &Shared, place: Option<&Place>) {
     match (server.address(), place) {
         (Address::Sentinel(sentinels), Some(place)) => {
             sentinel::replaced(server, sentinels, place).await;
@@ -106,7 +106,7 @@ async fn replaced(server: &Server, place: Option<&Place>) {
 }
 
 /// Returns when the connection is no good any more, with the reason.
-async fn watch_over(server: &Server, session: &mut Session, pause: &mut Duration) -> Failure {
+async fn watch_over(server: &Shared, session: &mut Session, pause: &mut Duration) -> Failure {
     let lost = |why: &'static str| Failure::new(LockErrorKind::Unavailable, why);
     let Session { live, driver, place } = session;
     let mut replaced = pin!(replaced(server, place.as_ref()));

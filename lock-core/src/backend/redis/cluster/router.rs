@@ -20,7 +20,7 @@ use crate::backend::redis::error::{Failure, Reaction, Redirect};
 use crate::backend::redis::links::Links;
 use crate::backend::redis::listeners::Listeners;
 use crate::backend::redis::sentinel::Place;
-use crate::backend::redis::shared::Server;
+use crate::backend::redis::shared::Shared;
 use crate::backend::remote::SingleFlight;
 use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind};
@@ -37,7 +37,7 @@ const BEHIND: Duration = Duration::from_secs(2);
 /// The nodes of a Cluster.
 pub(in crate::backend::redis) struct Router {
     /// What the nodes have in common.
-    cluster: Server,
+    cluster: Shared,
     /// A `std` lock: it is never held across an await.
     state: RwLock<State>,
     looks: SingleFlight<Result<(), Failure>>,
@@ -67,7 +67,7 @@ struct State {
 impl Router {
     /// Knows nothing but where to begin.
     pub(super) fn new(config: Config) -> Result<Arc<Self>, LockError> {
-        let server = Server::new(config)?;
+        let server = Shared::new(config)?;
         let state = State {
             view: View::default(),
             slots: vec![None; usize::from(SLOTS)],

@@ -12,7 +12,7 @@ use crate::backend::redis::client::Redis;
 use crate::backend::redis::config::{Address, Config};
 use crate::backend::redis::dial;
 use crate::backend::redis::links::Links;
-use crate::backend::redis::shared::Server;
+use crate::backend::redis::shared::Shared;
 use crate::error::{LockError, LockErrorKind, Result};
 
 /// A voter, and why it could not be reached, where that may pass.
@@ -129,7 +129,7 @@ pub(super) fn one_server(url: &str) -> Result<Config> {
 /// Dials once; what may pass is no error of the voter.
 async fn dial(config: Config, options: VoterOptions) -> Dialled {
     let voter = Arc::new(Voter::new(options, config.address.clone()));
-    let server = Arc::new(Server::new(config)?.voting(voter));
+    let server = Arc::new(Shared::new(config)?.voting(voter));
     match dial::dial(&server).await {
         Ok(session) => Ok((Redis { links: Links::new(server, session) }, None)),
         Err(failure) => {

@@ -11,7 +11,7 @@ use super::probe;
 use crate::backend::redis::client::Redis;
 use crate::backend::redis::dial::{self, Session};
 use crate::backend::redis::error::Failure;
-use crate::backend::redis::shared::Server;
+use crate::backend::redis::shared::Shared;
 use crate::error::{LockErrorKind, Result};
 
 impl Redis {
@@ -58,9 +58,9 @@ impl Redis {
     ) -> Result<()> {
         let max_ttl = options.checked()?.max_ttl;
         let configs = urls.into_iter().map(one_server).collect::<Result<Vec<_>>>()?;
-        let mut all: Vec<(Arc<Server>, Session)> = Vec::new();
+        let mut all: Vec<(Arc<Shared>, Session)> = Vec::new();
         for config in configs {
-            let server = Arc::new(Server::new(config)?);
+            let server = Arc::new(Shared::new(config)?);
             let told = async {
                 let session = dial::dial(&server).await?;
                 empty(&session).await?;
