@@ -8,7 +8,7 @@ use ::redis::{Cmd, Pipeline, Value};
 
 use super::answer::{code, conflict, granted, held, verdict};
 use super::client::Redis;
-use super::connection::Live;
+use super::connection::Connection;
 use super::error::Failure;
 use super::scripts::Script;
 use super::units::millis;
@@ -155,7 +155,7 @@ fn set(claim: &Claim, value: &str) -> Cmd {
     command
 }
 
-fn one(live: &Live, claim: &Claim, aim: Aim, (token, value): (&OwnerToken, &str), end: i64) -> Cmd {
+fn one(live: &Connection, claim: &Claim, aim: Aim, (token, value): (&OwnerToken, &str), end: i64) -> Cmd {
     let key = claim.key.as_str();
     let mut command = live.scripts.call(Script::Acquire, iter::once(key), 8, value.len() + 140);
     common(&mut command, claim, (token, value), end);
@@ -170,7 +170,7 @@ fn one(live: &Live, claim: &Claim, aim: Aim, (token, value): (&OwnerToken, &str)
     command
 }
 
-fn all(live: &Live, claim: &Claim, (token, value): (&OwnerToken, &str), end: i64) -> Cmd {
+fn all(live: &Connection, claim: &Claim, (token, value): (&OwnerToken, &str), end: i64) -> Cmd {
     let keys = claim.keys().map(Key::as_str);
     let mut command = live.scripts.call(Script::AcquireAll, keys, 5, value.len() + 120);
     common(&mut command, claim, (token, value), end);

@@ -19,7 +19,7 @@ use std::time::Duration;
 use ::redis::{Cmd, Pipeline, Value};
 
 use super::client::Redis;
-use super::connection::Live;
+use super::connection::Connection;
 use super::durability::{Copies, Durability};
 use super::error::Failure;
 use super::units::millis;
@@ -75,7 +75,7 @@ pub(super) fn patience(deadline: Duration) -> Duration {
 /// What the server said of a grant that it was asked to confirm in the same breath; `None` where it was not.
 pub(super) type Confirmed = Option<Result<(), Failure>>;
 
-impl Live {
+impl Connection {
     /// Sends a command that grants, together with the one that confirms it where no other is under way; else the grant
     /// has to be [confirmed](Self::confirm) afterwards, with others.
     pub(super) async fn send_to_grant(
@@ -143,7 +143,7 @@ impl Redis {
     /// Hands out a grant that has enough copies, and gives back one that has not.
     pub(super) async fn durable<T>(
         &self,
-        live: &Arc<Live>,
+        live: &Arc<Connection>,
         (claim, grant): (&Claim, T),
         confirmed: Confirmed,
         deadline: Duration,

@@ -37,7 +37,7 @@ impl Poisoned {
 
 /// A connection that is up.
 #[derive(Debug)]
-pub(super) struct Live {
+pub(super) struct Connection {
     connection: MultiplexedConnection,
     pub(super) scripts: Scripts,
     pub(super) clock: ServerClock,
@@ -49,7 +49,7 @@ pub(super) struct Live {
     pub(super) subscriptions: Subscriptions,
 }
 
-impl Live {
+impl Connection {
     pub(super) fn new(
         connection: MultiplexedConnection,
         scripts: Scripts,

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use super::config::Address;
 use super::confirm::Confirmer;
-use super::connection::{Live, Poisoned};
+use super::connection::{Connection, Poisoned};
 use super::durability::Proof;
 use super::error::{Failure, Reaction};
 use super::probe;
@@ -31,7 +31,7 @@ use crate::simulation;
 /// A connection and the task that drives it.
 #[derive(Debug)]
 pub(super) struct Session {
-    pub(super) live: Arc<Live>,
+    pub(super) live: Arc<Connection>,
     pub(super) driver: Driver,
     /// Where it goes to.
     pub(super) place: Option<Place>,
@@ -255,7 +255,7 @@ async fn greet(
         None => None,
     };
     let clock = ServerClock::new(now, sent);
-    let live = Live::new(connection, scripts, clock, seat, confirmer, Arc::clone(&driver.1));
+    let live = Connection::new(connection, scripts, clock, seat, confirmer, Arc::clone(&driver.1));
     Ok(Session { live: Arc::new(live), driver, place: None })
 }
 

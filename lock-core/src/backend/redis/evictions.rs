@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use ::redis::Pipeline;
 
-use super::connection::Live;
+use super::connection::Connection;
 use super::dial::text;
 use super::probe::field;
 use super::shared::Shared;
@@ -43,7 +43,7 @@ impl Evictions {
     }
 
     /// Asks the server, and tells what it says.
-    pub(super) async fn look(&self, live: &Live, server: &Shared) {
+    pub(super) async fn look(&self, live: &Connection, server: &Shared) {
         let mut questions = Pipeline::with_capacity(2);
         questions.cmd("INFO").arg("server").cmd("INFO").arg("stats");
         if let Ok(answers) = live.send_all(&questions).await

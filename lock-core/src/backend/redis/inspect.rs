@@ -10,7 +10,7 @@ use ::redis::{Cmd, Pipeline, Value};
 use super::client::Redis;
 use super::keys::is_helper;
 
-use super::connection::Live;
+use super::connection::Connection;
 use super::error::{Failure, Redirect};
 use super::renew::is_forgotten;
 use super::scripts::Script;
@@ -103,7 +103,7 @@ impl Redis {
 }
 
 /// A look into these keys.
-fn list<'a>(live: &Live, keys: impl Iterator<Item = &'a str> + Clone, foreign: bool) -> Cmd {
+fn list<'a>(live: &Connection, keys: impl Iterator<Item = &'a str> + Clone, foreign: bool) -> Cmd {
     let mut command = live.scripts.call(Script::List, keys, 3, 48);
     command.arg(u8::from(foreign)).arg(WAITERS_TOLD).arg(HOLDERS_TOLD);
     command

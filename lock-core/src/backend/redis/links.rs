@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use tokio::runtime::{Handle, Id};
 use tokio::sync::watch;
 
-use super::connection::Live;
+use super::connection::Connection;
 use super::dial::Session;
 use super::error::Failure;
 use super::shared::Shared;
@@ -55,7 +55,7 @@ impl Links {
     }
 
     /// The connection of this runtime; waits for it, without a deadline of its own.
-    pub(super) async fn live(&self) -> Result<Arc<Live>, Failure> {
+    pub(super) async fn live(&self) -> Result<Arc<Connection>, Failure> {
         match self.now() {
             Some(live) => Ok(live),
             None => self.wait().await,
@@ -63,7 +63,7 @@ impl Links {
     }
 
     /// The connection of this runtime, if it is up. On the way of every call.
-    pub(super) fn now(&self) -> Option<Arc<Live>> {
+    pub(super) fn now(&self) -> Option<Arc<Connection>> {
         self.state(|state| state.live.clone().filter(|live| !live.is_out_of_step()))
     }
 
@@ -79,7 +79,7 @@ impl Links {
         read(&link.borrow())
     }
 
-    async fn wait(&self) -> Result<Arc<Live>, Failure> {
+    async fn wait(&self) -> Result<Arc<Connection>, Failure> {
         let Some(mut link) = self.link() else {
             return Err(Failure::new(LockErrorKind::ShuttingDown, "the connections were closed"));
         };

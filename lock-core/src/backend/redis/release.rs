@@ -7,7 +7,7 @@ use ::redis::{Cmd, Value};
 use super::acquire::fence_ttl;
 use super::answer::code;
 use super::client::Redis;
-use super::connection::Live;
+use super::connection::Connection;
 use super::error::Failure;
 use super::scripts::Script;
 use super::units::millis;
@@ -38,7 +38,7 @@ impl Redis {
     }
 }
 
-fn call(live: &Live, script: Script, claim: &Claim) -> Cmd {
+fn call(live: &Connection, script: Script, claim: &Claim) -> Cmd {
     let mut command = live.scripts.call(script, claim.keys().map(Key::as_str), 6, 64);
     command.arg(claim.owner.token().as_str());
     command

@@ -6,7 +6,7 @@ use ::redis::{Cmd, Pipeline, Value};
 
 use super::acquire::fence_ttl;
 use super::client::Redis;
-use super::connection::Live;
+use super::connection::Connection;
 use super::error::{Failure, Reaction};
 use super::release::needs_value;
 use super::scripts::Script;
@@ -150,7 +150,7 @@ impl Verdict {
 
 /// Sends the scripts of the chunks numbered `which` and puts their answers into `answers`.
 async fn run(
-    live: &Live,
+    live: &Connection,
     (chunks, asking): (&[&[Lock<'_>]], bool),
     which: &[usize],
     answers: &mut [Option<Value>],
@@ -171,7 +171,7 @@ async fn run(
     Ok(sent)
 }
 
-fn script(live: &Live, chunk: &[Lock<'_>]) -> Cmd {
+fn script(live: &Connection, chunk: &[Lock<'_>]) -> Cmd {
     let keys = chunk.iter().map(|lock| lock.key.as_str());
     let bytes = (Owner::TOKEN_LEN + 10) * chunk.len();
     let mut command = live.scripts.call(Script::Renew, keys, 2 * chunk.len(), bytes);
@@ -200,7 +200,7 @@ pub(super) fn is_forgotten(answer: Option<&Value>) -> bool {
 }
 
 /// The verdicts of one script.
-fn read(live: &Live, locks: usize, answer: &Value, sent: Moment) -> Vec<Verdict> {
+fn read(live: &Connection, locks: usize, answer: &Value, sent: Moment) -> Vec<Verdict> {
     match answer {
         Value::Array(answers) if answers.len() == locks => {
             answers.iter().map(|answer| verdict(answer, sent)).collect()

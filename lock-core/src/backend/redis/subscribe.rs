@@ -10,7 +10,7 @@ use tokio::sync::MutexGuard;
 use tokio::time::timeout;
 
 use super::cluster::slot;
-use super::connection::Live;
+use super::connection::Connection;
 use super::error::Failure;
 use super::listeners::Listeners;
 use crate::key::Key;
@@ -61,7 +61,7 @@ impl Subscriptions {
     }
 }
 
-impl Live {
+impl Connection {
     /// Subscribes for the holders of this process, once and in the background. Called with every grant and renewal over
     /// this connection. Where the user may not subscribe, holders find out at their next renewal.
     pub(super) fn subscribe_holders(self: &Arc<Self>, listeners: &Arc<Listeners>) {

@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 
 use super::config::Address;
 use super::confirm::patience;
-use super::connection::Live;
+use super::connection::Connection;
 use super::dial::{Session, dial};
 use super::error::{Failure, Reaction};
 use super::sentinel::{self, Place};
@@ -38,7 +38,7 @@ const LAST_PAUSE: Duration = Duration::from_millis(250);
 /// What the supervisor tells: the connection, or why there is none.
 #[derive(Clone, Debug, Default)]
 pub(super) struct State {
-    pub(super) live: Option<Arc<Live>>,
+    pub(super) live: Option<Arc<Connection>>,
     pub(super) failure: Option<Failure>,
 }
 
@@ -119,7 +119,7 @@ async fn watch_over(server: &Shared, session: &mut Session, pause: &mut Duration
             // Not in an order of chance: a simulation is to be the same again.
             biased;
             _ = &mut driver.0 => return lost("the server closed the connection"),
-            () = live.spoiled.told.notified() => return lost(match live.is_out_of_step() {
+            () = live.poisoned.told.notified() => return lost(match live.is_out_of_step() {
                 true => "the node has given a slot away",
                 false => "the server has become a replica",
             }),

@@ -9,7 +9,7 @@ use ::redis::{Cmd, Pipeline, Value};
 
 use super::probe;
 use super::state::{Voter, quarantine};
-use crate::backend::redis::connection::Live;
+use crate::backend::redis::connection::Connection;
 use crate::backend::redis::error::Failure;
 use crate::clock::Clock;
 use crate::error::LockErrorKind;
@@ -162,7 +162,7 @@ impl Seat {
     }
 
     /// Registers the server again: it forgot the scripts, or its marker.
-    pub(super) async fn take_again(&self, live: &Live) -> Result<(), Failure> {
+    pub(super) async fn take_again(&self, live: &Connection) -> Result<(), Failure> {
         let answers = live.send_all(&transaction(self.voter.max_millis(), false)).await?;
         let ballot = settle(&self.voter, &answers)?;
         *self.ballot.lock().unwrap_or_else(PoisonError::into_inner) = ballot;
@@ -171,7 +171,7 @@ impl Seat {
 
     /// With every heartbeat: whether the server threw keys away. A lock may have been among them, so its quarantine
     /// begins anew, for all clients.
-    pub(in crate::backend::redis) async fn look(&self, live: &Live) {
+    pub(in crate::backend::redis) async fn look(&self, live: &Connection) {
         self.voter.compare_once();
         self.voter.show(Clock::Suspend.now());
         let mut command = Cmd::new();

@@ -10,7 +10,7 @@ use super::state::Voter;
 use crate::backend::redis::acquire::common;
 use crate::backend::redis::answer::{code, conflict, granted, held, verdict};
 use crate::backend::redis::client::Redis;
-use crate::backend::redis::connection::Live;
+use crate::backend::redis::connection::Connection;
 use crate::backend::redis::error::{Failure, Reaction};
 use crate::backend::{Attempt, Capability, Claim, Queue};
 use crate::clock::{Clock, Moment};
@@ -154,7 +154,7 @@ fn unsettled(voter: &Voter) -> Failure {
 }
 
 /// The request of the gated script that the claim needs.
-fn command(live: &Live, ballot: &Ballot, claim: &Claim, end: Moment) -> Cmd {
+fn command(live: &Connection, ballot: &Ballot, claim: &Claim, end: Moment) -> Cmd {
     let token = claim.owner.token();
     let value = claim.record.to_value(&token);
     let keys = claim.keys().count();
@@ -173,7 +173,7 @@ fn command(live: &Live, ballot: &Ballot, claim: &Claim, end: Moment) -> Cmd {
     command
 }
 
-impl Live {
+impl Connection {
     /// Learns what the server's clock said, and whether it was set.
     pub(in crate::backend::redis) fn learn(&self, now: i64, sent: Moment, received: Moment) {
         self.clock.learn(now, sent, received);
