@@ -48,6 +48,8 @@ pub(crate) struct InFlight {
     pub(crate) claim: Claim,
     state: Sent,
     place: Option<Place>,
+    /// The owner has grants already, by requests of their own.
+    has_grants: bool,
 }
 
 /// A place in the store's queue.
@@ -68,7 +70,12 @@ struct Place {
 
 impl InFlight {
     pub(crate) fn new(engine: &Arc<Engine>, claim: Claim) -> Self {
-        Self { engine: Arc::clone(engine), claim, state: Sent::Nothing, place: None }
+        Self { engine: Arc::clone(engine), claim, state: Sent::Nothing, place: None, has_grants: false }
+    }
+
+    /// Notes that the owner holds each of the keys by a grant of its own.
+    pub(crate) fn has_grants(&mut self) {
+        self.has_grants = true;
     }
 
     /// Whether it has a place in the store's queue.
@@ -114,6 +121,7 @@ impl InFlight {
             claim: self.claim.clone(),
             state: self.state,
             place: Some(place),
+            has_grants: self.has_grants,
         };
         self.state = Sent::Nothing;
         Some(left)
@@ -249,6 +257,7 @@ impl InFlight {
     /// Nobody knows what became of the request: its owner is given back in the background, and never used again.
     pub(crate) fn start_over(&mut self) {
         self.give_back();
+        self.has_grants = false;
         self.claim.owner = self.engine.owners.mint_like(self.claim.owner);
     }
 
@@ -261,19 +270,20 @@ impl InFlight {
                 self.state = Sent::Nothing;
                 return;
             }
+            Sent::Request if self.has_grants => Certainty::MaybeAgain,
             Sent::Request => Certainty::Maybe,
             Sent::Queued => Certainty::Granted,
         };
         self.state = Sent::Nothing;
         // A request that is on its way to a server that stands still takes effect when that goes on, not before.
-        let patience = if certainty == Certainty::Maybe { LATE_REQUEST } else { Duration::ZERO };
+        let patience = if certainty == Certainty::Granted { Duration::ZERO } else { LATE_REQUEST };
         let until = self.engine.clock.now().plus(self.claim.ttl.max(patience));
         self.engine.give_back(&self.claim, None, certainty, until);
     }
 
     /// The claim is granted, and somebody else's to give back: should this one go on, it is with another owner.
     pub(crate) fn taken(&mut self) -> Claim {
-        (self.state, self.place) = (Sent::Nothing, None);
+        (self.state, self.place, self.has_grants) = (Sent::Nothing, None, false);
         let next = self.engine.owners.mint_like(self.claim.owner);
         let taken = self.claim.clone();
         self.claim.owner = next;

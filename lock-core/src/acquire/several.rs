@@ -71,6 +71,7 @@ impl Acquire<'_> {
             self.parts.0.clear();
             self.claim = InFlight::new(self.engine, self.plan.claim());
             if self.gathered().await? {
+                self.claim.has_grants();
                 return Ok(Wake::Ask(Ask::Try));
             }
         }

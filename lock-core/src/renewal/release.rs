@@ -19,8 +19,12 @@ use crate::observe::{Observer, Op, Origin};
 pub(crate) enum Certainty {
     /// The store said yes: one answered release ends it.
     Granted,
-    /// The request was sent and not answered: it may take effect after the first release, so that is repeated.
+    /// The request was sent and not answered: it may take effect after the first release, so that is repeated until one
+    /// has freed something.
     Maybe,
+    /// The same of an owner with earlier grants. A release that freed something may have freed those, and the request may
+    /// arrive behind it, so nothing ends the repetition early.
+    MaybeAgain,
 }
 
 /// A claim that is to be given back in the background.
@@ -116,7 +120,11 @@ async fn give_back(keeper: &Keeper, unwanted: Unwanted) {
     let Some(mut answer) = first else { return };
     let until = keeper.clock().now().plus(unwanted.claim.ttl.max(LONGEST_REPEAT));
     for pause in REPEATS {
-        let settled = unwanted.certainty == Certainty::Granted || answer == Released::Released;
+        let settled = match unwanted.certainty {
+            Certainty::Granted => true,
+            Certainty::Maybe => answer == Released::Released,
+            Certainty::MaybeAgain => false,
+        };
         if settled || keeper.is_hurrying() || until.remaining(keeper.clock().now()) < pause {
             return;
         }
@@ -160,10 +168,9 @@ async fn until_answered(keeper: &Keeper, unwanted: &Unwanted) -> Option<Released
             Err(error) if error.kind() == LockErrorKind::ShuttingDown => return None,
             Err(error) => {
                 if unwanted.until.is_past(keeper.clock().now()) {
-                    if unwanted.certainty == Certainty::Maybe {
-                        return None;
+                    if unwanted.certainty == Certainty::Granted {
+                        unwanted.abandoned(&error);
                     }
-                    unwanted.abandoned(&error);
                     return None;
                 }
                 unwanted.log_retry(&error);

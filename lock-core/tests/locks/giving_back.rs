@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_core::backend::{Attempt, Held};
+use lock_core::backend::{Attempt, Grant, Held};
 use lock_core::clock::Clock;
 use lock_core::{LockErrorKind, LockManager, Released, strategy};
 use tokio::time::Instant;
@@ -45,6 +45,26 @@ async fn what_came_late_and_was_given_back_is_not_asked_for_again() {
     fast(&locks, millis(60_000)).acquire().await.unwrap_err();
     tokio::time::sleep(millis(60_000)).await;
     assert_eq!(store.releases().len(), 2);
+}
+
+/// A request for several keys has the owner of the single grants that were taken before it: a release that finds those
+/// says nothing about the request, which may still arrive.
+#[tokio::test(start_paused = true)]
+async fn a_release_of_earlier_grants_does_not_settle_a_later_request() {
+    let (locks, store) = slow();
+    let granted = || Ok(Attempt::Granted(Grant::new(Clock::Tokio.now(), millis(60_000))));
+    store.script().acquire.extend([Ok(Attempt::Held(Held::default())), granted(), granted()]);
+    store.script().acquire.push_back(Err(no_answer()));
+    store.script().release.extend((0..20).map(|_| Ok(Released::Released)));
+    let start = Instant::now();
+    let guard = locks.all(["a", "b"]).ttl(millis(60_000)).acquire().await.unwrap();
+    let tries = store.tries();
+    assert!(tries.len() == 5 && tries[1] == tries[3] && tries[3] != tries[4], "{tries:?}");
+    tokio::time::sleep(millis(15_000)).await;
+    assert!(store.releases().iter().all(|(owner, _)| *owner == tries[3]));
+    let times = store.release_times(start);
+    assert!(times.len() == 4 && times[3] >= 5_000, "{times:?}");
+    drop(guard);
 }
 
 #[tokio::test(start_paused = true)]
