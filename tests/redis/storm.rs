@@ -8,7 +8,7 @@ use lock_core::clock::Clock;
 use lock_core::strategy::{self, Backoff};
 use lock_core::testkit::history::{History, Hold};
 use lock_core::{LockGuard, LockManager};
-use lock_tests::{Bound, Flow, Proxy, RedisServer, wait_until};
+use lock_tests::{Bound, Flow, PATIENCE, Proxy, RedisServer, wait_until_ok};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -16,31 +16,47 @@ use crate::support::{LONG, connect, ms};
 use crate::turns::{Beside, beside};
 
 const TIME: Duration = Duration::from_secs(5);
+const KEYS: [&str; 3] = ["k0", "k1", "k2"];
 
-/// Takes locks, and drops whatever it waits for after a random time.
+/// Takes exclusive locks of every kind, and drops whatever it waits for after a random time.
 async fn work(worker: usize, locks: LockManager, history: History, mut random: Rng) {
     let over = Bound::new(TIME);
     while over.elapsed() < TIME {
+        let first = random.usize(..KEYS.len());
+        let (request, keys) = match random.u8(..4) {
+            0 => (locks.all(KEYS[first..].iter().copied()), &KEYS[first..]),
+            1 => (locks.fair(KEYS[first]), &KEYS[first..=first]),
+            _ => (locks.lock(KEYS[first]), &KEYS[first..=first]),
+        };
+        let request = request.ttl(LONG).fencing(random.bool());
         let backoff = Backoff::exponential(ms(1), ms(4));
-        let request = locks.lock(format!("k{}", random.u8(0..3))).ttl(LONG).fencing(random.bool());
         let acquire = request.strategy(strategy::retry().within(LONG).backoff(backoff)).acquire();
         let asked = history.now();
         match timeout(ms(random.u64(1..60)), acquire).await {
-            Ok(Ok(guard)) => hold(worker, guard, asked, &history, &mut random).await,
+            Ok(Ok(guard)) => hold(worker, guard, keys, asked, &history, &mut random).await,
             Ok(Err(error)) => assert!(error.is_temporary(), "{error}"),
             Err(_) => {}
         }
     }
 }
 
-async fn hold(worker: usize, guard: LockGuard, asked: Duration, history: &History, random: &mut Rng) {
+async fn hold(
+    worker: usize,
+    guard: LockGuard,
+    keys: &[&str],
+    asked: Duration,
+    history: &History,
+    random: &mut Rng,
+) {
     let acquired = history.now();
     let fence = timeout(ms(random.u64(0..10)), guard.fencing_token()).await.ok().and_then(Result::ok);
     sleep(ms(random.u64(0..4))).await;
     let ended = history.now();
     guard.check().expect("no lease ends so soon");
-    let (key, mode) = (guard.key().to_owned(), Mode::Exclusive);
-    history.record(Hold { worker, key, mode, asked, acquired, ended, fence });
+    for key in keys {
+        let (key, mode) = ((*key).to_owned(), Mode::Exclusive);
+        history.record(Hold { worker, key, mode, asked, acquired, ended, fence });
+    }
     match random.u8(0..4) {
         0 => drop(guard),
         1 => drop(timeout(ms(random.u64(0..4)), guard.release()).await),
@@ -87,10 +103,12 @@ async fn a_storm_leaves_nothing_behind_and_shows_one_holder_at_a_time() {
     history.check().unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
     let holds = history.holds().len();
     assert!(holds > 50, "seed {seed}: only {holds} holds");
-    // Every lease is a minute, so what is gone was given back.
-    wait_until(&format!("no lock is left, seed {seed}"), Duration::from_secs(2), async || {
-        let left = server.keys().into_iter().filter(|key| !key.ends_with(":f")).count();
-        left == 0 && managers.iter().all(|locks| locks.held() == 0)
+    // Every lease is a minute, so what is gone was released.
+    wait_until_ok(&format!("no lock is left, seed {seed}"), PATIENCE, async || {
+        let keys = server.keys().into_iter().filter(|key| !key.ends_with(":f"));
+        let left: Vec<String> = keys.map(|key| server.describe(&key)).collect();
+        let held: usize = managers.iter().map(LockManager::held).sum();
+        if left.is_empty() && held == 0 { Ok(()) } else { Err(format!("{held} held\n{}", left.join("\n"))) }
     })
     .await;
 }

@@ -8,7 +8,7 @@ use lock_core::clock::Clock;
 use lock_core::strategy;
 use lock_core::testkit::history::{History, Hold};
 use lock_core::{LockGuard, LockManager};
-use lock_tests::{Bound, PATIENCE, RedisCluster, wait_until};
+use lock_tests::{Bound, PATIENCE, RedisCluster, wait_until_ok};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -111,12 +111,27 @@ async fn a_storm_leaves_nothing_behind_and_shows_one_holder_at_a_time() {
     assert!(holds > 200, "seed {seed}: only {holds} holds");
     finish(&cluster, &keys);
     // Every lease is a minute, so what is gone was given back.
-    wait_until(&format!("no lock is left, seed {seed}"), PATIENCE, async || {
-        let keys = cluster.nodes[..3].iter().flat_map(|node| node.keys());
-        let left = keys.filter(|key| !key.ends_with(":f")).count();
-        left == 0 && managers.iter().all(|locks| locks.held() == 0)
+    wait_until_ok(&format!("no lock is left, seed {seed}"), PATIENCE, async || {
+        let left = left(&cluster, &keys, &managers);
+        if left.is_empty() { Ok(()) } else { Err(left.join("\n")) }
     })
     .await;
+}
+
+/// What the Cluster and the managers still have, one line for each; and then what the nodes think of each other.
+fn left(cluster: &RedisCluster, keys: &[String], managers: &[LockManager]) -> Vec<String> {
+    let mut left = Vec::new();
+    for (number, node) in cluster.nodes[..3].iter().enumerate() {
+        let of_locks = node.keys().into_iter().filter(|key| !key.ends_with(":f"));
+        left.extend(of_locks.map(|key| format!("node {number}: {}", node.describe(&key))));
+    }
+    let held = managers.iter().enumerate().filter(|(_, locks)| locks.held() > 0);
+    left.extend(held.map(|(number, locks)| format!("manager {number} holds {} locks", locks.held())));
+    if !left.is_empty() {
+        left.extend(keys.iter().map(|key| format!("slot of {key}: {}", cluster.slot(key))));
+        left.extend(cluster.nodes.iter().map(|node| node.get(&["CLUSTER", "NODES"])));
+    }
+    left
 }
 
 /// The nodes forget the lock again and again, while its slot moves from one to the other.

@@ -292,6 +292,23 @@ impl RedisServer {
         keys
     }
 
+    /// What a key holds, for the message of a failed test: its type, its remaining time to live in ms, and its value.
+    #[must_use]
+    pub fn describe(&self, key: &str) -> String {
+        let ask = |parts: &[&str]| match self.try_command(parts) {
+            Ok(value) => value,
+            Err(error) => Value::SimpleString(error.to_string()),
+        };
+        let kind = ask(&["TYPE", key]);
+        let read: &[&str] = match &kind {
+            Value::SimpleString(kind) if kind == "string" => &["GET", key],
+            Value::SimpleString(kind) if kind == "zset" => &["ZRANGE", key, "0", "-1", "WITHSCORES"],
+            Value::SimpleString(kind) if kind == "hash" => &["HGETALL", key],
+            _ => &["OBJECT", "ENCODING", key],
+        };
+        format!("{key}: {kind:?}, PTTL {:?}: {:?}", ask(&["PTTL", key]), ask(read))
+    }
+
     /// Records the commands that clients send from now on.
     ///
     /// # Panics

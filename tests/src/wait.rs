@@ -22,6 +22,18 @@ pub async fn wait_until(what: &str, bound: Duration, mut condition: impl AsyncFn
     }
 }
 
+/// Polls `check` until it returns `Ok`. As [`wait_until`], with a failure that says what was wrong to the last.
+///
+/// # Panics
+/// When `bound` is over, with the last error.
+pub async fn wait_until_ok(what: &str, bound: Duration, mut check: impl AsyncFnMut() -> Result<(), String>) {
+    let clock = Bound::new(bound);
+    while let Err(error) = check().await {
+        assert!(clock.elapsed() < bound, "waited {bound:?} in vain: {what}\n{error}");
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
 /// Now, by `CLOCK_MONOTONIC`: the same clock in every process of this machine.
 #[must_use]
 pub fn monotonic() -> Duration {
