@@ -6,7 +6,7 @@ use std::collections::hash_map::{Entry, HashMap};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-use lock_core::backend::{Attempt, Backend, Capability, Claim, Grant, Held, Renew, Renewal};
+use lock_core::backend::{Ask, Attempt, Backend, Capability, Claim, Grant, Held, Renew, Renewal};
 use lock_core::clock::{Clock, Moment};
 use lock_core::testkit::contract::{self, Subject};
 use lock_core::{Released, Result, owner::Owner};
@@ -43,7 +43,7 @@ impl Backend for Table {
         Capability::exclusive("table")
     }
 
-    async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
+    async fn acquire(&self, claim: &Claim, _ask: Ask) -> Result<Attempt> {
         self.capability().check(claim)?;
         let granted = self.extend(claim, claim.ttl, true).map(|sent| Grant::new(sent, claim.ttl));
         Ok(granted.map_or_else(|| Attempt::Held(Held::default()), Attempt::Granted))

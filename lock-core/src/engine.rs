@@ -367,7 +367,7 @@ pub(crate) fn left(end: Moment, now: Moment) -> Option<Duration> {
 mod tests {
     use super::*;
     use crate::backend::memory::Memory;
-    use crate::backend::{Attempt, Backend};
+    use crate::backend::{Ask, Attempt, Backend};
     use crate::key::Key;
     use crate::kind::Kind;
     use crate::owner::OwnerRecord;
@@ -397,7 +397,7 @@ mod tests {
         let record = OwnerRecord::new(Arc::clone(&engine.identity), None);
         let key = Key::new("k").expect("a key");
         let claim = Claim::new(key, engine.owners.mint(), Duration::from_secs(60), record);
-        assert!(matches!(store.try_acquire(&claim).await, Ok(Attempt::Granted(_))));
+        assert!(matches!(store.acquire(&claim, Ask::Try).await, Ok(Attempt::Granted(_))));
         engine.give_back(&claim, None, Certainty::Granted, engine.clock.now());
         tokio::task::yield_now().await;
         let answer = store.release(&claim, None).await.expect("memory answers");

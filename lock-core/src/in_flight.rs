@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::backend::{Attempt, Claim, Grant, Heartbeat, Held};
+use crate::backend::{Ask, Attempt, Claim, Grant, Heartbeat, Held};
 use crate::clock::Moment;
 use crate::engine::Engine;
 use crate::error::{LockError, LockErrorKind, Result};
@@ -17,17 +17,6 @@ const LATE_REQUEST: Duration = Duration::from_secs(30);
 
 /// The shortest time between two signs of life, whatever the store says of its holder.
 const SHORTEST_HEARTBEAT: Duration = Duration::from_millis(1);
-
-/// How a claim is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ask {
-    /// Whether it is free.
-    Grab,
-    /// The same, with who holds it.
-    Try,
-    /// With a place in the queue, unless so many have one already.
-    Enqueue(Option<usize>),
-}
 
 /// What the store may know of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,7 +131,6 @@ impl InFlight {
     /// Asks the store once.
     pub(crate) async fn ask(&mut self, ask: Ask) -> Result<Attempt> {
         let engine = Arc::clone(&self.engine);
-        let backend = &engine.backend;
         let beats = engine.capability.beats;
         if beats && self.has_place() {
             if let Some(attempt) = self.heartbeat().await? {
@@ -154,18 +142,13 @@ impl InFlight {
         }
         let queued = self.state == Sent::Queued;
         // A place that is asked after without a place would be given up.
-        let ask = if queued { Ask::Enqueue(None) } else { ask };
+        let ask = if queued { Ask::Enqueue { room: None } } else { ask };
         self.state = Sent::Request;
         self.claim.not_sent();
-        let expected = matches!(ask, Ask::Enqueue(_))
-            .then(|| beats.then(|| Waits::expect(&engine.waits, self.claim.owner)))
-            .flatten();
-        let (op, call) = match ask {
-            Ask::Grab => (Op::Grab, backend.grab_dyn(&self.claim)),
-            Ask::Try => (Op::TryAcquire, backend.try_acquire_dyn(&self.claim)),
-            Ask::Enqueue(room) => (Op::Enqueue, backend.enqueue_dyn(&self.claim, room)),
-        };
-        let answer = engine.observer.meters.timed(op, call).await;
+        let expected =
+            ask.enqueues().then(|| beats.then(|| Waits::expect(&engine.waits, self.claim.owner))).flatten();
+        let call = engine.backend.acquire_dyn(&self.claim, ask);
+        let answer = engine.observer.meters.timed(Op::of(ask), call).await;
         match &answer {
             Ok(Attempt::Granted(grant)) => return self.in_time(*grant).map(Attempt::Granted),
             Ok(Attempt::Held(held)) => self.held(held, expected),

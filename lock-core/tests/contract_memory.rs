@@ -13,7 +13,7 @@ use std::time::Duration;
 use broken::{Broken, Fault};
 use heartbeats::{Beating, Kept};
 use lock_core::backend::memory::Memory;
-use lock_core::backend::{Attempt, Backend, Claim, Mode, Queue};
+use lock_core::backend::{Ask, Attempt, Backend, Claim, Mode, Queue};
 use lock_core::key::Key;
 use lock_core::testkit::Claims;
 use lock_core::testkit::contract::{self, Report, Subject};
@@ -192,7 +192,7 @@ async fn work_of(worker: usize, backend: impl Backend, history: History, plan: P
         let claim: Claim = claims.claim(&Key::new(key).expect("a key"), mode, queue, ttl);
         let (asked, grant) = loop {
             let asked = history.now();
-            match backend.enqueue(&claim, None).await.expect("an answer") {
+            match backend.acquire(&claim, Ask::Enqueue { room: None }).await.expect("an answer") {
                 Attempt::Granted(grant) => break (asked, grant),
                 Attempt::Held(_) => backend.changed(&claim).await,
             }

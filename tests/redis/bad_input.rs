@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_core::backend::redis::Redis;
-use lock_core::backend::{Backend, FencingToken, LatchStep, Mode, Queue, Renewal};
+use lock_core::backend::{Ask, Backend, FencingToken, LatchStep, Mode, Queue, Renewal};
 use lock_core::key::Key;
 use lock_core::{LockError, LockErrorKind, LockManager, ManagerBuilder};
 use lock_tests::{Bound, PATIENCE, RedisServer, Replica, wait_until};
@@ -196,7 +196,13 @@ async fn the_documented_permissions_are_enough_and_fewer_are_an_error() {
     process.release(&waiter).await;
     allow(&["+evalsha", "+set", "resetchannels"]);
     let process = Process::at(&url).await;
-    denied(&process.redis.enqueue(&process.fifo("shop:k"), None).await.expect_err("no permission to listen"));
+    denied(
+        &process
+            .redis
+            .acquire(&process.fifo("shop:k"), Ask::Enqueue { room: None })
+            .await
+            .expect_err("no permission to listen"),
+    );
     allow(&["+evalsha", "+set"]);
 
     // A key outside of the user's pattern, and then a permission that is taken away while connected.
@@ -216,7 +222,7 @@ async fn every_step(process: &Process) {
     for mode in [Mode::Exclusive, Mode::Shared, Mode::Permit { of: 2 }] {
         let claims: Vec<_> = (0..4).map(|_| process.claim("shop:q", mode, Queue::Fifo)).collect();
         for claim in &claims {
-            let _ = process.redis.enqueue(claim, None).await.expect("permitted");
+            let _ = process.redis.acquire(claim, Ask::Enqueue { room: None }).await.expect("permitted");
         }
         for claim in &claims {
             let _ = process.heartbeat(claim).await;

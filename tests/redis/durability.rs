@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lock_core::backend::redis::Redis;
 use lock_core::backend::redis::voter::VoterOptions;
-use lock_core::backend::{Attempt, Backend, Claim, Mode, Renew, Renewal};
+use lock_core::backend::{Ask, Attempt, Backend, Claim, Mode, Renew, Renewal};
 use lock_core::key::Key;
 use lock_core::owner::{Owner, OwnerRecord};
 use lock_core::testkit::contract::{self, Subject};
@@ -315,11 +315,11 @@ async fn a_grant_asked_for_again_is_replicated_again() {
     let offset = || primary.info("master_repl_offset").parse::<u64>().expect("a number");
     for (key, mode) in [("x", Mode::Exclusive), ("s", Mode::Shared)] {
         let claim = claim(key, mode);
-        assert!(matches!(redis.try_acquire(&claim).await, Ok(Attempt::Granted(_))));
+        assert!(matches!(redis.acquire(&claim, Ask::Try).await, Ok(Attempt::Granted(_))));
         let mut again = claim.clone();
         again.ttl = Duration::from_secs(1);
         let before = offset();
-        assert!(matches!(redis.try_acquire(&again).await, Ok(Attempt::Granted(_))));
+        assert!(matches!(redis.acquire(&again, Ask::Try).await, Ok(Attempt::Granted(_))));
         let between = offset();
         assert!(between > before, "asked again, {mode:?}");
         let renewals = redis.renew(&[Renew { claim: &again, ttl: again.ttl }]).await;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lock_core::LockErrorKind;
 use lock_core::backend::{
-    Attempt, Backend, Claim, FencingToken, Heartbeat, Mode, Queue, Released, Renew, Renewal,
+    Ask, Attempt, Backend, Claim, FencingToken, Heartbeat, Mode, Queue, Released, Renew, Renewal,
 };
 use lock_core::key::Key;
 use lock_tests::{PATIENCE, RedisServer, wait_until};
@@ -162,8 +162,8 @@ async fn kinds_with_nothing_in_common_are_refused_by_name() {
     let refused = async |claim: &Claim, in_force: &str, asked: &str| {
         for queued in [false, true] {
             let answer = match queued {
-                false => process.redis.try_acquire(claim).await,
-                true => process.redis.enqueue(claim, None).await,
+                false => process.redis.acquire(claim, Ask::Try).await,
+                true => process.redis.acquire(claim, Ask::Enqueue { room: None }).await,
             };
             names_both(&answer.expect_err("it is in use as another kind"), in_force, asked);
         }
@@ -172,7 +172,7 @@ async fn kinds_with_nothing_in_common_are_refused_by_name() {
     let held = permit(&process, "p", 3);
     process.take(&held).await;
     refused(&permit(&process, "p", 4), "a semaphore of 3 permits", "a semaphore of 4 permits").await;
-    let error = process.redis.try_acquire(&permit(&process, "p", 4)).await.expect_err("another number");
+    let error = process.redis.acquire(&permit(&process, "p", 4), Ask::Try).await.expect_err("another number");
     assert!(error.to_string().contains("once the old permits are released"), "the way out: {error}");
     refused(&process.fifo("p"), "a semaphore of 3 permits", "an exclusive lock").await;
     refused(&reader(&process, "p"), "a semaphore of 3 permits", "a shared lock").await;
@@ -193,8 +193,10 @@ async fn other_data_is_left_alone_by_every_kind() {
     for key in ["list", "set"] {
         for mode in [Mode::Exclusive, SHARED, Mode::Permit { of: 2 }] {
             let claim = process.claim(key, mode, Queue::Fifo);
-            for answer in [process.redis.try_acquire(&claim).await, process.redis.enqueue(&claim, None).await]
-            {
+            for answer in [
+                process.redis.acquire(&claim, Ask::Try).await,
+                process.redis.acquire(&claim, Ask::Enqueue { room: None }).await,
+            ] {
                 assert_eq!(answer.expect_err("other data").kind(), LockErrorKind::InvalidRequest);
             }
             assert_eq!(process.release(&claim).await, Released::Taken);
@@ -304,7 +306,7 @@ async fn grants_of_one_owner_become_one() {
 async fn several_keys_keep_their_names_in_an_error() {
     let (_server, process) = start().await;
     process.take(&permit(&process, "b", 3)).await;
-    let answer = process.redis.try_acquire(&all(&process, &["a", "b"])).await;
+    let answer = process.redis.acquire(&all(&process, &["a", "b"]), Ask::Try).await;
     names_both(&answer.expect_err("another kind"), "a semaphore of 3 permits", "an exclusive lock");
 }
 
@@ -427,7 +429,8 @@ async fn readers_and_their_queue_need_no_memory_to_end() {
     kept.number_fence(FencingToken::new(7));
     process.wait(&waiter).await;
     server.command(&["CONFIG", "SET", "maxmemory", "1"]);
-    let error = process.redis.enqueue(&process.fifo("k"), None).await.expect_err("no memory");
+    let error =
+        process.redis.acquire(&process.fifo("k"), Ask::Enqueue { room: None }).await.expect_err("no memory");
     assert!(error.is_temporary() && error.to_string().contains("OOM"), "{error}");
     process.renewed(&other, 2 * LONG).await;
     process.renewed(&kept, LONG).await;
@@ -439,6 +442,6 @@ async fn readers_and_their_queue_need_no_memory_to_end() {
         matches!(process.heartbeat(&waiter).await, Heartbeat::Granted(_))
     })
     .await;
-    let again = process.redis.try_acquire(&waiter).await.expect("an answer");
+    let again = process.redis.acquire(&waiter, Ask::Try).await.expect("an answer");
     assert!(matches!(again, Attempt::Granted(_)));
 }

@@ -1,7 +1,7 @@
 //! Count-down latches, step by step.
 
 use lock_core::LockErrorKind;
-use lock_core::backend::{Backend, LatchState, LatchStep, Mode, Queue, Released, Renewal};
+use lock_core::backend::{Ask, Backend, LatchState, LatchStep, Mode, Queue, Released, Renewal};
 use lock_core::key::Key;
 use lock_tests::{PATIENCE, RedisServer, wait_until};
 
@@ -61,7 +61,7 @@ async fn a_latch_and_a_lock_do_not_share_a_key() {
     process.redis.latch(&latch, &set).await.expect("an answer");
     for mode in [Mode::Exclusive, Mode::Shared, Mode::Permit { of: 2 }] {
         let claim = process.claim("latch", mode, Queue::Barging);
-        let error = process.redis.try_acquire(&claim).await.expect_err("it is a latch");
+        let error = process.redis.acquire(&claim, Ask::Try).await.expect_err("it is a latch");
         names_both(&error, "a count-down latch", "a");
         assert_eq!(process.release(&claim).await, Released::Taken);
         assert!(matches!(process.renew(&claim, LONG).await, Renewal::NotOwned));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_core::backend::{Attempt, Backend, Mode, Queue};
+use lock_core::backend::{Ask, Attempt, Backend, Mode, Queue};
 use lock_core::{Kind, Released};
 use lock_tests::{Flow, PATIENCE, Proxy, RedisServer, SentCommand, wait_until};
 
@@ -292,10 +292,10 @@ async fn in_strict_order_nobody_overtakes_and_a_set_only_takes_a_free_key() {
     process.wait(&late).await;
     server.command(&["DEL", "k"]);
     let barging = process.barging("k");
-    let grabbed = process.redis.grab(&barging).await.expect("an answer");
+    let grabbed = process.redis.acquire(&barging, Ask::Probe).await.expect("an answer");
     assert!(matches!(grabbed, Attempt::Granted(_)), "{grabbed:?}");
     assert_eq!(process.waits(&late).await.position, Some(0));
-    let empty = held(process.redis.grab(&process.barging("k")).await.expect("an answer"));
+    let empty = held(process.redis.acquire(&process.barging("k"), Ask::Probe).await.expect("an answer"));
     assert!(empty.holder.is_none() && empty.remaining.is_none());
 }
 
@@ -306,7 +306,7 @@ async fn an_enqueue_of_an_owner_that_holds_extends_its_lease() {
     let holder = process.fifo("k");
     process.take(&holder).await;
     server.command(&["PEXPIRE", "k", "500"]);
-    let again = process.redis.enqueue(&holder, None).await.expect("an answer");
+    let again = process.redis.acquire(&holder, Ask::Enqueue { room: None }).await.expect("an answer");
     assert!(matches!(again, Attempt::Granted(_)), "{again:?}");
     assert!(server.get::<i64>(&["PTTL", "k"]) > 50_000);
     server.command(&["PEXPIRE", "k", "90000"]);
@@ -379,7 +379,7 @@ async fn a_place_that_was_asked_for_too_late_is_none() {
     let late = process.fifo("k");
     server.command(&["CONFIG", "RESETSTAT"]);
     server.stop();
-    process.redis.enqueue(&late, None).await.expect_err("no answer");
+    process.redis.acquire(&late, Ask::Enqueue { room: None }).await.expect_err("no answer");
     tokio::time::sleep(ms(100)).await;
     server.cont();
     wait_until("the late request ran", PATIENCE, async || calls(&server, "evalsha") > 0).await;
@@ -396,7 +396,7 @@ async fn an_owner_is_queued_with_one_request_also_when_the_answer_is_lost() {
     process.wait(&process.fifo("k")).await;
     let mut recorder = server.record();
     proxy.replies(Flow::Hold);
-    process.redis.enqueue(&waiter, None).await.expect_err("no answer");
+    process.redis.acquire(&waiter, Ask::Enqueue { room: None }).await.expect_err("no answer");
     proxy.heal();
     wait_until("it is asked after", PATIENCE, async || process.redis.heartbeat(&waiter).await.is_ok()).await;
     let scripts: Vec<_> = recorder.take().into_iter().filter(|sent| sent.name == "EVALSHA").collect();
@@ -458,7 +458,7 @@ async fn nothing_without_an_expiry_and_nothing_at_the_end() {
         let key = format!("k{number}");
         let claims: Vec<_> = (0..6).map(|_| process.claim(&key, mode, Queue::Fifo)).collect();
         for claim in &claims {
-            let _ = process.redis.enqueue(claim, None).await.expect("an answer");
+            let _ = process.redis.acquire(claim, Ask::Enqueue { room: None }).await.expect("an answer");
             all_expire(&server);
         }
         for claim in &claims {

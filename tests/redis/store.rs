@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lock_core::backend::redis::Redis;
 use lock_core::backend::{
-    Attempt, Backend, Claim, Grant, Heartbeat, Held, Listener, Mode, Queue, Released, Renew, Renewal,
+    Ask, Attempt, Backend, Claim, Grant, Heartbeat, Held, Listener, Mode, Queue, Released, Renew, Renewal,
 };
 use lock_core::key::Key;
 use lock_core::owner::Owner;
@@ -109,7 +109,7 @@ impl Process {
 
     /// One attempt that is granted.
     pub(crate) async fn take(&self, claim: &Claim) -> Grant {
-        match self.redis.try_acquire(claim).await.expect("an answer") {
+        match self.redis.acquire(claim, Ask::Try).await.expect("an answer") {
             Attempt::Granted(grant) => grant,
             Attempt::Held(held) => panic!("held: {held:?}"),
         }
@@ -117,7 +117,7 @@ impl Process {
 
     /// One attempt that is not.
     pub(crate) async fn refused(&self, claim: &Claim) -> Held {
-        held(self.redis.try_acquire(claim).await.expect("an answer"))
+        held(self.redis.acquire(claim, Ask::Try).await.expect("an answer"))
     }
 
     /// Takes a place.
@@ -128,7 +128,7 @@ impl Process {
     }
 
     pub(crate) async fn enqueue(&self, claim: &Claim, room: Option<usize>) -> Held {
-        held(self.redis.enqueue(claim, room).await.expect("an answer"))
+        held(self.redis.acquire(claim, Ask::Enqueue { room }).await.expect("an answer"))
     }
 
     pub(crate) async fn heartbeat(&self, claim: &Claim) -> Heartbeat {

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::LockError;
-use lock_core::backend::Backend;
 use lock_core::backend::redis::Redis;
 use lock_core::backend::redis::voter::VoterOptions;
+use lock_core::backend::{Ask, Backend};
 use lock_core::key::Key;
 use lock_core::testkit::Claims;
 use lock_tests::{Clock, RedisServer};
@@ -70,11 +70,11 @@ async fn a_fresh_client_compares_the_clocks() {
     let voters = Redis::connect_voters(urls.iter().map(String::as_str), options).await.expect("all are up");
     let claims = Claims::new().expect("random bytes");
     let claim = claims.exclusive(&Key::new("k").expect("a key"), MAX_TTL);
-    assert_jumped(&voters[0].try_acquire(&claim).await.expect_err("its clock is wrong"));
+    assert_jumped(&voters[0].acquire(&claim, Ask::Try).await.expect_err("its clock is wrong"));
     for voter in &voters[1..] {
-        assert!(voter.try_acquire(&claim).await.is_ok());
+        assert!(voter.acquire(&claim, Ask::Try).await.is_ok());
     }
     // The clock is not made right, but every lease from before the first look is over.
     tokio::time::sleep(quarantine(MAX_TTL)).await;
-    assert!(voters[0].try_acquire(&claim).await.is_ok());
+    assert!(voters[0].acquire(&claim, Ask::Try).await.is_ok());
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_core::backend::redis::Redis;
-use lock_core::backend::{Attempt, Backend, Claim};
+use lock_core::backend::{Ask, Attempt, Backend, Claim};
 use lock_core::key::Key;
 use lock_core::testkit::Claims;
 use lock_tests::{Bound, PATIENCE, RedisServer};
@@ -18,7 +18,7 @@ async fn acquires(server: &RedisServer, backend: &Redis, claims: &[Claim]) -> (u
     server.command(&["CONFIG", "RESETSTAT"]);
     let bound = Bound::new(PATIENCE);
     for claim in claims {
-        assert!(matches!(backend.try_acquire(claim).await, Ok(Attempt::Granted(_))));
+        assert!(matches!(backend.acquire(claim, Ask::Try).await, Ok(Attempt::Granted(_))));
     }
     let seen = bound.elapsed().as_secs_f64() * 1e6 / claims.len() as f64;
     let mut stats = server.command_stats();
@@ -86,7 +86,7 @@ async fn a_free_lock_passes_the_gate_in_three_calls() {
             let claims: Vec<_> = (0..CYCLES).map(|n| client.claim(&format!("k{n}"), LEASE)).collect();
             server.command(&["CONFIG", "RESETSTAT"]);
             for claim in &claims {
-                assert!(matches!(backend.grab(claim).await, Ok(Attempt::Granted(_))));
+                assert!(matches!(backend.acquire(claim, Ask::Probe).await, Ok(Attempt::Granted(_))));
             }
             let acquired = server.command_stats();
             for claim in &claims {

@@ -2,7 +2,7 @@
 
 use lock_core::backend::redis::Redis;
 use lock_core::backend::redis::voter::VoterOptions;
-use lock_core::backend::{Attempt, Backend};
+use lock_core::backend::{Ask, Attempt, Backend};
 use lock_core::key::Key;
 use lock_core::testkit::Claims;
 use lock_core::{LockErrorKind, LockManager};
@@ -103,7 +103,7 @@ async fn a_minority_may_be_down_at_the_start() {
     let claims = Claims::new().expect("random bytes");
     let key = Key::new("k").expect("a key");
     wait_until("the one that was down votes", PATIENCE, async || {
-        voters[1].try_acquire(&claims.exclusive(&key, ms(50))).await.is_ok()
+        voters[1].acquire(&claims.exclusive(&key, ms(50)), Ask::Try).await.is_ok()
     })
     .await;
 }
@@ -134,11 +134,11 @@ async fn one_server_under_two_names_has_one_vote_also_later() {
     let key = Key::new("k").expect("a key");
     wait_until("it is found out", PATIENCE, async || {
         let error =
-            voters[2].try_acquire(&claims.exclusive(&key, MAX_TTL)).await.expect_err("no second vote");
+            voters[2].acquire(&claims.exclusive(&key, MAX_TTL), Ask::Try).await.expect_err("no second vote");
         error.kind() == LockErrorKind::InvalidRequest && error.to_string().contains("named twice")
     })
     .await;
-    assert!(voters[0].try_acquire(&claims.exclusive(&key, MAX_TTL)).await.is_ok());
+    assert!(voters[0].acquire(&claims.exclusive(&key, MAX_TTL), Ask::Try).await.is_ok());
 }
 
 /// What the documentation says that a user needs is enough, and no more than it takes.
@@ -156,7 +156,7 @@ async fn the_documented_permissions_are_enough() {
     let claims = Claims::new().expect("random bytes");
     let claim = claims.exclusive(&Key::new("shop:k").expect("a key"), MAX_TTL);
     for _ in 0..2 {
-        assert!(matches!(voter.try_acquire(&claim).await, Ok(Attempt::Granted(_))));
+        assert!(matches!(voter.acquire(&claim, Ask::Try).await, Ok(Attempt::Granted(_))));
         server.command(&["SCRIPT", "FLUSH"]);
     }
     server.command(&["ACL", "SETUSER", "app", "-multi"]);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use lock_core::backend::quorum::Quorum;
 use lock_core::backend::redis::Redis;
 use lock_core::backend::redis::voter::VoterOptions;
-use lock_core::backend::{Attempt, Backend, Capability, Claim, FencingToken, Released, Renew, Renewal};
+use lock_core::backend::{Ask, Attempt, Backend, Capability, Claim, FencingToken, Released, Renew, Renewal};
 use lock_core::owner::Owner;
 use lock_core::{LockError, LockErrorKind, LockGuard, LockManager, LossReason, ManagerBuilder, Result};
 use lock_tests::{Bound, PATIENCE, RedisServer, wait_until};
@@ -128,12 +128,12 @@ impl Backend for Unhealed {
         self.voter.capability()
     }
 
-    async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
+    async fn acquire(&self, claim: &Claim, _ask: Ask) -> Result<Attempt> {
         if !self.known.lock().expect("no panic").insert(claim.owner) {
             let error = LockError::new(LockErrorKind::Unavailable, "it has been here before");
             return Err(error.nothing_taken());
         }
-        self.voter.try_acquire(claim).await
+        self.voter.acquire(claim, Ask::Try).await
     }
 
     async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {

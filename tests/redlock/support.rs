@@ -5,7 +5,7 @@ use std::time::Duration;
 use lock_core::LockError;
 use lock_core::backend::redis::Redis;
 use lock_core::backend::redis::voter::VoterOptions;
-use lock_core::backend::{Attempt, Backend, Claim, Released, Renew, Renewal};
+use lock_core::backend::{Ask, Attempt, Backend, Claim, Released, Renew, Renewal};
 use lock_core::key::Key;
 use lock_core::testkit::Claims;
 use lock_tests::{Bound, PATIENCE, RedisServer};
@@ -63,7 +63,7 @@ impl Client {
     }
 
     pub(crate) async fn ask(&self, claim: &Claim) -> Result<Attempt, LockError> {
-        self.redis.try_acquire(claim).await
+        self.redis.acquire(claim, Ask::Try).await
     }
 
     /// One try of a fresh owner; `None` where the key is held.

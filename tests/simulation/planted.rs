@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lock_core::Result;
 use lock_core::backend::{
-    Attempt, Backend, Capability, Claim, FencingToken, Heartbeat, Listener, Released, Renew, Renewal,
+    Ask, Attempt, Backend, Capability, Claim, FencingToken, Heartbeat, Listener, Released, Renew, Renewal,
 };
 use lock_core::clock::{Clock, Moment};
 use lock_core::owner::Owner;
@@ -83,14 +83,14 @@ impl<B: Backend> Planted<B> {
         answer
     }
 
-    async fn ask(&self, claim: &Claim, tries: bool) -> Result<Attempt> {
+    async fn ask(&self, claim: &Claim, ask: Ask) -> Result<Attempt> {
         let now = self.now_of(claim);
         claim.mark_sent();
-        let answer = if tries { self.inner.try_acquire(&now).await } else { self.inner.grab(&now).await };
+        let answer = self.inner.acquire(&now, ask).await;
         let unanswered = matches!(&answer, Err(error) if error.is_temporary());
         if self.mistake == Mistake::RetryWithNewToken && unanswered {
             self.replace(claim.owner);
-            return self.inner.try_acquire(&self.now_of(claim)).await;
+            return self.inner.acquire(&self.now_of(claim), Ask::Try).await;
         }
         self.given(answer)
     }
@@ -101,12 +101,8 @@ impl<B: Backend> Backend for Planted<B> {
         self.inner.capability()
     }
 
-    async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
-        self.ask(claim, true).await
-    }
-
-    async fn grab(&self, claim: &Claim) -> Result<Attempt> {
-        self.ask(claim, false).await
+    async fn acquire(&self, claim: &Claim, ask: Ask) -> Result<Attempt> {
+        self.ask(claim, ask.without_queue()).await
     }
 
     async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
@@ -182,16 +178,8 @@ impl<B: Backend> Backend for ByClock<B> {
         self.inner.capability()
     }
 
-    async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
-        self.granted(claim, self.inner.try_acquire(claim).await)
-    }
-
-    async fn grab(&self, claim: &Claim) -> Result<Attempt> {
-        self.granted(claim, self.inner.grab(claim).await)
-    }
-
-    async fn enqueue(&self, claim: &Claim, room: Option<usize>) -> Result<Attempt> {
-        self.granted(claim, self.inner.enqueue(claim, room).await)
+    async fn acquire(&self, claim: &Claim, ask: Ask) -> Result<Attempt> {
+        self.granted(claim, self.inner.acquire(claim, ask).await)
     }
 
     async fn heartbeat(&self, claim: &Claim) -> Result<Heartbeat> {

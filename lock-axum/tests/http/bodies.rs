@@ -241,7 +241,7 @@ async fn a_store_that_does_not_answer_the_release_holds_the_answer_for_a_second_
 struct StuckRelease(Remote);
 
 mod stuck {
-    use lock_core::backend::{Attempt, Backend, Capability, Claim, Released, Renew, Renewal};
+    use lock_core::backend::{Ask, Attempt, Backend, Capability, Claim, Released, Renew, Renewal};
     use lock_core::{FencingToken, LockError};
 
     use super::{Duration, StuckRelease};
@@ -251,8 +251,8 @@ mod stuck {
             self.0.capability()
         }
 
-        async fn try_acquire(&self, claim: &Claim) -> Result<Attempt, LockError> {
-            self.0.try_acquire(claim).await
+        async fn acquire(&self, claim: &Claim, _ask: Ask) -> Result<Attempt, LockError> {
+            self.0.acquire(claim, Ask::Try).await
         }
 
         async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use http::{Method, Request, Response};
-use lock_core::backend::{Attempt, Backend, Capability, Claim, Grant, Held, Released, Renew, Renewal};
+use lock_core::backend::{Ask, Attempt, Backend, Capability, Claim, Grant, Held, Released, Renew, Renewal};
 use lock_core::clock::Clock;
 use lock_core::owner::Owner;
 use lock_core::{FencingToken, LockError, LockErrorKind, LockManager};
@@ -72,7 +72,7 @@ impl Backend for Remote {
         Capability::exclusive("remote")
     }
 
-    async fn try_acquire(&self, claim: &Claim) -> Result<Attempt, LockError> {
+    async fn acquire(&self, claim: &Claim, _ask: Ask) -> Result<Attempt, LockError> {
         self.answer().await?;
         let mut held = self.held.lock().unwrap();
         let owner = *held.entry(claim.key.as_str().to_owned()).or_insert(claim.owner);

@@ -11,11 +11,11 @@ use std::time::Duration;
 use super::plan::Plan;
 use super::steps::Acquire;
 use super::wait::Wake;
-use crate::backend::BoxFuture;
+use crate::backend::{Ask, BoxFuture};
 use crate::error::Result;
 use crate::guard::LockGuard;
 use crate::hold::Terms;
-use crate::in_flight::{Ask, InFlight};
+use crate::in_flight::InFlight;
 use crate::key::Key;
 use crate::kind::Kind;
 

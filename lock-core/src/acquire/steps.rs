@@ -9,13 +9,13 @@ use super::offer::Offer;
 use super::plan::Plan;
 use super::several::Parts;
 use super::wait::Wake;
-use crate::backend::{Attempt, Held, Queue};
+use crate::backend::{Ask, Attempt, Held, Queue};
 use crate::clock::Moment;
 use crate::engine::{Acquiring, Engine};
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::gate::Waiter;
 use crate::guard::LockGuard;
-use crate::in_flight::{Ask, InFlight};
+use crate::in_flight::InFlight;
 use crate::observe;
 use crate::strategy::{Contention, Decision};
 
@@ -147,7 +147,7 @@ impl<'a> Acquire<'a> {
         match self.claim.claim.queue {
             _ if self.waiter.is_some() || self.claim.has_place() => Wake::Again,
             _ if self.is_of_several() => Wake::Ask(Ask::Try),
-            Queue::Fifo if waits() => Wake::Ask(Ask::Enqueue(self.plan.max_waiters)),
+            Queue::Fifo if waits() => Wake::Ask(Ask::Enqueue { room: self.plan.max_waiters }),
             Queue::Fifo => Wake::Ask(Ask::Try),
             // A store where a look costs nothing is asked without asking the strategy first.
             Queue::Barging if !self.engine.capability.beats && !self.engine.gate.is_busy(&self.plan.key) => {
@@ -155,10 +155,10 @@ impl<'a> Acquire<'a> {
             }
             Queue::Barging if !waits() => Wake::Ask(Ask::Try),
             // It will not wait for another, so nothing is known without a question.
-            Queue::Barging if self.plan.max_waiters == Some(0) => Wake::Ask(Ask::Grab),
+            Queue::Barging if self.plan.max_waiters == Some(0) => Wake::Ask(Ask::Probe),
             Queue::Barging if self.engine.gate.is_busy(&self.plan.key) => Wake::Again,
             Queue::Barging if queues && self.engine.gate.is_hot(&self.plan.key) => Wake::Again,
-            Queue::Barging => Wake::Ask(Ask::Grab),
+            Queue::Barging => Wake::Ask(Ask::Probe),
         }
     }
 
@@ -171,10 +171,10 @@ impl<'a> Acquire<'a> {
         let answer = self.answer(ask).await?;
         self.ask_again = None;
         if let Attempt::Held(held) = &answer {
-            if ask == Ask::Grab {
+            if ask == Ask::Probe {
                 self.engine.gate.found(&self.plan.key, true);
             }
-            if let Ask::Enqueue(Some(room)) = ask
+            if let Ask::Enqueue { room: Some(room) } = ask
                 && held.queued_at.is_none()
                 && held.waiters.is_some_and(|waiters| waiters >= room)
             {
@@ -217,7 +217,7 @@ impl<'a> Acquire<'a> {
             return self.gather(pause).await.map(Next::Go);
         }
         if self.joins()? {
-            return Ok(Next::Go(Wake::Ask(Ask::Enqueue(None))));
+            return Ok(Next::Go(Wake::Ask(Ask::Enqueue { room: None })));
         }
         self.fresh = false;
         if self.is_told() && !self.engine.capability.beats {

@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use super::steps::{Acquire, Next};
-use crate::backend::{Held, Queue};
+use crate::backend::{Ask, Held, Queue};
 use crate::clock::Moment;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::gate::{Turn, Waiter};
-use crate::in_flight::Ask;
 use crate::strategy::Decision;
 use crate::waits::Word;
 
@@ -74,8 +73,8 @@ impl Acquire<'_> {
     fn question(&self) -> Ask {
         match self.claim.claim.queue {
             _ if !self.engine.capability.fifo || self.is_of_several() => Ask::Try,
-            Queue::Fifo => Ask::Enqueue(self.plan.max_waiters),
-            Queue::Barging => Ask::Enqueue(None),
+            Queue::Fifo => Ask::Enqueue { room: self.plan.max_waiters },
+            Queue::Barging => Ask::Enqueue { room: None },
         }
     }
 

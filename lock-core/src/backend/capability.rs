@@ -53,7 +53,7 @@ pub struct Capability {
     pub shared: bool,
     /// Does [`Mode::Permit`].
     pub permits: bool,
-    /// Does [`Queue::Fifo`]: [`Backend::enqueue`] takes a place.
+    /// Does [`Queue::Fifo`]: [`Ask::Enqueue`](super::Ask::Enqueue) queues the claim.
     pub fifo: bool,
     /// A place lives on [`Backend::heartbeat`] and is served through [`Listener::granted`], for barging claims too. Otherwise a
     /// place lives while [`Backend::changed`] is awaited or the claim asks.

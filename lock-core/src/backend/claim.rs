@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::FencingToken;
 #[cfg(doc)]
-use super::{Backend, Capability};
+use super::{Backend, Capability, Held};
 use crate::key::Key;
 use crate::owner::{Owner, OwnerRecord};
 
@@ -33,6 +33,38 @@ pub enum Queue {
     Barging,
     /// Strict order of arrival: behind everybody who has a place in the queue.
     Fifo,
+}
+
+/// How a backend is asked for a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Ask {
+    /// Takes the key if it is free, in the cheapest way that the store has. Who holds it otherwise does not matter: the
+    /// [`Held`] may be empty.
+    Probe,
+    /// Takes the key if it is free; otherwise says who holds it.
+    Try,
+    /// As [`Try`](Self::Try), and queues the claim if it is not free.
+    Enqueue {
+        /// The claim is not queued behind this many others or more; `None` for any number.
+        room: Option<usize>,
+    },
+}
+
+impl Ask {
+    /// The same question for a claim that the store cannot queue.
+    #[must_use]
+    pub const fn without_queue(self) -> Self {
+        match self {
+            Self::Probe => Self::Probe,
+            Self::Try | Self::Enqueue { .. } => Self::Try,
+        }
+    }
+
+    /// Whether the claim is to be queued.
+    #[must_use]
+    pub const fn enqueues(self) -> bool {
+        matches!(self, Self::Enqueue { .. })
+    }
 }
 
 /// The longest time for which a store keeps the queue entry of a waiter that sends no heartbeat, and a grant that a waiter

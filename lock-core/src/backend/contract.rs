@@ -6,8 +6,8 @@ use std::sync::Weak;
 use std::time::Duration;
 
 use super::{
-    Attempt, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState, LatchStep, Listed, LockInfo,
-    Released, Renew, Renewal,
+    Ask, Attempt, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState, LatchStep, Listed,
+    LockInfo, Released, Renew, Renewal,
 };
 #[cfg(doc)]
 use super::{Grant, Held, Mode, Queue};
@@ -39,53 +39,36 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// What this backend can do. Must not change.
     fn capability(&self) -> Capability;
 
-    /// Tries once to get the claim.
+    /// Asks for the claim once, in the way that `ask` says.
     ///
     /// # Behavior
     /// - Never waits for another holder.
     /// - Idempotent for an owner: asked again after a grant it answers *granted*, with the same fencing token, and
     ///   never shortens the lease.
-    /// - Takes no place in the queue, and with [`Queue::Fifo`] overtakes nobody who has one.
+    /// - Without [`Ask::Enqueue`] the claim is not queued, and with [`Queue::Fifo`] it overtakes no claim that is.
+    /// - With [`Ask::Probe`] the [`Held`] may be empty.
+    /// - With [`Ask::Enqueue`] a claim that is held off is [queued](Held::queued_at), with three exceptions: a barging
+    ///   claim while a holder of the same manager has the key ([`Held::own`]: the process hands the grant on itself); a
+    ///   queue of `room` claims or more; and, where the store cannot, a claim of several keys.
+    /// - With [`Ask::Enqueue`] a queued claim stays queued. Where queued claims live on heartbeats, an owner is enqueued
+    ///   once and then asked after by [`heartbeat`](Self::heartbeat).
+    /// - The oldest queued claim that can be served beside the holders is served first; a queued exclusive claim goes
+    ///   before later shared ones.
     /// - A claim of several keys gets all of them or none.
     /// - A key that is in use in a mode with nothing in common (exclusive or shared beside permits, permits of another
     ///   number) is [`InvalidRequest`](crate::LockErrorKind::InvalidRequest), and the text names both.
-    /// - An error that says nothing about whether the claim was granted is temporary; the caller treats it as maybe.
+    /// - An error that says nothing about whether the claim was granted or queued is temporary; the caller treats it as
+    ///   maybe.
     /// - [`Grant::sent`] is read before the winning request is sent.
     ///
     /// # Errors
     /// The store cannot be reached, refuses, or cannot do the mode.
-    fn try_acquire(&self, claim: &Claim) -> impl Future<Output = Result<Attempt>> + Send;
-
-    /// As [`try_acquire`](Self::try_acquire), where it does not matter who holds: the [`Held`] may be empty. What a
-    /// request tries first; the cheapest way that the store has.
-    ///
-    /// # Errors
-    /// As [`try_acquire`](Self::try_acquire).
-    fn grab(&self, claim: &Claim) -> impl Future<Output = Result<Attempt>> + Send {
-        self.try_acquire(claim)
-    }
-
-    /// As [`try_acquire`](Self::try_acquire), and takes a place in the queue where the key is held.
-    ///
-    /// # Behavior
-    /// - A *held* answer has a [place](Held::queued_at), but for: a barging claim while a holder of the same manager has
-    ///   the key ([`Held::own`]: their turns are made in the process), a queue of `room` or more, and, where the store
-    ///   cannot, a claim of several keys.
-    /// - Asked again, keeps the place. Where places live on beats, an owner is enqueued once, and asked after by
-    ///   [`heartbeat`](Self::heartbeat).
-    /// - The oldest claim that can be served beside the holders is served first; a waiting exclusive claim goes before
-    ///   later shared ones.
-    ///
-    /// # Errors
-    /// As [`try_acquire`](Self::try_acquire); after an error that says nothing, the claim may have a place.
-    fn enqueue(&self, claim: &Claim, _room: Option<usize>) -> impl Future<Output = Result<Attempt>> + Send {
-        self.try_acquire(claim)
-    }
+    fn acquire(&self, claim: &Claim, ask: Ask) -> impl Future<Output = Result<Attempt>> + Send;
 
     /// Keeps the place of a claim that waits, and serves it where it is its turn.
     ///
     /// # Errors
-    /// As [`try_acquire`](Self::try_acquire). `Unsupported` without [`Capability::beats`].
+    /// As [`acquire`](Self::acquire). `Unsupported` without [`Capability::beats`].
     fn heartbeat(&self, claim: &Claim) -> impl Future<Output = Result<Heartbeat>> + Send {
         let detail = "places in this store's queue need no sign of life";
         let error = LockError::new(LockErrorKind::Unsupported, detail).with_key(&claim.key);
@@ -140,7 +123,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// - For a claim of several keys, one number that is larger than the last of each.
     ///
     /// # Errors
-    /// [`Lost`](crate::LockErrorKind::Lost) when the grant is not ours; else as [`try_acquire`](Self::try_acquire).
+    /// [`Lost`](crate::LockErrorKind::Lost) when the grant is not ours; else as [`acquire`](Self::acquire).
     /// `Unsupported` without [`Capability::fencing`].
     fn fence(&self, claim: &Claim) -> impl Future<Output = Result<FencingToken>> + Send {
         let detail = "this store gives no fencing tokens";
@@ -159,7 +142,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// One step of a count-down latch.
     ///
     /// # Errors
-    /// As [`try_acquire`](Self::try_acquire); `Unsupported` without [`Capability::latches`].
+    /// As [`acquire`](Self::acquire); `Unsupported` without [`Capability::latches`].
     fn latch(&self, key: &Key, _step: &LatchStep) -> impl Future<Output = Result<LatchState>> + Send {
         let detail = "this store has no count-down latches";
         std::future::ready(Err(LockError::new(LockErrorKind::Unsupported, detail).with_key(key)))
@@ -174,7 +157,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// - Does not keep a store from its work for long: a large one is looked at in parts.
     ///
     /// # Errors
-    /// As [`try_acquire`](Self::try_acquire); `Unsupported` without [`Capability::lists`].
+    /// As [`acquire`](Self::acquire); `Unsupported` without [`Capability::lists`].
     fn list(
         &self,
         _prefix: &str,

@@ -7,8 +7,8 @@ use std::sync::Weak;
 use std::time::Duration;
 
 use super::{
-    Attempt, Backend, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState, LatchStep, Listed,
-    Listener, LockInfo, Released, Renew, Renewal,
+    Ask, Attempt, Backend, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState, LatchStep,
+    Listed, Listener, LockInfo, Released, Renew, Renewal,
 };
 use crate::error::Result;
 use crate::key::Key;
@@ -20,12 +20,8 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 pub trait DynBackend: Send + Sync + fmt::Debug + 'static {
     /// See [`Backend::capability`].
     fn capability_dyn(&self) -> Capability;
-    /// See [`Backend::try_acquire`].
-    fn try_acquire_dyn<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Attempt>>;
-    /// See [`Backend::grab`].
-    fn grab_dyn<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Attempt>>;
-    /// See [`Backend::enqueue`].
-    fn enqueue_dyn<'a>(&'a self, claim: &'a Claim, room: Option<usize>) -> BoxFuture<'a, Result<Attempt>>;
+    /// See [`Backend::acquire`].
+    fn acquire_dyn<'a>(&'a self, claim: &'a Claim, ask: Ask) -> BoxFuture<'a, Result<Attempt>>;
     /// See [`Backend::heartbeat`].
     fn heartbeat_dyn<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Heartbeat>>;
     /// See [`Backend::downgrade`].
@@ -62,16 +58,8 @@ impl<B: Backend> DynBackend for B {
         self.capability()
     }
 
-    fn try_acquire_dyn<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Attempt>> {
-        Box::pin(self.try_acquire(claim))
-    }
-
-    fn grab_dyn<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Attempt>> {
-        Box::pin(self.grab(claim))
-    }
-
-    fn enqueue_dyn<'a>(&'a self, claim: &'a Claim, room: Option<usize>) -> BoxFuture<'a, Result<Attempt>> {
-        Box::pin(self.enqueue(claim, room))
+    fn acquire_dyn<'a>(&'a self, claim: &'a Claim, ask: Ask) -> BoxFuture<'a, Result<Attempt>> {
+        Box::pin(self.acquire(claim, ask))
     }
 
     fn heartbeat_dyn<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Heartbeat>> {

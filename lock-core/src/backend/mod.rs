@@ -25,7 +25,7 @@ mod remote;
 
 pub use answer::{Attempt, FencingToken, Grant, Heartbeat, Held, Released, Renew, Renewal};
 pub use capability::{Capability, LeaseScope, Placement};
-pub use claim::{Claim, Mode, Queue, WAITER_LEASE};
+pub use claim::{Ask, Claim, Mode, Queue, WAITER_LEASE};
 pub use contract::{Backend, Listener};
 pub use erased::{BoxFuture, DynBackend};
 pub use inspect::{GrantId, HOLDERS_TOLD, HolderInfo, Listed, LockInfo, WAITERS_TOLD, WaiterInfo};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::backend::memory::Memory;
 use crate::backend::{
-    Attempt, Backend, Capability, Claim, FencingToken, Grant, Placement, Released, Renew, Renewal,
+    Ask, Attempt, Backend, Capability, Claim, FencingToken, Grant, Placement, Released, Renew, Renewal,
 };
 use crate::clock::{Clock, Moment, Suspended, with_clock};
 use crate::error::{LossReason, Result};
@@ -94,8 +94,8 @@ impl Backend for Elsewhere {
         Capability { placement: Placement::Remote, ..self.0.capability() }
     }
 
-    async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
-        match self.0.try_acquire(claim).await? {
+    async fn acquire(&self, claim: &Claim, _ask: Ask) -> Result<Attempt> {
+        match self.0.acquire(claim, Ask::Try).await? {
             Attempt::Granted(grant) => Ok(Attempt::Granted(Grant { sent: self.1.now(), ..grant })),
             held @ Attempt::Held(_) => Ok(held),
         }

@@ -1,6 +1,6 @@
 //! The values of labels: few, and known beforehand.
 
-use crate::backend::Renewal;
+use crate::backend::{Ask, Renewal};
 use crate::error::{LockError, LockErrorKind, LossReason};
 
 /// How a request for a lock ended.
@@ -187,8 +187,8 @@ impl ReleaseError {
 /// A call of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
-    Grab,
-    TryAcquire,
+    Probe,
+    Try,
     Enqueue,
     Heartbeat,
     Renew,
@@ -201,10 +201,18 @@ pub(crate) enum Op {
 impl Op {
     pub(crate) const COUNT: usize = 9;
 
+    pub(crate) fn of(ask: Ask) -> Self {
+        match ask {
+            Ask::Probe => Self::Probe,
+            Ask::Try => Self::Try,
+            Ask::Enqueue { .. } => Self::Enqueue,
+        }
+    }
+
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Grab => "grab",
-            Self::TryAcquire => "try_acquire",
+            Self::Probe => "grab",
+            Self::Try => "try_acquire",
             Self::Enqueue => "enqueue",
             Self::Heartbeat => "beat",
             Self::Renew => "renew",

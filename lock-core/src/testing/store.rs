@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::fault::StoreFault;
 use crate::backend::memory::Memory;
 use crate::backend::{
-    Attempt, Backend, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState, LatchStep, Listed,
-    Listener, LockInfo, Released, Renew, Renewal,
+    Ask, Attempt, Backend, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState, LatchStep,
+    Listed, Listener, LockInfo, Released, Renew, Renewal,
 };
 use crate::error::Result;
 use crate::key::Key;
@@ -85,16 +85,8 @@ impl Backend for TestStore {
         self.memory.capability()
     }
 
-    async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
-        self.make(Call::Acquire, self.memory.try_acquire(claim)).await?
-    }
-
-    async fn grab(&self, claim: &Claim) -> Result<Attempt> {
-        self.make(Call::Acquire, self.memory.grab(claim)).await?
-    }
-
-    async fn enqueue(&self, claim: &Claim, room: Option<usize>) -> Result<Attempt> {
-        self.make(Call::Acquire, self.memory.enqueue(claim, room)).await?
+    async fn acquire(&self, claim: &Claim, ask: Ask) -> Result<Attempt> {
+        self.make(Call::Acquire, self.memory.acquire(claim, ask)).await?
     }
 
     async fn heartbeat(&self, claim: &Claim) -> Result<Heartbeat> {

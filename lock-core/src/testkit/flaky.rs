@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::backend::{
-    Attempt, Backend, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState, LatchStep, Listed,
-    Listener, LockInfo, Released, Renew, Renewal,
+    Ask, Attempt, Backend, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState, LatchStep,
+    Listed, Listener, LockInfo, Released, Renew, Renewal,
 };
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
@@ -17,7 +17,7 @@ use crate::key::Key;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Operation {
-    /// [`Backend::try_acquire`] and [`Backend::grab`].
+    /// [`Backend::acquire`] with [`Ask::Probe`] or [`Ask::Try`].
     Acquire,
     /// [`Backend::renew`], a whole batch.
     Renew,
@@ -25,7 +25,7 @@ pub enum Operation {
     Release,
     /// [`Backend::fence`].
     Fence,
-    /// [`Backend::enqueue`].
+    /// [`Backend::acquire`] with [`Ask::Enqueue`].
     Enqueue,
     /// [`Backend::heartbeat`].
     Heartbeat,
@@ -70,9 +70,9 @@ pub enum Fault {
 /// let claim = Claims::new()?.exclusive(&Key::new("order:42")?, Duration::from_secs(5));
 ///
 /// control.fail_next(Operation::Acquire, Fault::LoseAnswer, 1);
-/// assert!(flaky.try_acquire(&claim).await.is_err());
+/// assert!(flaky.acquire(&claim, Ask::Try).await.is_err());
 /// // The store had granted it all the same.
-/// assert!(matches!(flaky.try_acquire(&claim).await?, Attempt::Granted(_)));
+/// assert!(matches!(flaky.acquire(&claim, Ask::Try).await?, Attempt::Granted(_)));
 /// assert_eq!(control.calls(Operation::Acquire), 2);
 /// # Ok(())
 /// # }
@@ -233,16 +233,9 @@ impl<B: Backend> Backend for Flaky<B> {
         self.inner.capability()
     }
 
-    async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
-        self.call(Operation::Acquire, self.inner.try_acquire(claim)).await
-    }
-
-    async fn grab(&self, claim: &Claim) -> Result<Attempt> {
-        self.call(Operation::Acquire, self.inner.grab(claim)).await
-    }
-
-    async fn enqueue(&self, claim: &Claim, room: Option<usize>) -> Result<Attempt> {
-        self.call(Operation::Enqueue, self.inner.enqueue(claim, room)).await
+    async fn acquire(&self, claim: &Claim, ask: Ask) -> Result<Attempt> {
+        let operation = if ask.enqueues() { Operation::Enqueue } else { Operation::Acquire };
+        self.call(operation, self.inner.acquire(claim, ask)).await
     }
 
     async fn heartbeat(&self, claim: &Claim) -> Result<Heartbeat> {
@@ -324,7 +317,7 @@ mod tests {
     }
 
     async fn granted(flaky: &Flaky<Memory>, claim: &Claim) -> bool {
-        matches!(flaky.try_acquire(claim).await.expect("an answer"), Attempt::Granted(_))
+        matches!(flaky.acquire(claim, Ask::Try).await.expect("an answer"), Attempt::Granted(_))
     }
 
     #[tokio::test]
@@ -334,9 +327,9 @@ mod tests {
         control.fail_next(Operation::Acquire, Fault::Refuse, 1);
         control.fail_next(Operation::Acquire, Fault::LoseRequest, 1);
         control.fail_next(Operation::Acquire, Fault::LoseAnswer, 1);
-        assert!(!flaky.try_acquire(&first).await.expect_err("refused").is_ambiguous());
-        assert!(flaky.try_acquire(&first).await.expect_err("lost").is_ambiguous());
-        assert!(flaky.try_acquire(&first).await.expect_err("lost").is_ambiguous());
+        assert!(!flaky.acquire(&first, Ask::Try).await.expect_err("refused").is_ambiguous());
+        assert!(flaky.acquire(&first, Ask::Try).await.expect_err("lost").is_ambiguous());
+        assert!(flaky.acquire(&first, Ask::Try).await.expect_err("lost").is_ambiguous());
         assert!(!granted(&flaky, &second).await, "the third reached the store");
         assert_eq!(control.calls(Operation::Acquire), 4);
     }
@@ -367,7 +360,10 @@ mod tests {
             while control.hanging(Operation::Acquire) == 0 {
                 tokio::task::yield_now().await;
             }
-            assert_eq!(matches!(flaky.get_ref().try_acquire(&second).await, Ok(Attempt::Held(_))), reached);
+            assert_eq!(
+                matches!(flaky.get_ref().acquire(&second, Ask::Try).await, Ok(Attempt::Held(_))),
+                reached
+            );
             flaky.release(&second, None).await.expect("an answer");
             control.heal();
             assert!(call.await.expect("no panic"));
@@ -391,8 +387,8 @@ mod tests {
         let [first, second] = claims();
         let (fence, look) = (flaky.fence(&first).await, LatchStep::Look);
         fence.expect_err("nobody's");
-        assert!(matches!(flaky.grab(&first).await, Ok(Attempt::Granted(_))));
-        assert!(matches!(flaky.enqueue(&second, None).await, Ok(Attempt::Held(_))));
+        assert!(matches!(flaky.acquire(&first, Ask::Probe).await, Ok(Attempt::Granted(_))));
+        assert!(matches!(flaky.acquire(&second, Ask::Enqueue { room: None }).await, Ok(Attempt::Held(_))));
         flaky.heartbeat(&second).await.expect_err("the memory store needs none");
         assert!(matches!(flaky.downgrade(&first).await, Renewal::Renewed { .. }));
         let latch = Key::new("latch").expect("a key");
@@ -402,7 +398,7 @@ mod tests {
             control.fail_next(operation, Fault::LoseRequest, 1);
         }
         let planned = |error: &LockError| error.to_string().contains("planned fault");
-        assert!(planned(&flaky.enqueue(&second, None).await.expect_err("lost")));
+        assert!(planned(&flaky.acquire(&second, Ask::Enqueue { room: None }).await.expect_err("lost")));
         assert!(planned(&flaky.heartbeat(&second).await.expect_err("lost")));
         assert!(matches!(flaky.downgrade(&first).await, Renewal::Unknown(error) if planned(&error)));
         assert!(planned(&flaky.latch(&latch, &look).await.expect_err("lost")));

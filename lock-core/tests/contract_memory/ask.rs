@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_core::Result;
-use lock_core::backend::{Attempt, Backend, Claim, FencingToken, Held, Mode, Queue};
+use lock_core::backend::{Ask, Attempt, Backend, Claim, FencingToken, Held, Mode, Queue};
 
 use super::{Broken, Fault, first_of, now};
 
@@ -12,7 +12,7 @@ impl Broken {
         self.state.lock().expect("no panic").waiting.clone()
     }
 
-    pub(super) async fn ask(&self, claim: &Claim, queues: bool, room: Option<usize>) -> Result<Attempt> {
+    pub(super) async fn ask(&self, claim: &Claim, ask: Ask) -> Result<Attempt> {
         self.supports(claim)?;
         let claim = self.read(claim);
         let mine = self.holder(&claim).is_some_and(|holder| holder.owner == claim.owner);
@@ -25,7 +25,7 @@ impl Broken {
                 // A request that names its owner only once it is answered.
                 let mut early = claim.clone();
                 early.owner = lock_core::testkit::Claims::new()?.owner();
-                let taken = self.inner.try_acquire(&early).await?;
+                let taken = self.inner.acquire(&early, Ask::Try).await?;
                 tokio::task::yield_now().await;
                 if let Attempt::Granted(_) = taken {
                     self.inner.release_now(&early, None);
@@ -40,7 +40,7 @@ impl Broken {
                 let mut reader = claim.clone();
                 reader.mode = Mode::Shared;
                 if mine && self.holder(&claim).is_some_and(|holder| holder.mode == Mode::Shared) {
-                    return self.inner.try_acquire(&reader).await;
+                    return self.inner.acquire(&reader, Ask::Try).await;
                 }
             }
             Fault::SeveralOvertake if !claim.more.is_empty() => {
@@ -50,12 +50,12 @@ impl Broken {
             }
             Fault::NobodyDies => {
                 for waiting in self.waiting().iter().filter(|waiting| waiting.key == claim.key) {
-                    let _ = self.inner.enqueue(waiting, None).await?;
+                    let _ = self.inner.acquire(waiting, Ask::Enqueue { room: None }).await?;
                 }
             }
             _ => {}
         }
-        let mut attempt = self.ask_inner(&claim, queues, room).await?;
+        let mut attempt = self.ask_inner(&claim, ask).await?;
         if let Attempt::Held(held) = &mut attempt {
             self.misreport(&claim, held);
         }
@@ -79,15 +79,15 @@ impl Broken {
         Ok(attempt)
     }
 
-    async fn ask_inner(&self, claim: &Claim, queues: bool, room: Option<usize>) -> Result<Attempt> {
+    async fn ask_inner(&self, claim: &Claim, ask: Ask) -> Result<Attempt> {
         let barges = claim.queue == Queue::Barging;
         let behind_readers = || self.holder(claim).is_some_and(|holder| holder.mode == Mode::Shared);
         match self.fault {
-            _ if !queues => self.inner.try_acquire(claim).await,
-            Fault::NobodyHasPlace => self.inner.try_acquire(claim).await,
-            Fault::NoPlaceForBarging if barges => self.inner.try_acquire(claim).await,
+            _ if !ask.enqueues() => self.inner.acquire(claim, ask).await,
+            Fault::NobodyHasPlace => self.inner.acquire(claim, Ask::Try).await,
+            Fault::NoPlaceForBarging if barges => self.inner.acquire(claim, Ask::Try).await,
             Fault::NoPlaceForWriters if claim.mode == Mode::Exclusive && behind_readers() => {
-                let mut attempt = self.inner.try_acquire(claim).await?;
+                let mut attempt = self.inner.acquire(claim, Ask::Try).await?;
                 if let Attempt::Held(held) = &mut attempt {
                     (held.position, held.queued_at) =
                         (Some(0), Some(self.capability().placement.clock().now()));
@@ -97,25 +97,25 @@ impl Broken {
             Fault::PlaceBesideOwn => {
                 let mut fifo = claim.clone();
                 fifo.queue = Queue::Fifo;
-                self.inner.enqueue(&fifo, room).await
+                self.inner.acquire(&fifo, ask).await
             }
-            Fault::AnyRoom => self.inner.enqueue(claim, None).await,
+            Fault::AnyRoom => self.inner.acquire(claim, Ask::Enqueue { room: None }).await,
             Fault::DroppedPlaceStays => {
                 let mut early = claim.clone();
                 early.owner = lock_core::testkit::Claims::new()?.owner();
-                let _ = self.inner.enqueue(&early, room).await?;
+                let _ = self.inner.acquire(&early, ask).await?;
                 tokio::task::yield_now().await;
                 self.inner.release_now(&early, None);
-                self.inner.enqueue(claim, room).await
+                self.inner.acquire(claim, ask).await
             }
             Fault::DiesTooSoon => {
-                let attempt = self.inner.enqueue(claim, room).await?;
+                let attempt = self.inner.acquire(claim, ask).await?;
                 if let Attempt::Held(_) = attempt {
                     self.inner.release_now(claim, None);
                 }
                 Ok(attempt)
             }
-            _ => self.inner.enqueue(claim, room).await,
+            _ => self.inner.acquire(claim, ask).await,
         }
     }
 
@@ -139,7 +139,7 @@ impl Broken {
                 }
             }
             Fault::LeavesPart if !claim.more.is_empty() => {
-                let _ = now(self.inner.try_acquire(&first_of(claim)));
+                let _ = now(self.inner.acquire(&first_of(claim), Ask::Try));
             }
             _ => {}
         }

@@ -17,8 +17,8 @@ pub(crate) use fault::Fault;
 use latch::Latches;
 use lock_core::backend::memory::Memory;
 use lock_core::backend::{
-    Attempt, Backend, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState, LatchStep, Listed,
-    Listener, LockInfo, Mode, Queue, Released, Renew, Renewal,
+    Ask, Attempt, Backend, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState, LatchStep,
+    Listed, Listener, LockInfo, Mode, Queue, Released, Renew, Renewal,
 };
 use lock_core::key::Key;
 use lock_core::{LockError, LockErrorKind, Result};
@@ -121,7 +121,7 @@ impl Broken {
     }
 
     fn force(&self, claim: &Claim) -> Renewal {
-        match now(self.inner.try_acquire(claim)) {
+        match now(self.inner.acquire(claim, Ask::Try)) {
             Ok(Attempt::Granted(grant)) => {
                 Renewal::Renewed { sent: grant.sent, lease: grant.lease, waiters: None }
             }
@@ -208,12 +208,9 @@ impl Backend for Broken {
         can
     }
 
-    async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
-        self.ask(claim, self.fault == Fault::TryTakesPlace, None).await
-    }
-
-    async fn enqueue(&self, claim: &Claim, room: Option<usize>) -> Result<Attempt> {
-        self.ask(claim, true, room).await
+    async fn acquire(&self, claim: &Claim, ask: Ask) -> Result<Attempt> {
+        let queues = self.fault == Fault::TryTakesPlace;
+        self.ask(claim, if queues && !ask.enqueues() { Ask::Enqueue { room: None } } else { ask }).await
     }
 
     async fn heartbeat(&self, claim: &Claim) -> Result<Heartbeat> {
@@ -228,7 +225,7 @@ impl Backend for Broken {
             && self.inner.release_now(renew.claim, None) == Some(Released::Released)
         {
             tokio::task::yield_now().await;
-            let _ = self.inner.try_acquire(renew.claim).await;
+            let _ = self.inner.acquire(renew.claim, Ask::Try).await;
         }
         let mut answers: Vec<_> = batch.iter().map(|renew| self.renew_one(renew)).collect();
         if self.fault == Fault::BatchReversed {
@@ -306,7 +303,7 @@ impl Backend for Broken {
             Fault::DowngradeOvertakes => {
                 for writer in self.waiting().iter().filter(|waiting| waiting.mode == Mode::Exclusive) {
                     self.inner.release_now(writer, None);
-                    let _ = self.inner.enqueue(writer, None).await;
+                    let _ = self.inner.acquire(writer, Ask::Enqueue { room: None }).await;
                 }
                 self.inner.downgrade(claim).await
             }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use lock_core::Result;
 use lock_core::backend::memory::Memory;
 use lock_core::backend::{
-    Attempt, Backend, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState, LatchStep, Listed,
-    Listener, LockInfo, Released, Renew, Renewal, WaiterInfo,
+    Ask, Attempt, Backend, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState, LatchStep,
+    Listed, Listener, LockInfo, Released, Renew, Renewal, WaiterInfo,
 };
 use lock_core::clock::{Clock, Moment};
 use lock_core::key::Key;
@@ -83,7 +83,7 @@ impl Beating {
         for claim in waiting {
             let mut by_place = claim.clone();
             by_place.ttl = claim.waiter_lease();
-            if let Ok(Attempt::Granted(grant)) = self.inner.try_acquire(&by_place).await {
+            if let Ok(Attempt::Granted(grant)) = self.inner.acquire(&by_place, Ask::Try).await {
                 let mut state = self.state.lock().expect("no panic");
                 state.leave(&claim);
                 state.served.insert(claim.owner);
@@ -114,14 +114,10 @@ impl Backend for Beating {
         can
     }
 
-    async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
-        self.inner.try_acquire(claim).await
-    }
-
-    async fn enqueue(&self, claim: &Claim, room: Option<usize>) -> Result<Attempt> {
-        let attempt = self.inner.enqueue(claim, room).await?;
+    async fn acquire(&self, claim: &Claim, ask: Ask) -> Result<Attempt> {
+        let attempt = self.inner.acquire(claim, ask).await?;
         match &attempt {
-            Attempt::Held(held) if held.queued_at.is_some() => {
+            Attempt::Held(held) if ask.enqueues() && held.queued_at.is_some() => {
                 self.state.lock().expect("no panic").alive(claim);
             }
             _ => {}
@@ -138,14 +134,16 @@ impl Backend for Beating {
                 Some(Renewal::Renewed { sent, lease, waiters }) => {
                     Heartbeat::Granted(lock_core::backend::Grant::new(sent, lease).with_waiters(waiters))
                 }
-                _ if self.kept == Kept::AllButGone => match self.enqueue(claim, None).await? {
-                    Attempt::Granted(grant) => Heartbeat::Granted(grant),
-                    Attempt::Held(held) => Heartbeat::Waiting(held),
-                },
+                _ if self.kept == Kept::AllButGone => {
+                    match self.acquire(claim, Ask::Enqueue { room: None }).await? {
+                        Attempt::Granted(grant) => Heartbeat::Granted(grant),
+                        Attempt::Held(held) => Heartbeat::Waiting(held),
+                    }
+                }
                 _ => Heartbeat::Gone,
             });
         }
-        match self.inner.try_acquire(claim).await? {
+        match self.inner.acquire(claim, Ask::Try).await? {
             Attempt::Granted(grant) => {
                 self.state.lock().expect("no panic").leave(claim);
                 Ok(Heartbeat::Granted(grant))

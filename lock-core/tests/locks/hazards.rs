@@ -371,12 +371,12 @@ async fn the_news_that_others_wait_is_not_forgotten_when_the_grant_begins() {
 
 #[tokio::test(start_paused = true)]
 async fn the_token_of_the_turn_after_the_last_number_is_larger() {
-    use lock_core::backend::{Attempt, Backend};
+    use lock_core::backend::{Ask, Attempt, Backend};
     use lock_core::testkit::Claims;
     let store = Memory::new();
     let key = lock_core::key::Key::new("k").unwrap();
     let mut claim = Claims::new().unwrap().exclusive(&key, secs(60));
-    assert!(matches!(store.try_acquire(&claim).await.unwrap(), Attempt::Granted(_)));
+    assert!(matches!(store.acquire(&claim, Ask::Try).await.unwrap(), Attempt::Granted(_)));
     claim.handoffs = u64::from(u32::MAX);
     let last = store.fence(&claim).await.unwrap();
     // `Hold::as_turn` does this.

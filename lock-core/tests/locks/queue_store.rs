@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use lock_core::backend::{
-    Attempt, Backend, Capability, Claim, FencingToken, Grant, Heartbeat, Held, Listener, Mode, Placement,
-    Released, Renew, Renewal,
+    Ask, Attempt, Backend, Capability, Claim, FencingToken, Grant, Heartbeat, Held, Listener, Mode,
+    Placement, Released, Renew, Renewal,
 };
 use lock_core::clock::{Clock, Moment};
 use lock_core::key::Key;
@@ -238,17 +238,14 @@ impl Backend for QueueStore {
         store
     }
 
-    async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
+    async fn acquire(&self, claim: &Claim, ask: Ask) -> Result<Attempt> {
         assert_eq!(claim.mode, Mode::Exclusive);
-        self.state().calls.tries += 1;
+        match ask {
+            Ask::Probe | Ask::Try => self.state().calls.tries += 1,
+            Ask::Enqueue { .. } => self.state().calls.enqueues += 1,
+        }
         tokio::task::yield_now().await;
-        Ok(self.ask(claim, false))
-    }
-
-    async fn enqueue(&self, claim: &Claim, _room: Option<usize>) -> Result<Attempt> {
-        self.state().calls.enqueues += 1;
-        tokio::task::yield_now().await;
-        Ok(self.ask(claim, true))
+        Ok(self.ask(claim, ask.enqueues()))
     }
 
     async fn heartbeat(&self, claim: &Claim) -> Result<Heartbeat> {

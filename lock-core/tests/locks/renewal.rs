@@ -2,7 +2,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lock_core::backend::memory::Memory;
-use lock_core::backend::{Attempt, Backend, Capability, Claim, Renew, Renewal};
+use lock_core::backend::{Ask, Attempt, Backend, Capability, Claim, Renew, Renewal};
 use lock_core::{FencingToken, LockManager, Released, Result};
 use tokio::time::Instant;
 
@@ -87,10 +87,10 @@ impl Backend for Rude {
         self.store.capability()
     }
 
-    async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
+    async fn acquire(&self, claim: &Claim, _ask: Ask) -> Result<Attempt> {
         let mut claim = claim.clone();
         claim.ttl = self.lease.unwrap_or(claim.ttl);
-        self.store.try_acquire(&claim).await
+        self.store.acquire(&claim, Ask::Try).await
     }
 
     async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {

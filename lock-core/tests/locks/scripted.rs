@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lock_core::backend::memory::Memory;
 use lock_core::backend::{
-    Attempt, Backend, Capability, Claim, FencingToken, Grant, Held, Released, Renew, Renewal,
+    Ask, Attempt, Backend, Capability, Claim, FencingToken, Grant, Held, Released, Renew, Renewal,
 };
 use lock_core::clock::Moment;
 use lock_core::key::Key;
@@ -167,22 +167,11 @@ impl Backend for Scripted {
         self.capability
     }
 
-    async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
+    async fn acquire(&self, claim: &Claim, ask: Ask) -> Result<Attempt> {
         let told = self.ask_for(claim);
         match told {
             Some(answer) => answer,
-            None => match self.store.try_acquire(claim).await? {
-                Attempt::Granted(grant) => Ok(Attempt::Granted(Grant { sent: self.now(), ..grant })),
-                held @ Attempt::Held(_) => Ok(held),
-            },
-        }
-    }
-
-    async fn enqueue(&self, claim: &Claim, room: Option<usize>) -> Result<Attempt> {
-        let told = self.ask_for(claim);
-        match told {
-            Some(answer) => answer,
-            None => match self.store.enqueue(claim, room).await? {
+            None => match self.store.acquire(claim, ask).await? {
                 Attempt::Granted(grant) => Ok(Attempt::Granted(Grant { sent: self.now(), ..grant })),
                 Attempt::Held(held) => {
                     let place = held.queued_at.map(|_| self.now());

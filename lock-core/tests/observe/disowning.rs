@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lock_core::Result;
 use lock_core::backend::memory::Memory;
-use lock_core::backend::{Attempt, Backend, Capability, Claim, FencingToken, Released, Renew, Renewal};
+use lock_core::backend::{Ask, Attempt, Backend, Capability, Claim, FencingToken, Released, Renew, Renewal};
 
 /// Says of every renewal and release that the lock is not the caller's. Gives no fencing token with a grant.
 #[derive(Debug)]
@@ -15,8 +15,8 @@ impl Backend for Disowning {
         self.0.capability()
     }
 
-    async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
-        Ok(match self.0.try_acquire(claim).await? {
+    async fn acquire(&self, claim: &Claim, _ask: Ask) -> Result<Attempt> {
+        Ok(match self.0.acquire(claim, Ask::Try).await? {
             Attempt::Granted(grant) => Attempt::Granted(grant.with_fence(None)),
             held @ Attempt::Held(_) => held,
         })

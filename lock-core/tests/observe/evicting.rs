@@ -6,7 +6,7 @@ use std::time::Duration;
 use lock_core::Result;
 use lock_core::backend::memory::Memory;
 use lock_core::backend::{
-    Attempt, Backend, Capability, Claim, FencingToken, Listener, Released, Renew, Renewal,
+    Ask, Attempt, Backend, Capability, Claim, FencingToken, Listener, Released, Renew, Renewal,
 };
 
 /// Tells everybody with each release that it has thrown seven keys away.
@@ -21,8 +21,8 @@ impl Backend for Evicting {
         self.store.capability()
     }
 
-    async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
-        self.store.try_acquire(claim).await
+    async fn acquire(&self, claim: &Claim, _ask: Ask) -> Result<Attempt> {
+        self.store.acquire(claim, Ask::Try).await
     }
 
     async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {

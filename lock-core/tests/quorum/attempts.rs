@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lock_core::LockErrorKind;
 use lock_core::backend::quorum::{Quorum, QuorumBuilder};
-use lock_core::backend::{Attempt, Backend, Claim, Mode, Queue, Released};
+use lock_core::backend::{Ask, Attempt, Backend, Claim, Mode, Queue, Released};
 use lock_core::testkit::Claims;
 use tokio::time::Instant;
 
@@ -131,7 +131,7 @@ async fn without_a_majority_there_is_no_quorum_in_time() {
             let quorum = builder.build().expect("odd");
             let [claim] = claims();
             let start = Instant::now();
-            let error = quorum.try_acquire(&claim).await.expect_err("2 of 5");
+            let error = quorum.acquire(&claim, Ask::Try).await.expect_err("2 of 5");
             assert_eq!((error.kind(), error.is_temporary()), (LockErrorKind::NoQuorum, true));
             assert!(
                 error.to_string().contains("3 of 5 nodes did not answer, 3 are needed: `2`: "),
@@ -179,7 +179,7 @@ async fn a_yes_that_comes_after_the_attempt_has_failed_goes_back() {
     let (quorum, [claim]) = (quorum(&nodes), claims());
     nodes[1].is(Health::Down);
     nodes[2].is(Health::Stuck);
-    assert_eq!(error_of(quorum.try_acquire(&claim).await), LockErrorKind::NoQuorum);
+    assert_eq!(error_of(quorum.acquire(&claim, Ask::Try).await), LockErrorKind::NoQuorum);
     assert!(nodes[0].is_free(&key()).await);
     nodes[2].is(Health::Well);
     settle().await;
@@ -234,7 +234,7 @@ async fn an_attempt_that_is_dropped_leaves_nothing() {
         let nodes = nodes::<3>();
         let (quorum, [claim]) = (quorum(&nodes), claims());
         nodes.iter().for_each(|node| node.slow(Kind::Try, millis(delay)));
-        let attempt = tokio::time::timeout(millis(50), quorum.try_acquire(&claim)).await;
+        let attempt = tokio::time::timeout(millis(50), quorum.acquire(&claim, Ask::Try)).await;
         assert!(attempt.is_err());
         if is_released {
             // The library does that, and it may reach the nodes before the request does.
@@ -261,7 +261,7 @@ async fn a_vote_that_a_release_is_on_its_way_to_does_not_count() {
     // The second finds the first node its own and another one free: that would be two.
     nodes[1].forget();
     nodes[2].is(Health::Down);
-    assert_eq!(error_of(quorum.try_acquire(&claim).await), LockErrorKind::NoQuorum);
+    assert_eq!(error_of(quorum.acquire(&claim, Ask::Try).await), LockErrorKind::NoQuorum);
     tokio::time::sleep(Duration::from_secs(6)).await;
     assert!(nodes[0].is_free(&key()).await, "now it has");
     // Two others are enough.
@@ -282,7 +282,7 @@ async fn a_node_that_does_not_answer_is_not_waited_for_and_not_overrun() {
     for _ in 0..10 {
         let [claim] = claims();
         let start = Instant::now();
-        let _ = quorum.try_acquire(&claim).await;
+        let _ = quorum.acquire(&claim, Ask::Try).await;
         waits.push(start.elapsed());
     }
     assert_eq!(waits[..3], [NODE_TIMEOUT; 3]);
@@ -370,7 +370,7 @@ async fn whom_nobody_waits_for_is_needed_where_the_others_are_no_majority() {
     }
     for _ in 0..5 {
         let [claim] = claims();
-        assert_eq!(error_of(quorum.try_acquire(&claim).await), LockErrorKind::NoQuorum);
+        assert_eq!(error_of(quorum.acquire(&claim, Ask::Try).await), LockErrorKind::NoQuorum);
     }
     assert_eq!(quorum.unresponsive_nodes(), ["2", "3"]);
     for node in &nodes[1..] {
@@ -406,7 +406,7 @@ async fn a_key_in_use_as_something_else_is_refused_where_that_is_so_on_a_majorit
         for node in &nodes[..count] {
             assert!(gets(&node.memory(), &permit()).await);
         }
-        match quorum.try_acquire(&claim).await {
+        match quorum.acquire(&claim, Ask::Try).await {
             Ok(attempt) => assert!(!refused && matches!(attempt, Attempt::Granted(_))),
             Err(error) => {
                 assert!(refused && error.kind() == LockErrorKind::InvalidRequest, "{error}");
@@ -433,7 +433,10 @@ async fn what_a_quorum_cannot_do_is_refused_with_the_reason() {
         (source.claim(&key(), Mode::Exclusive, Queue::Fifo, TTL), "a quorum has no queue"),
     ];
     for (claim, reason) in refused {
-        for answer in [quorum.try_acquire(&claim).await, quorum.enqueue(&claim, None).await] {
+        for answer in [
+            quorum.acquire(&claim, Ask::Try).await,
+            quorum.acquire(&claim, Ask::Enqueue { room: None }).await,
+        ] {
             let error = answer.expect_err("it cannot");
             assert_eq!(error.kind(), LockErrorKind::Unsupported);
             assert!(error.to_string().contains(reason), "{error}");
@@ -450,7 +453,7 @@ async fn a_grant_of_which_too_little_is_left_goes_back() {
         let (quorum, [claim]) = (quorum(&nodes), claims());
         nodes[1].pauses_us(Kind::Try, pause);
         let start = lock_core::clock::Clock::Tokio.now();
-        match quorum.try_acquire(&claim).await {
+        match quorum.acquire(&claim, Ask::Try).await {
             Ok(Attempt::Granted(grant)) => {
                 assert!(worth, "after {pause:?}");
                 assert_eq!((grant.sent, grant.lease), (start, TTL), "counted from before the first request");
@@ -477,7 +480,7 @@ async fn an_owner_that_has_the_lock_keeps_it_when_it_asks_in_vain() {
         let mut upgrade = reader.clone();
         upgrade.mode = Mode::Exclusive;
         held(&quorum, &upgrade).await;
-        let dropped = tokio::time::timeout(Duration::ZERO, quorum.try_acquire(&upgrade)).await;
+        let dropped = tokio::time::timeout(Duration::ZERO, quorum.acquire(&upgrade, Ask::Try)).await;
         drop(dropped);
         tokio::time::sleep(NODE_TIMEOUT * 4).await;
         for (number, node) in nodes.iter().enumerate() {

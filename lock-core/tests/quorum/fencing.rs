@@ -5,13 +5,13 @@ use std::time::Duration;
 use fastrand::Rng;
 use lock_core::LockErrorKind;
 use lock_core::backend::quorum::Quorum;
-use lock_core::backend::{Attempt, Backend, Claim, FencingToken, Grant};
+use lock_core::backend::{Ask, Attempt, Backend, Claim, FencingToken, Grant};
 
 use super::node::{Calls, Health, Kind, Node};
 use super::{TTL, claims, gets, millis, nodes, quorum, release, renew, settle};
 
 async fn acquire(quorum: &Quorum<Node>, claim: &Claim) -> Grant {
-    match quorum.try_acquire(claim).await.expect("an answer") {
+    match quorum.acquire(claim, Ask::Try).await.expect("an answer") {
         Attempt::Granted(grant) => grant,
         Attempt::Held(held) => panic!("held: {held:?}"),
     }
@@ -209,7 +209,7 @@ async fn a_grant_without_its_token_is_none() {
     nodes[0].skew(millis(50));
     nodes.iter().for_each(|node| node.slow(Kind::Renew, TTL));
     let quorum = quorum(&nodes);
-    let error = quorum.try_acquire(&fenced()).await.expect_err("no token");
+    let error = quorum.acquire(&fenced(), Ask::Try).await.expect_err("no token");
     assert_eq!(error.kind(), LockErrorKind::NoQuorum, "{error}");
     let [next] = claims();
     assert!(gets(&quorum, &next).await);

@@ -12,7 +12,7 @@ mod storm;
 use std::time::Duration;
 
 use lock_core::backend::quorum::Quorum;
-use lock_core::backend::{Attempt, Backend, Claim, Held, Mode, Queue, Released, Renew, Renewal};
+use lock_core::backend::{Ask, Attempt, Backend, Claim, Held, Mode, Queue, Released, Renew, Renewal};
 use lock_core::key::Key;
 use lock_core::testkit::Claims;
 use node::Node;
@@ -47,11 +47,11 @@ fn reader() -> Claim {
 }
 
 async fn gets(store: &impl Backend, claim: &Claim) -> bool {
-    matches!(store.try_acquire(claim).await.expect("an answer"), Attempt::Granted(_))
+    matches!(store.acquire(claim, Ask::Try).await.expect("an answer"), Attempt::Granted(_))
 }
 
 async fn held(store: &impl Backend, claim: &Claim) -> Held {
-    match store.try_acquire(claim).await.expect("an answer") {
+    match store.acquire(claim, Ask::Try).await.expect("an answer") {
         Attempt::Held(held) => held,
         Attempt::Granted(_) => panic!("granted beside a holder"),
     }

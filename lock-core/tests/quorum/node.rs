@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use lock_core::backend::memory::Memory;
-use lock_core::backend::{Attempt, Backend, Capability, Claim, FencingToken, Released, Renew, Renewal};
+use lock_core::backend::{Ask, Attempt, Backend, Capability, Claim, FencingToken, Released, Renew, Renewal};
 use lock_core::clock::{Clock, Moment};
 use lock_core::key::Key;
 use lock_core::{LockError, LockErrorKind, Result};
@@ -279,10 +279,10 @@ impl Backend for Node {
         self.memory().capability()
     }
 
-    async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
+    async fn acquire(&self, claim: &Claim, _ask: Ask) -> Result<Attempt> {
         let claim = claim.clone();
         let attempt = self.over(Kind::Try, async move |node: Self| {
-            let mut attempt = node.memory().try_acquire(&claim).await?;
+            let mut attempt = node.memory().acquire(&claim, Ask::Try).await?;
             if let Attempt::Granted(grant) = &mut attempt {
                 // As a store does that makes tokens only where they are asked for.
                 grant.fence = claim.fencing.then(|| node.token(&claim));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use lock_core::backend::memory::Memory;
 use lock_core::backend::quorum::Quorum;
-use lock_core::backend::{Attempt, Backend, Claim, Grant, Mode, Queue, Renewal};
+use lock_core::backend::{Ask, Attempt, Backend, Claim, Grant, Mode, Queue, Renewal};
 use lock_core::clock::Clock;
 use lock_core::key::Key;
 use lock_core::testkit::Claims;
@@ -61,7 +61,7 @@ impl Worker {
         for _ in 0..self.rng.u32(1..8) {
             let patience =
                 if self.rng.u32(0..12) == 0 { millis(self.rng.u64(0..30)) } else { millis(60_000) };
-            match tokio::time::timeout(patience, self.quorum.try_acquire(claim)).await {
+            match tokio::time::timeout(patience, self.quorum.acquire(claim, Ask::Try)).await {
                 Ok(Ok(Attempt::Granted(grant))) => return Some(grant),
                 Ok(Ok(Attempt::Held(_))) => tokio::time::sleep(millis(self.rng.u64(1..80))).await,
                 // An owner that was not answered is given back, and not used again.
@@ -209,7 +209,7 @@ async fn on_several_threads() {
             for round in 0..150 {
                 let mut claim = claims.exclusive(&key, Duration::from_secs(60));
                 claim.fencing = round % 3 == 0;
-                while let Attempt::Held(_) = quorum.try_acquire(&claim).await.expect("an answer") {
+                while let Attempt::Held(_) = quorum.acquire(&claim, Ask::Try).await.expect("an answer") {
                     tokio::task::yield_now().await;
                 }
                 assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two are inside");

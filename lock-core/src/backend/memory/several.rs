@@ -10,9 +10,9 @@ use std::time::Duration;
 use super::fence;
 use super::room::Use;
 use super::signal::Signal;
-use super::state::{Ask, Entry, Standing, Verdict};
+use super::state::{Entry, Standing, Verdict};
 use super::store::{Memory, Shard};
-use crate::backend::{Claim, FencingToken, Held, Mode, Released};
+use crate::backend::{Ask, Claim, FencingToken, Held, Mode, Released};
 use crate::clock::Moment;
 use crate::key::Key;
 
@@ -127,8 +127,10 @@ impl<'a> Locked<'a> {
     fn wait(&mut self, claim: &Claim, standings: &[Standing], ask: Ask) -> Held {
         let (now, waiting) = (self.now, self.waiting(claim));
         let ask = match ask {
-            Ask::InQueue { room } if waiting < room => Ask::InQueue { room: usize::MAX },
-            Ask::InQueue { .. } | Ask::Once => Ask::Once,
+            Ask::Enqueue { room: Some(room) } if waiting >= room => Ask::Try,
+            // There is room in the queue with most of them, so there is in each.
+            Ask::Enqueue { .. } => Ask::Enqueue { room: None },
+            Ask::Probe | Ask::Try => ask,
         };
         let mut all = Held { waiters: Some(waiting), ..Held::default() };
         for (key, standing) in claim.keys().zip(standings) {

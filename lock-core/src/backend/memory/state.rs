@@ -9,7 +9,7 @@ use super::line::Watcher;
 use super::room::{Fit, Use};
 use super::signal::Signal;
 use super::tickets::Tickets;
-use crate::backend::{Claim, FencingToken, Held, LatchState, LatchStep, Mode, Queue, Released};
+use crate::backend::{Ask, Claim, FencingToken, Held, LatchState, LatchStep, Mode, Queue, Released};
 use crate::clock::Moment;
 use crate::owner::Owner;
 
@@ -32,16 +32,6 @@ pub(super) enum Standing {
     Free,
     Held,
     Conflict(Use),
-}
-
-/// Whether a claim that is held off takes a place in the queue.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Ask {
-    Once,
-    /// Unless so many wait already.
-    InQueue {
-        room: usize,
-    },
 }
 
 /// One key. There is none for a key that nobody holds and nobody waits for.
@@ -151,9 +141,11 @@ impl Entry {
     pub(super) fn wait(&mut self, claim: &Claim, ask: Ask, now: Moment) -> Held {
         let waiters = self.waiting(claim.owner);
         let takes = match ask {
-            Ask::Once => false,
-            Ask::InQueue { room } => {
-                waiters < room && !self.has_local_turns(claim) && self.held_by(claim.owner).is_none()
+            Ask::Probe | Ask::Try => false,
+            Ask::Enqueue { room } => {
+                room.is_none_or(|room| waiters < room)
+                    && !self.has_local_turns(claim)
+                    && self.held_by(claim.owner).is_none()
             }
         };
         let position = if takes { Some(self.take_ticket(claim, now)) } else { self.keep_ticket(claim, now) };

@@ -11,11 +11,11 @@ use std::time::Duration;
 use super::fence;
 use super::room::Use;
 use super::signal::Listeners;
-use super::state::{Ask, Entry, Verdict};
+use super::state::{Entry, Verdict};
 use super::watch::Watch;
 use crate::backend::{
-    Attempt, Backend, Capability, Claim, FencingToken, Grant, GrantId, LatchState, LatchStep, LeaseScope,
-    Listed, Listener, LockInfo, Placement, Released, Renew, Renewal, conflict,
+    Ask, Attempt, Backend, Capability, Claim, FencingToken, Grant, GrantId, LatchState, LatchStep,
+    LeaseScope, Listed, Listener, LockInfo, Placement, Released, Renew, Renewal, conflict,
 };
 use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
@@ -128,7 +128,7 @@ impl Memory {
         answer
     }
 
-    fn acquire(&self, claim: &Claim, ask: Ask) -> Result<Attempt> {
+    fn attempt(&self, claim: &Claim, ask: Ask) -> Result<Attempt> {
         let now = Clock::Tokio.now();
         let verdict = if claim.more.is_empty() {
             self.with_new(&claim.key, now, |entry| entry.acquire(claim, ask, now, || fence::next(claim)))
@@ -222,12 +222,8 @@ impl Backend for Memory {
         }
     }
 
-    async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
-        self.acquire(claim, Ask::Once)
-    }
-
-    async fn enqueue(&self, claim: &Claim, room: Option<usize>) -> Result<Attempt> {
-        self.acquire(claim, Ask::InQueue { room: room.unwrap_or(usize::MAX) })
+    async fn acquire(&self, claim: &Claim, ask: Ask) -> Result<Attempt> {
+        self.attempt(claim, ask)
     }
 
     async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {

@@ -12,19 +12,12 @@ use super::round::{Fate, Open, Round};
 use super::store::Inner;
 use super::timing::{self, Waiting, Waits};
 use super::votes::{Tally, Verdict, Vote, Why, spare};
-use crate::backend::{Attempt, Backend, Claim, Grant};
+use crate::backend::{Ask, Attempt, Backend, Claim, Grant};
 use crate::clock::Moment;
 use crate::error::{LockError, LockErrorKind, Result};
 
 /// A node that has not answered an attempt after so long is given up, and released.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// What the nodes are asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum How {
-    Grab,
-    Try,
-}
 
 /// One attempt under way.
 struct Try<'a> {
@@ -35,7 +28,7 @@ struct Try<'a> {
 }
 
 impl<B: Backend> Inner<B> {
-    pub(super) async fn acquire(self: &Arc<Self>, claim: &Claim, how: How) -> Result<Attempt> {
+    pub(super) async fn acquire(self: &Arc<Self>, claim: &Claim, ask: Ask) -> Result<Attempt> {
         self.supports(claim)?;
         let sent = self.now();
         let tracked = self.ledger.track(claim.owner, sent, claim.ttl);
@@ -44,7 +37,7 @@ impl<B: Backend> Inner<B> {
         let unwanted = if tracked.left(sent).is_some() { Fate::Keep } else { Fate::GiveBack };
         let open = Open::with_fate(self.nodes.len(), unwanted);
         let attempt = Try { claim, sent, tracked, open };
-        let crew = self.ask_all(&attempt, how);
+        let crew = self.ask_all(&attempt, ask);
         let verdict = |answers: &[Option<Said>], waiting| match self.tally(answers, waiting).verdict() {
             Verdict::Open => None,
             verdict => Some(verdict),
@@ -63,7 +56,7 @@ impl<B: Backend> Inner<B> {
     fn ask_all(
         self: &Arc<Self>,
         attempt: &Try<'_>,
-        how: How,
+        ask: Ask,
     ) -> Crew<impl Future<Output = ()> + Send + use<B>> {
         let claim = Arc::new(attempt.claim.clone());
         let mut crew = Crew::of(self.nodes.len());
@@ -89,7 +82,7 @@ impl<B: Backend> Inner<B> {
                     }
                 };
                 if let Some(slot) = slot {
-                    quorum.ask(slot, &claim, how, &round, &patience).await;
+                    quorum.ask(slot, &claim, ask, &round, &patience).await;
                 } else {
                     let said = Said::nothing("an earlier request of this owner is not settled there");
                     let _ = round.put(number, said);
@@ -110,7 +103,7 @@ impl<B: Backend> Inner<B> {
         &self,
         slot: Slot,
         claim: &Claim,
-        how: How,
+        ask: Ask,
         round: &Round<Said>,
         patience: &Patience,
     ) {
@@ -127,12 +120,7 @@ impl<B: Backend> Inner<B> {
         let node = &self.nodes[number];
         let waiting = node.is_suspect().then(|| node.waits());
         // Made in its place: every copy of it would be a part of this future.
-        let mut call = std::pin::pin!(async {
-            match how {
-                How::Grab => node.backend.grab(claim).await,
-                How::Try => node.backend.try_acquire(claim).await,
-            }
-        });
+        let mut call = std::pin::pin!(async { node.backend.acquire(claim, ask).await });
         let answer = match patience.with(call.as_mut()).await {
             Some(answer) => answer,
             None => {

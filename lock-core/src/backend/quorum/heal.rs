@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use super::acquire::How;
 use super::answers::Said;
 use super::patience::Alone;
 use super::renew::{Answers, Batch, Part};
 use super::round::{Fate, Open};
 use super::store::Inner;
 use super::timing;
-use crate::backend::{Attempt, Backend, Claim, Renew};
+use crate::backend::{Ask, Attempt, Backend, Claim, Renew};
 
 /// How often a renewal asks a node again for a grant that another has there, for all grants of the batch together.
 ///
@@ -63,7 +62,7 @@ impl<B: Backend> Inner<B> {
         let claim = Claim { ttl: part.ttl, fencing: false, ..part.claim.clone() };
         let limit = timing::patience(claim.ttl, self.node_timeout);
         let patience = self.patience(Alone::from_the_beginning(), self.now(), limit);
-        self.ask(slot, &claim, How::Try, &open.share(), &patience).await;
+        self.ask(slot, &claim, Ask::Try, &open.share(), &patience).await;
         // There is a verdict on the lock already: what the node says changes nothing but whether it has the grant.
         let Some(said) = open.close(Fate::Keep).swap_remove(number) else { return false };
         let taken = matches!(said.answer, Ok(Attempt::Held(_)));

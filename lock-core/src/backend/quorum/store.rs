@@ -11,7 +11,7 @@ use super::patience::{Alone, Patience};
 use super::timing;
 use super::votes::majority;
 use crate::backend::{
-    Attempt, Backend, Capability, Claim, FencingToken, GrantId, LatchState, LatchStep, Listed, Mode,
+    Ask, Attempt, Backend, Capability, Claim, FencingToken, GrantId, LatchState, LatchStep, Listed, Mode,
     Placement, Queue, Released, Renew, Renewal,
 };
 use crate::clock::{Clock, Moment};
@@ -201,12 +201,8 @@ impl<B: Backend> Backend for Quorum<B> {
         self.0.capability
     }
 
-    async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
-        self.0.acquire(claim, super::acquire::How::Try).await
-    }
-
-    async fn grab(&self, claim: &Claim) -> Result<Attempt> {
-        self.0.acquire(claim, super::acquire::How::Grab).await
+    async fn acquire(&self, claim: &Claim, ask: Ask) -> Result<Attempt> {
+        self.0.acquire(claim, ask.without_queue()).await
     }
 
     async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
@@ -307,12 +303,12 @@ mod tests {
             Claim::new(key, owners.mint(), ttl, OwnerRecord::new(Arc::clone(&identity), None))
         };
         let holder = Claim { fencing: true, ..claim() };
-        assert!(matches!(quorum.try_acquire(&holder).await, Ok(Attempt::Granted(_))));
+        assert!(matches!(quorum.acquire(&holder, Ask::Try).await, Ok(Attempt::Granted(_))));
         for _ in 0..10 {
             let refused = claim();
-            assert!(matches!(quorum.try_acquire(&refused).await, Ok(Attempt::Held(_))));
+            assert!(matches!(quorum.acquire(&refused, Ask::Try).await, Ok(Attempt::Held(_))));
             let dropped = claim();
-            drop(tokio::time::timeout(Duration::ZERO, quorum.try_acquire(&dropped)).await);
+            drop(tokio::time::timeout(Duration::ZERO, quorum.acquire(&dropped, Ask::Try)).await);
             let stranger = claim();
             let _ = quorum.renew(&[Renew { claim: &stranger, ttl: stranger.ttl }]).await;
         }

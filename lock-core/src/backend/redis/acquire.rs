@@ -12,7 +12,7 @@ use super::connection::Connection;
 use super::error::Failure;
 use super::scripts::Script;
 use super::units::millis;
-use crate::backend::{Attempt, Claim, Grant, Heartbeat, Held, Mode, Queue};
+use crate::backend::{Ask, Attempt, Claim, Grant, Heartbeat, Held, Mode, Queue};
 use crate::clock::Clock;
 use crate::key::Key;
 use crate::owner::OwnerToken;
@@ -27,24 +27,13 @@ const FENCE_LEASES: u32 = 10;
 const FENCE_MORE: Duration = Duration::from_secs(60 * 60);
 const FENCE_AT_LEAST: Duration = Duration::from_secs(60);
 
-/// What an attempt may do where the key is held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Aim {
-    /// Nothing; it need not know who holds.
-    Grab,
-    /// Nothing.
-    Try,
-    /// Take a place in the queue, unless so many wait.
-    Queue { room: Option<usize> },
-}
-
 impl Redis {
     /// One attempt. Where a plain SET will do it comes first: a free key costs nothing else. The script runs where
     /// the key is taken, perhaps by this very owner, and where more is wanted than a SET can do.
-    pub(super) async fn acquire(
+    pub(super) async fn request(
         &self,
         claim: &Claim,
-        aim: Aim,
+        ask: Ask,
         deadline: Duration,
     ) -> Result<Attempt, Failure> {
         let start = Clock::Suspend.now();
@@ -53,7 +42,7 @@ impl Redis {
             Some(live) => (live, start),
             None => (self.links.live().await?, Clock::Suspend.now()),
         };
-        if matches!(aim, Aim::Queue { .. }) {
+        if ask.enqueues() {
             Box::pin(live.subscribe_waiters(self.links.server().listeners(), &claim.key)).await?;
             // The grant may be told, and then nothing is sent before the first renewal.
             live.subscribe_holders(self.links.server().shared_listeners());
@@ -61,13 +50,13 @@ impl Redis {
         claim.mark_sent();
         let token = claim.owner.token();
         let value = claim.record.to_value(&token);
-        if is_plain(claim) && !matches!(aim, Aim::Queue { .. }) {
+        if is_plain(claim) && !ask.enqueues() {
             match live.send_to_grant(&set(claim, &value), deadline).await? {
                 (Value::Okay, confirmed) => {
                     let granted = Attempt::Granted(Grant::new(ready, claim.ttl));
                     return self.durable(&live, (claim, granted), confirmed, deadline).await;
                 }
-                (Value::Nil, _) if aim == Aim::Grab => return Ok(Attempt::Held(Held::default())),
+                (Value::Nil, _) if ask == Ask::Probe => return Ok(Attempt::Held(Held::default())),
                 (Value::Nil, _) => {}
                 (other, _) => return Err(Failure::unexpected(&other)),
             }
@@ -75,7 +64,7 @@ impl Redis {
         for _ in 0..2 {
             let end = live.clock.at(start.plus(deadline));
             let (script, command) = match claim.more.is_empty() {
-                true => (Script::Acquire, one(&live, claim, aim, (&token, &value), end)),
+                true => (Script::Acquire, one(&live, claim, ask, (&token, &value), end)),
                 false => (Script::AcquireAll, all(&live, claim, (&token, &value), end)),
             };
             let sent = Clock::Suspend.now();
@@ -155,14 +144,14 @@ fn set(claim: &Claim, value: &str) -> Cmd {
     command
 }
 
-fn one(live: &Connection, claim: &Claim, aim: Aim, (token, value): (&OwnerToken, &str), end: i64) -> Cmd {
+fn one(live: &Connection, claim: &Claim, ask: Ask, (token, value): (&OwnerToken, &str), end: i64) -> Cmd {
     let key = claim.key.as_str();
     let mut command = live.scripts.call(Script::Acquire, iter::once(key), 8, value.len() + 140);
     common(&mut command, claim, (token, value), end);
     command.arg(&*code(claim.mode));
-    match aim {
-        Aim::Grab | Aim::Try => command.arg(""),
-        Aim::Queue { room } => {
+    match ask {
+        Ask::Probe | Ask::Try => command.arg(""),
+        Ask::Enqueue { room } => {
             command.arg(room.and_then(|room| u32::try_from(room).ok()).unwrap_or(u32::MAX))
         }
     };

@@ -7,7 +7,6 @@ use std::time::Duration;
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
-use super::acquire::Aim;
 use super::capability::capability;
 use super::config::{Address, Config};
 use super::dial;
@@ -17,8 +16,8 @@ use super::latch;
 use super::links::Links;
 use super::shared::Shared;
 use crate::backend::{
-    Attempt, Backend, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState, LatchStep, Listed,
-    Listener, LockInfo, Released, Renew, Renewal,
+    Ask, Attempt, Backend, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState, LatchStep,
+    Listed, Listener, LockInfo, Released, Renew, Renewal,
 };
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
@@ -126,14 +125,14 @@ impl Redis {
 }
 
 impl Redis {
-    async fn attempt(&self, claim: &Claim, aim: Aim) -> Result<Attempt> {
+    async fn attempt(&self, claim: &Claim, ask: Ask) -> Result<Attempt> {
         supported(claim.keys())?;
         if let Some(voter) = self.voter() {
             return self.vote(voter, claim).await;
         }
         let deadline = self.timeout().min(claim.ttl / 2);
         // A call that never got a connection leaves nothing to clean up: an outage must not pile up releases.
-        match timeout(deadline, self.acquire(claim, aim, deadline)).await {
+        match timeout(deadline, self.request(claim, ask, deadline)).await {
             Ok(Ok(attempt)) => Ok(attempt),
             Ok(Err(failure)) => Err(self.error(&failure).with_key(&claim.key)),
             Err(_) if claim.is_sent() => Err(self.error(&self.elapsed(deadline)).with_key(&claim.key)),
@@ -150,18 +149,9 @@ impl Backend for Redis {
         capability(&self.links.server().config)
     }
 
-    async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
-        self.attempt(claim, Aim::Try).await
-    }
-
-    async fn grab(&self, claim: &Claim) -> Result<Attempt> {
-        self.attempt(claim, Aim::Grab).await
-    }
-
-    async fn enqueue(&self, claim: &Claim, room: Option<usize>) -> Result<Attempt> {
+    async fn acquire(&self, claim: &Claim, ask: Ask) -> Result<Attempt> {
         // Those of several keys have no place of their own: they would wait for one key while they hold another.
-        let aim = if claim.more.is_empty() { Aim::Queue { room } } else { Aim::Try };
-        self.attempt(claim, aim).await
+        self.attempt(claim, if claim.more.is_empty() { ask } else { ask.without_queue() }).await
     }
 
     async fn heartbeat(&self, claim: &Claim) -> Result<Heartbeat> {

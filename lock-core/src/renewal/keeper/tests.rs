@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::backend::memory::Memory;
-use crate::backend::{Attempt, Backend, Capability, Claim, FencingToken, Released};
+use crate::backend::{Ask, Attempt, Backend, Capability, Claim, FencingToken, Released};
 use crate::error::Result;
 use crate::manager::LockManager;
 
@@ -32,8 +32,8 @@ impl Backend for Parted {
         self.0.capability()
     }
 
-    async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
-        self.0.try_acquire(claim).await
+    async fn acquire(&self, claim: &Claim, _ask: Ask) -> Result<Attempt> {
+        self.0.acquire(claim, Ask::Try).await
     }
 
     async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {

@@ -5,7 +5,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use super::{Case, Subject, list};
-use crate::backend::{BoxFuture, Capability, Mode, Queue, WAITER_LEASE};
+use crate::backend::{Ask, BoxFuture, Capability, Mode, Queue, WAITER_LEASE};
 
 /// A call that is not done after so many polls is let run to its end.
 const POLLS: usize = 12;
@@ -43,7 +43,7 @@ async fn a_try(subject: Subject) {
     for polls in 0..POLLS {
         let key = subject.key(&polls.to_string());
         let (dropped, next) = (subject.mutex(&key), subject.mutex(&key));
-        let complete = polled(subject.backend().try_acquire_dyn(&dropped), polls).await;
+        let complete = polled(subject.backend().acquire_dyn(&dropped, Ask::Try), polls).await;
         subject.release(&dropped).await;
         subject.granted_within(&next, Duration::ZERO).await;
         subject.release(&next).await;
@@ -90,7 +90,8 @@ async fn a_place_in_a_queue(subject: Subject) {
         let key = subject.key(&polls.to_string());
         let [holder, dropped, next] = [(); 3].map(|()| subject.claim(&key, Mode::Exclusive, Queue::Fifo));
         subject.acquire(&holder).await;
-        let complete = polled(subject.backend().enqueue_dyn(&dropped, None), polls).await;
+        let complete =
+            polled(subject.backend().acquire_dyn(&dropped, Ask::Enqueue { room: None }), polls).await;
         subject.release(&dropped).await;
         subject.release(&holder).await;
         let before = subject.now();

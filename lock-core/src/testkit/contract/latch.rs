@@ -1,7 +1,7 @@
 //! Count-down latches.
 
 use super::{Case, Subject, list};
-use crate::backend::{Capability, LatchState, LatchStep, Mode, Queue};
+use crate::backend::{Ask, Capability, LatchState, LatchStep, Mode, Queue};
 use crate::error::LockErrorKind;
 
 pub(super) fn cases() -> impl IntoIterator<Item = Case> {
@@ -132,7 +132,10 @@ async fn a_latch_is_no_lock(subject: Subject) {
         claims.push(subject.claim(&key, Mode::Exclusive, Queue::Fifo));
     }
     for claim in &claims {
-        for answer in [subject.attempt(claim).await, subject.backend().enqueue_dyn(claim, None).await] {
+        for answer in [
+            subject.attempt(claim).await,
+            subject.backend().acquire_dyn(claim, Ask::Enqueue { room: None }).await,
+        ] {
             let error = answer.expect_err("the key is a latch");
             assert_eq!(error.kind(), LockErrorKind::InvalidRequest, "{error}");
             let text = error.to_string();

@@ -1,7 +1,7 @@
 //! Semaphores.
 
 use super::{Case, Subject, list};
-use crate::backend::{Capability, Claim, Mode, Queue, Released};
+use crate::backend::{Ask, Capability, Claim, Mode, Queue, Released};
 use crate::error::LockErrorKind;
 use crate::key::Key;
 
@@ -97,7 +97,10 @@ async fn other_kinds_are_refused(subject: Subject) {
 }
 
 async fn clashes(subject: &Subject, claim: &Claim, names: &[&str]) {
-    for answer in [subject.attempt(claim).await, subject.backend().enqueue_dyn(claim, None).await] {
+    for answer in [
+        subject.attempt(claim).await,
+        subject.backend().acquire_dyn(claim, Ask::Enqueue { room: None }).await,
+    ] {
         let error = answer.expect_err("another kind on a key that is held");
         assert_eq!(error.kind(), LockErrorKind::InvalidRequest, "{error}");
         // The key itself has letters and digits too.

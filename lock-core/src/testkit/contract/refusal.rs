@@ -1,7 +1,7 @@
 //! What a backend cannot do it refuses.
 
 use super::{Case, Subject, list};
-use crate::backend::{Capability, Claim, LatchStep, Mode, Queue, Renewal};
+use crate::backend::{Ask, Capability, Claim, LatchStep, Mode, Queue, Renewal};
 use crate::error::LockErrorKind;
 
 pub(super) fn cases() -> impl IntoIterator<Item = Case> {
@@ -35,7 +35,10 @@ async fn more_than_it_can(subject: Subject) {
         (can.several, subject.all(&[key.clone(), subject.key("l")])),
     ];
     for (_, claim) in beyond.iter().filter(|(can, _)| !can) {
-        for answer in [subject.attempt(claim).await, subject.backend().enqueue_dyn(claim, None).await] {
+        for answer in [
+            subject.attempt(claim).await,
+            subject.backend().acquire_dyn(claim, Ask::Enqueue { room: None }).await,
+        ] {
             let error = answer.expect_err("it cannot do that");
             assert_eq!(error.kind(), LockErrorKind::Unsupported, "{claim:?}: {error}");
         }

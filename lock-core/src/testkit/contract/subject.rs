@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::Variant;
 use crate::backend::{
-    Attempt, Backend, Capability, Claim, DynBackend, FencingToken, Grant, Heartbeat, Held, LatchState,
+    Ask, Attempt, Backend, Capability, Claim, DynBackend, FencingToken, Grant, Heartbeat, Held, LatchState,
     LatchStep, Mode, Queue, Released, Renew, Renewal,
 };
 use crate::clock::Moment;
@@ -139,12 +139,12 @@ impl Subject {
     }
 
     pub(super) async fn attempt(&self, claim: &Claim) -> Result<Attempt> {
-        self.backend.try_acquire_dyn(claim).await
+        self.backend.acquire_dyn(claim, Ask::Try).await
     }
 
     /// Whether one try is granted.
     pub(super) async fn gets(&self, claim: &Claim) -> bool {
-        match self.attempt(claim).await.expect("an answer to try_acquire") {
+        match self.attempt(claim).await.expect("an answer to a try") {
             Attempt::Granted(_) => true,
             Attempt::Held(_) => false,
         }
@@ -154,7 +154,7 @@ impl Subject {
     pub(super) fn acquire(&self, claim: &Claim) -> impl Future<Output = Grant> + Send {
         let caller = std::panic::Location::caller();
         async move {
-            match self.attempt(claim).await.expect("an answer to try_acquire") {
+            match self.attempt(claim).await.expect("an answer to a try") {
                 Attempt::Granted(grant) => grant,
                 Attempt::Held(held) => panic!("line {}: refused, not granted: {held:?}", caller.line()),
             }
@@ -165,7 +165,7 @@ impl Subject {
     pub(super) fn refused(&self, claim: &Claim) -> impl Future<Output = Held> + Send {
         let caller = std::panic::Location::caller();
         async move {
-            match self.attempt(claim).await.expect("an answer to try_acquire") {
+            match self.attempt(claim).await.expect("an answer to a try") {
                 Attempt::Held(held) => held,
                 Attempt::Granted(_) => panic!("line {}: granted beside a holder", caller.line()),
             }
@@ -183,8 +183,7 @@ impl Subject {
         async move {
             let end = self.now().plus(at_most + LATE);
             while !end.is_past(self.now()) {
-                if let Attempt::Granted(grant) = self.attempt(claim).await.expect("an answer to try_acquire")
-                {
+                if let Attempt::Granted(grant) = self.attempt(claim).await.expect("an answer to a try") {
                     return grant;
                 }
                 tokio::time::sleep(AGAIN).await;
@@ -207,7 +206,8 @@ impl Subject {
     ) -> impl Future<Output = Held> + Send {
         let caller = std::panic::Location::caller();
         async move {
-            match self.backend.enqueue_dyn(claim, room).await.expect("an answer to enqueue") {
+            match self.backend.acquire_dyn(claim, Ask::Enqueue { room }).await.expect("an answer to enqueue")
+            {
                 Attempt::Held(held) => held,
                 Attempt::Granted(_) => panic!("line {}: granted beside a holder", caller.line()),
             }
@@ -235,7 +235,12 @@ impl Subject {
                 Heartbeat::Gone => panic!("the place is gone"),
             }
         } else {
-            match self.backend.enqueue_dyn(claim, None).await.expect("an answer to enqueue") {
+            match self
+                .backend
+                .acquire_dyn(claim, Ask::Enqueue { room: None })
+                .await
+                .expect("an answer to enqueue")
+            {
                 Attempt::Granted(grant) => Ok(grant),
                 Attempt::Held(held) => Err(held),
             }

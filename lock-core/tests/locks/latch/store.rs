@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lock_core::backend::memory::Memory;
 use lock_core::backend::{
-    Attempt, Backend, Capability, Claim, FencingToken, LatchState, LatchStep, Listener, Released, Renew,
+    Ask, Attempt, Backend, Capability, Claim, FencingToken, LatchState, LatchStep, Listener, Released, Renew,
     Renewal,
 };
 use lock_core::key::Key;
@@ -170,8 +170,8 @@ impl Backend for Store {
         self.state().closed.notify_waiters();
     }
 
-    async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
-        self.store.try_acquire(claim).await
+    async fn acquire(&self, claim: &Claim, _ask: Ask) -> Result<Attempt> {
+        self.store.acquire(claim, Ask::Try).await
     }
 
     async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use lock_core::LockError;
 use lock_core::backend::{
-    Attempt, Backend, Capability, Claim, FencingToken, Grant, Heartbeat, Listener, Released, Renew, Renewal,
+    Ask, Attempt, Backend, Capability, Claim, FencingToken, Grant, Heartbeat, Listener, Released, Renew,
+    Renewal,
 };
 
 type Result<T> = std::result::Result<T, LockError>;
@@ -39,16 +40,8 @@ impl<B: Backend> Backend for Careless<B> {
         self.0.capability()
     }
 
-    async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
-        self.0.try_acquire(claim).await.map(|attempt| self.hear(claim, attempt))
-    }
-
-    async fn grab(&self, claim: &Claim) -> Result<Attempt> {
-        self.0.grab(claim).await.map(|attempt| self.hear(claim, attempt))
-    }
-
-    async fn enqueue(&self, claim: &Claim, room: Option<usize>) -> Result<Attempt> {
-        self.0.enqueue(claim, room).await.map(|attempt| self.hear(claim, attempt))
+    async fn acquire(&self, claim: &Claim, ask: Ask) -> Result<Attempt> {
+        self.0.acquire(claim, ask).await.map(|attempt| self.hear(claim, attempt))
     }
 
     async fn heartbeat(&self, claim: &Claim) -> Result<Heartbeat> {

@@ -9,8 +9,8 @@ use tokio::sync::Notify;
 use super::Claims;
 use crate::backend::memory::line::Look;
 use crate::backend::memory::roll::Roll;
-use crate::backend::memory::state::{Ask, Entry, Verdict};
-use crate::backend::{Claim, FencingToken, Mode, Queue};
+use crate::backend::memory::state::{Entry, Verdict};
+use crate::backend::{Ask, Claim, FencingToken, Mode, Queue};
 use crate::clock::Moment;
 
 const MANY: usize = 8_000;
@@ -45,7 +45,7 @@ impl Crowd {
     }
 
     fn acquire(&mut self, who: usize) -> bool {
-        let ask = Ask::InQueue { room: usize::MAX };
+        let ask = Ask::Enqueue { room: None };
         matches!(
             self.entry.acquire(&self.claims[who], ask, at(0), || FencingToken::new(1)),
             Verdict::Granted { .. }

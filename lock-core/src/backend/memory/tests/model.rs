@@ -5,8 +5,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::Claims;
-use crate::backend::memory::state::{Ask, Entry, Verdict};
-use crate::backend::{Claim, FencingToken, Mode, Queue, Released};
+use crate::backend::memory::state::{Entry, Verdict};
+use crate::backend::{Ask, Claim, FencingToken, Mode, Queue, Released};
 use crate::clock::Moment;
 
 #[derive(Clone, Debug)]
@@ -119,8 +119,10 @@ impl Model {
                 assert_eq!(held.waiters, Some(others));
                 let had = self.tickets.iter().any(|(owner, _)| *owner == who);
                 let takes = match ask {
-                    Ask::Once => false,
-                    Ask::InQueue { room } => others < room && !self.has_local_turns(claims, claim),
+                    Ask::Probe | Ask::Try => false,
+                    Ask::Enqueue { room } => {
+                        room.is_none_or(|room| others < room) && !self.has_local_turns(claims, claim)
+                    }
                 };
                 if had || takes {
                     self.take_ticket(who, now + millis(claim.waiter_lease()));
@@ -246,8 +248,8 @@ proptest! {
         let mut entry = Entry::default();
         for step in steps {
             match step {
-                Step::Try(who) => model.acquire(&claims, &mut entry, who, Ask::Once),
-                Step::Enqueue(who, room) => model.acquire(&claims, &mut entry, who, Ask::InQueue { room }),
+                Step::Try(who) => model.acquire(&claims, &mut entry, who, Ask::Try),
+                Step::Enqueue(who, room) => model.acquire(&claims, &mut entry, who, Ask::Enqueue { room: Some(room) }),
                 Step::Downgrade(who) => model.downgrade(&claims, &mut entry, who),
                 Step::Renew(who, ttl) => model.renew(&claims, &mut entry, who, ttl),
                 Step::Release(who, keep) => model.release(&claims, &mut entry, who, keep),

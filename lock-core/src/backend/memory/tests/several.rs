@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{Claims, TTL};
 use crate::backend::memory::Memory;
 use crate::backend::{
-    Attempt, Backend, Claim, LatchState, LatchStep, Listener, Mode, Queue, Released, Renew, Renewal,
+    Ask, Attempt, Backend, Claim, LatchState, LatchStep, Listener, Mode, Queue, Released, Renew, Renewal,
 };
 use crate::key::Key;
 use crate::owner::Owner;
@@ -44,7 +44,7 @@ fn all(claims: &Claims, queue: Queue, keys: &[&str]) -> Claim {
 }
 
 async fn granted(memory: &Memory, claim: &Claim) -> bool {
-    matches!(memory.enqueue(claim, None).await, Ok(Attempt::Granted(_)))
+    matches!(memory.acquire(claim, Ask::Enqueue { room: None }).await, Ok(Attempt::Granted(_)))
 }
 
 /// Claims of random keys, taken and given back by many tasks at once: nobody waits for ever, no key has two owners.
@@ -116,9 +116,11 @@ async fn awaiting_several_keys_takes_a_place_in_every_queue() {
     let (memory, claims) = (Memory::new(), Claims::new());
     let (held, both) = (claims.exclusive("a"), all(&claims, Queue::Barging, &["a", "b"]));
     assert!(granted(&memory, &held).await);
-    assert!(matches!(memory.try_acquire(&both).await, Ok(Attempt::Held(_))));
+    assert!(matches!(memory.acquire(&both, Ask::Try).await, Ok(Attempt::Held(_))));
     assert!(tokio::time::timeout(Duration::from_millis(1), memory.changed(&both)).await.is_err());
-    let Ok(Attempt::Held(behind)) = memory.enqueue(&claims.fifo("b", Mode::Exclusive), None).await else {
+    let Ok(Attempt::Held(behind)) =
+        memory.acquire(&claims.fifo("b", Mode::Exclusive), Ask::Enqueue { room: None }).await
+    else {
         panic!("the other was first")
     };
     assert_eq!(behind.position, Some(1));
@@ -131,10 +133,14 @@ async fn single_grants_that_become_one_have_one_token_above_all() {
     let mut last = None;
     for key in both.keys() {
         let single = Claim { key: key.clone(), more: [].into(), ..both.clone() };
-        let Ok(Attempt::Granted(grant)) = memory.try_acquire(&single).await else { panic!("it is free") };
+        let Ok(Attempt::Granted(grant)) = memory.acquire(&single, Ask::Try).await else {
+            panic!("it is free")
+        };
         last = last.max(grant.fence);
     }
-    let Ok(Attempt::Granted(grant)) = memory.try_acquire(&both).await else { panic!("they are its own") };
+    let Ok(Attempt::Granted(grant)) = memory.acquire(&both, Ask::Try).await else {
+        panic!("they are its own")
+    };
     assert!(grant.fence > last);
     assert_eq!(memory.fence(&both).await.ok(), grant.fence, "asked again");
 }
@@ -176,7 +182,9 @@ async fn a_local_waiter_asks_for_a_place_once_another_manager_has_the_key() {
     memory.release_now(&holder, None);
     assert!(granted(&memory, &stranger).await);
     tokio::time::timeout(Duration::from_millis(1), waits).await.expect("it is to ask");
-    let Ok(Attempt::Held(held)) = memory.enqueue(&local, None).await else { panic!("it is held") };
+    let Ok(Attempt::Held(held)) = memory.acquire(&local, Ask::Enqueue { room: None }).await else {
+        panic!("it is held")
+    };
     assert_eq!((held.own, held.position), (false, Some(0)));
 }
 
@@ -194,7 +202,7 @@ async fn a_latch_leaves_no_entry_behind_and_tells_each_process_once() {
     for _ in 0..3 {
         let _ = memory.latch(&key, &LatchStep::Wait { process: owner.process(), ttl: TTL }).await;
     }
-    let error = memory.try_acquire(&claims.exclusive("k")).await.expect_err("another kind");
+    let error = memory.acquire(&claims.exclusive("k"), Ask::Try).await.expect_err("another kind");
     assert!(error.to_string().contains("a count-down latch"), "{error}");
     for _ in 0..2 {
         let state = memory.latch(&key, &LatchStep::CountDown { owner, ttl: TTL }).await;

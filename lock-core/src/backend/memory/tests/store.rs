@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Claims, TTL};
 use crate::LockErrorKind;
 use crate::backend::memory::Memory;
-use crate::backend::{Attempt, Backend, Mode, Queue};
+use crate::backend::{Ask, Attempt, Backend, Mode, Queue};
 
 #[tokio::test(start_paused = true)]
 async fn random_operations_leave_no_entry_behind() {
@@ -17,7 +17,7 @@ async fn random_operations_leave_no_entry_behind() {
         let mode = if random.bool() { Mode::Exclusive } else { Mode::Shared };
         let queue = if random.bool() { Queue::Fifo } else { Queue::Barging };
         let claim = claims.claim(&key, mode, queue);
-        let _ = memory.enqueue(&claim, None).await;
+        let _ = memory.acquire(&claim, Ask::Enqueue { room: None }).await;
         open.push(claim);
         if random.u8(..4) > 0 {
             let claim = open.swap_remove(random.usize(..open.len()));
@@ -35,7 +35,7 @@ async fn keys_that_ran_out_are_swept() {
     let (memory, claims) = (Memory::new(), Claims::new());
     for round in 0..50 {
         for number in 0..200 {
-            let _ = memory.try_acquire(&claims.exclusive(&format!("{round}:{number}"))).await;
+            let _ = memory.acquire(&claims.exclusive(&format!("{round}:{number}")), Ask::Try).await;
         }
         tokio::time::advance(TTL).await;
     }
@@ -46,9 +46,12 @@ async fn keys_that_ran_out_are_swept() {
 async fn kinds_that_have_nothing_in_common_refuse_each_other_by_name() {
     let (memory, claims) = (Memory::new(), Claims::new());
     let held = claims.claim("k", Mode::Permit { of: 2 }, Queue::Barging);
-    let _ = memory.try_acquire(&held).await;
+    let _ = memory.acquire(&held, Ask::Try).await;
     for (mode, name) in [(Mode::Exclusive, "an exclusive lock"), (Mode::Permit { of: 3 }, "3 permits")] {
-        let error = memory.enqueue(&claims.claim("k", mode, Queue::Fifo), None).await.expect_err("refused");
+        let error = memory
+            .acquire(&claims.claim("k", mode, Queue::Fifo), Ask::Enqueue { room: None })
+            .await
+            .expect_err("refused");
         assert_eq!(error.kind(), LockErrorKind::InvalidRequest);
         let text = error.to_string();
         assert!(text.contains(name) && text.contains("2 permits"), "{text}");
@@ -64,7 +67,7 @@ async fn fencing_tokens_grow_over_stores_too() {
     for _ in 0..3 {
         let memory = Memory::new();
         for key in ["a", "b"] {
-            let attempt = memory.try_acquire(&claims.exclusive(key)).await.expect("an answer");
+            let attempt = memory.acquire(&claims.exclusive(key), Ask::Try).await.expect("an answer");
             let Attempt::Granted(grant) = attempt else { panic!("{key} is free") };
             let fence = grant.fence.expect("a token with the grant").get();
             assert!(fence > last);
@@ -77,10 +80,10 @@ async fn fencing_tokens_grow_over_stores_too() {
 async fn a_release_that_is_repeated_does_not_free_a_key_that_is_kept() {
     let (memory, claims) = (Memory::new(), Claims::new());
     let (claim, other) = (claims.exclusive("k"), claims.exclusive("k"));
-    let _ = memory.try_acquire(&claim).await;
+    let _ = memory.acquire(&claim, Ask::Try).await;
     memory.release_now(&claim, Some(Duration::from_secs(1)));
     memory.release_now(&claim, None);
-    assert!(matches!(memory.try_acquire(&other).await, Ok(Attempt::Held(_))));
+    assert!(matches!(memory.acquire(&other, Ask::Try).await, Ok(Attempt::Held(_))));
     tokio::time::advance(Duration::from_secs(1)).await;
-    assert!(matches!(memory.try_acquire(&other).await, Ok(Attempt::Granted(_))));
+    assert!(matches!(memory.acquire(&other, Ask::Try).await, Ok(Attempt::Granted(_))));
 }

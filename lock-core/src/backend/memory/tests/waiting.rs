@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::{Claims, TTL};
 use crate::backend::memory::Memory;
-use crate::backend::{Attempt, Backend, Claim, Mode, Renew, Renewal};
+use crate::backend::{Ask, Attempt, Backend, Claim, Mode, Renew, Renewal};
 
 /// A pending `changed`, polled by hand so that a test sees who is woken and can drop it between wake and poll.
 struct Waiter<'a> {
@@ -52,7 +52,7 @@ impl<'a> Waiter<'a> {
 }
 
 async fn granted(memory: &Memory, claim: &Claim) -> bool {
-    matches!(memory.enqueue(claim, None).await, Ok(Attempt::Granted(_)))
+    matches!(memory.acquire(claim, Ask::Enqueue { room: None }).await, Ok(Attempt::Granted(_)))
 }
 
 /// A held key and `n` claims on it that were told so.

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use super::slot;
 use super::store::Cluster;
-use crate::backend::redis::acquire::{Aim, FenceOf};
+use crate::backend::redis::acquire::FenceOf;
 use crate::backend::redis::client::Redis;
 use crate::backend::redis::error::{Failure, Reaction};
 use crate::backend::remote::join_all;
-use crate::backend::{Attempt, BoxFuture, Claim, FencingToken, Grant, Released};
+use crate::backend::{Ask, Attempt, BoxFuture, Claim, FencingToken, Grant, Released};
 use crate::clock::{Clock, Moment};
 use crate::error::{LockErrorKind, LossReason};
 use crate::key::Key;
@@ -50,7 +50,7 @@ impl Cluster {
         let deadline = give_up.remaining(Clock::Suspend.now());
         let mut grants = Vec::with_capacity(parts.len());
         for (number, part) in parts.iter().enumerate() {
-            let call = |node| self.acquire(node, part, Aim::Try, give_up);
+            let call = |node| self.ask(node, part, Ask::Try, give_up);
             match self.within(deadline, &part.key, call).await {
                 Ok(Attempt::Granted(grant)) => grants.push(grant),
                 answer => {

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::route::Last;
 use super::router::Router;
 use super::slot;
-use crate::backend::redis::acquire::{Aim, is_plain};
+use crate::backend::redis::acquire::is_plain;
 use crate::backend::redis::capability::capability;
 use crate::backend::redis::client::Redis;
 use crate::backend::redis::config::Config;
@@ -19,8 +19,8 @@ use crate::backend::redis::keys::supported;
 use crate::backend::redis::latch;
 use crate::backend::remote::join_all;
 use crate::backend::{
-    Attempt, Backend, BoxFuture, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState, LatchStep,
-    Listed, Listener, LockInfo, Released, Renew, Renewal,
+    Ask, Attempt, Backend, BoxFuture, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState,
+    LatchStep, Listed, Listener, LockInfo, Released, Renew, Renewal,
 };
 use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, Result};
@@ -125,7 +125,7 @@ impl Cluster {
         }
     }
 
-    async fn attempt(&self, claim: &Claim, aim: Aim) -> Result<Attempt> {
+    async fn attempt(&self, claim: &Claim, ask: Ask) -> Result<Attempt> {
         takes(claim.keys())?;
         let deadline = self.timeout().min(claim.ttl / 2);
         let give_up = Clock::Suspend.now().plus(deadline);
@@ -133,7 +133,7 @@ impl Cluster {
             Some(parts) => timeout(deadline, self.acquire_parts(claim, &parts, give_up))
                 .await
                 .unwrap_or_else(|_| Err(Failure::no_answer(deadline))),
-            None => self.within(deadline, &claim.key, |node| self.acquire(node, claim, aim, give_up)).await,
+            None => self.within(deadline, &claim.key, |node| self.ask(node, claim, ask, give_up)).await,
         };
         answer.map_err(|failure| {
             // A call that never got a connection leaves nothing to clean up.
@@ -144,25 +144,25 @@ impl Cluster {
 
     /// One attempt at one node. Of a slot that is being moved, a key that is not there any more is asked for at the other
     /// node, as far as a plain SET will do; the scripts name keys that are on both sides, and have to wait.
-    pub(super) async fn acquire(
+    pub(super) async fn ask(
         &self,
         node: Arc<Redis>,
         claim: &Claim,
-        aim: Aim,
+        ask: Ask,
         give_up: Moment,
     ) -> Result<Attempt, Failure> {
         // Not a deadline of its own for each node: what reaches the last one must not take effect after the caller has
         // given up.
         let deadline = give_up.remaining(Clock::Suspend.now());
-        match node.acquire(claim, aim, deadline).await {
+        match node.request(claim, ask, deadline).await {
             Err(Failure { redirect: Some(Redirect::Ask(place)), .. })
-                if is_plain(claim) && !matches!(aim, Aim::Queue { .. }) =>
+                if is_plain(claim) && !ask.enqueues() =>
             {
                 self.router.at(&node, &place).set_asking(claim, deadline).await
             }
             // One that is not granted yet is granted once at most, however often it is asked for.
-            Err(failure) if failure.reaction == Reaction::Again && aim != Aim::Grab => {
-                node.acquire(claim, aim, deadline).await
+            Err(failure) if failure.reaction == Reaction::Again && ask != Ask::Probe => {
+                node.request(claim, ask, deadline).await
             }
             answer => answer,
         }
@@ -194,17 +194,9 @@ impl Backend for Cluster {
         capability(self.router.config())
     }
 
-    async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
-        self.attempt(claim, Aim::Try).await
-    }
-
-    async fn grab(&self, claim: &Claim) -> Result<Attempt> {
-        self.attempt(claim, Aim::Grab).await
-    }
-
-    async fn enqueue(&self, claim: &Claim, room: Option<usize>) -> Result<Attempt> {
-        let aim = if claim.more.is_empty() { Aim::Queue { room } } else { Aim::Try };
-        self.attempt(claim, aim).await
+    async fn acquire(&self, claim: &Claim, ask: Ask) -> Result<Attempt> {
+        // Those of several keys have no place of their own: they would wait for one key while they hold another.
+        self.attempt(claim, if claim.more.is_empty() { ask } else { ask.without_queue() }).await
     }
 
     async fn heartbeat(&self, claim: &Claim) -> Result<Heartbeat> {
