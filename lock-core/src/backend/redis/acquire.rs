@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ::redis::{Cmd, Pipeline, Value};
 
-use super::answer::{code, conflict, granted, held, verdict};
+use super::answer::{code, conflict, granted, held};
 use super::client::Redis;
 use super::connection::Connection;
 use super::error::Failure;
@@ -67,17 +67,14 @@ impl Redis {
                 true => (Script::Acquire, one(&live, claim, ask, (&token, &value), end)),
                 false => (Script::AcquireAll, all(&live, claim, (&token, &value), end)),
             };
-            let sent = Clock::Suspend.now();
-            let answer = live.run(script, &command).await?;
-            let (verdict, now, rest) = verdict(&answer)?;
-            live.clock.learn(now, sent, Clock::Suspend.now());
-            match verdict {
+            let reply = live.call(script, &command).await?;
+            match reply.verdict {
                 1 => {
-                    let granted = Attempt::Granted(granted(claim, sent, now, rest)?);
+                    let granted = Attempt::Granted(granted(claim, &reply)?);
                     return self.durable(&live, (claim, granted), None, deadline).await;
                 }
-                0 => return Ok(Attempt::Held(held(rest, sent, false))),
-                -2 => return Err(conflict(rest, &code(claim.mode))),
+                0 => return Ok(Attempt::Held(held(reply.rest(), reply.sent, false))),
+                -2 => return Err(conflict(reply.rest(), &code(claim.mode))),
                 // Too late by the server's clock, which may have been set since it was last asked. It has just been
                 // asked, and nothing was done, so the request may be sent once more.
                 _ => {}
@@ -95,17 +92,14 @@ impl Redis {
         let value = claim.record.to_value(&token);
         let mut command = live.scripts.call(Script::Heartbeat, iter::once(key), 4, value.len() + 80);
         command.arg(token.as_str()).arg(&value).arg(millis(claim.ttl)).arg(&*code(claim.mode));
-        let sent = Clock::Suspend.now();
-        let answer = live.run(Script::Heartbeat, &command).await?;
-        let (verdict, now, rest) = verdict(&answer)?;
-        live.clock.learn(now, sent, Clock::Suspend.now());
-        match verdict {
+        let reply = live.call(Script::Heartbeat, &command).await?;
+        match reply.verdict {
             1 => {
-                let granted = Heartbeat::Granted(granted(claim, sent, now, rest)?);
+                let granted = Heartbeat::Granted(granted(claim, &reply)?);
                 let deadline = self.timeout().min(claim.waiter_lease() / 2);
                 self.durable(&live, (claim, granted), None, deadline).await
             }
-            0 => Ok(Heartbeat::Waiting(held(rest, sent, true))),
+            0 => Ok(Heartbeat::Waiting(held(reply.rest(), reply.sent, true))),
             _ => Ok(Heartbeat::Gone),
         }
     }

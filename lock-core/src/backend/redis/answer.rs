@@ -5,25 +5,19 @@ use std::time::Duration;
 
 use ::redis::Value;
 
+use super::call::Reply;
 use super::error::Failure;
 use crate::backend::{Claim, FencingToken, Grant, Held, Mode, conflict};
 use crate::clock::Moment;
 use crate::error::LockErrorKind;
 use crate::owner::OwnerRecord;
 
-/// Splits an answer `{verdict, now, ..}`.
-pub(super) fn verdict(answer: &Value) -> Result<(i64, i64, &[Value]), Failure> {
-    match answer {
-        Value::Array(parts) => match parts.as_slice() {
-            [Value::Int(verdict), Value::Int(now), rest @ ..] => Ok((*verdict, *now, rest)),
-            _ => Err(Failure::unexpected(answer)),
-        },
-        _ => Err(Failure::unexpected(answer)),
-    }
+/// A grant of the whole lease, from `{.., waiters[, fence]}`. Notes a fencing token that is ahead of the server's time.
+pub(super) fn granted(claim: &Claim, reply: &Reply) -> Result<Grant, Failure> {
+    read_grant(claim, reply.sent, reply.now, reply.rest())
 }
 
-/// A grant of the whole lease, from `{.., waiters[, fence]}`. Notes a fencing token that is ahead of `now`.
-pub(super) fn granted(claim: &Claim, sent: Moment, now: i64, rest: &[Value]) -> Result<Grant, Failure> {
+fn read_grant(claim: &Claim, sent: Moment, now: i64, rest: &[Value]) -> Result<Grant, Failure> {
     let (waiters, rest) = rest.split_first().ok_or_else(|| Failure::unexpected(&Value::Nil))?;
     let fence = match rest {
         [] => None,
@@ -126,26 +120,16 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_read() {
-        let answer = Value::Array(vec![
-            Value::Int(1),
-            Value::Int(99),
-            Value::Int(3),
-            Value::Int(1_763_672_000_123_456),
-        ]);
-        let (verdict_, now, rest) = verdict(&answer).expect("numbers");
-        assert_eq!((verdict_, now), (1, 99));
+    fn grants_are_read() {
+        let rest = [Value::Int(3), Value::Int(1_763_672_000_123_456)];
         let (claim, sent) = (claim(), Clock::Suspend.now());
-        let grant = granted(&claim, sent, i64::MAX, rest).expect("a grant");
+        let grant = read_grant(&claim, sent, i64::MAX, &rest).expect("a grant");
         assert_eq!(grant.fence, Some(FencingToken::new(1_763_672_000_123_456)));
         assert_eq!((grant.waiters, grant.lease), (Some(3), claim.ttl));
         assert!(!claim.is_fence_ahead());
-        assert_eq!(granted(&claim, sent, 1, &[Value::Int(0)]).expect("no fence").fence, None);
-        assert!(granted(&claim, sent, 1, &[]).is_err());
+        assert_eq!(read_grant(&claim, sent, 1, &[Value::Int(0)]).expect("no fence").fence, None);
+        assert!(read_grant(&claim, sent, 1, &[]).is_err());
         assert!(fence(&claim, 1, &Value::Int(-1)).is_err());
-        for answer in [Value::Nil, Value::Int(1), Value::Array(vec![Value::Int(1)])] {
-            assert!(verdict(&answer).is_err(), "{answer:?}");
-        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 use super::confirm::Confirmer;
 use super::error::{Failure, Reaction};
-use super::scripts::{Script, Scripts};
+use super::scripts::Scripts;
 use super::server_clock::ServerClock;
 use super::subscribe::Subscriptions;
 use super::voter::Seat;
@@ -80,17 +80,6 @@ impl Connection {
         match self.own(answer)? {
             Value::ServerError(error) => Err(self.noted(Failure::of_reply(&error))),
             value => Ok(value),
-        }
-    }
-
-    /// Sends an EVALSHA; where the server has forgotten the script (and so ran nothing), loads it and sends again.
-    pub(super) async fn run(&self, script: Script, command: &Cmd) -> Result<Value, Failure> {
-        match self.send(command).await {
-            Err(failure) if failure.reaction == Reaction::LoadScripts => {
-                self.send(&self.scripts.load(script)).await?;
-                self.send(command).await
-            }
-            answer => answer,
         }
     }
 

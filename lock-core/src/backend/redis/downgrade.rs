@@ -2,13 +2,12 @@
 
 use std::iter;
 
-use super::answer::{count, verdict};
+use super::answer::count;
 use super::client::Redis;
 use super::error::Failure;
 use super::scripts::Script;
 use super::units::millis;
 use crate::backend::{Claim, Renewal};
-use crate::clock::Clock;
 
 impl Redis {
     /// Makes the exclusive grant of a claim of one key a shared one.
@@ -19,18 +18,15 @@ impl Redis {
         let mut command = live.scripts.call(Script::Downgrade, iter::once(key), 3, value.len() + 80);
         command.arg(token.as_str()).arg(&value).arg(millis(claim.ttl));
         claim.mark_shared();
-        let sent = Clock::Suspend.now();
-        let answer = live.run(Script::Downgrade, &command).await?;
-        let (verdict, now, rest) = verdict(&answer)?;
-        live.clock.learn(now, sent, Clock::Suspend.now());
-        match (verdict, rest) {
+        let reply = live.call(Script::Downgrade, &command).await?;
+        match (reply.verdict, reply.rest()) {
             (1, [waiters, ..]) => {
                 // As any other renewal.
                 live.confirm(self.timeout().min(claim.ttl / 2)).await.map_err(Failure::in_doubt)?;
-                Ok(Renewal::Renewed { sent, lease: claim.ttl, waiters: Some(count(waiters)?) })
+                Ok(Renewal::Renewed { sent: reply.sent, lease: claim.ttl, waiters: Some(count(waiters)?) })
             }
             (0, _) => Ok(Renewal::NotOwned),
-            _ => Err(Failure::unexpected(&answer)),
+            _ => Err(reply.unexpected()),
         }
     }
 }

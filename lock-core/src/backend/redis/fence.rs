@@ -1,14 +1,13 @@
 //! Fencing tokens on demand.
 
 use super::acquire::{FenceOf, fence_ttl};
-use super::answer::{fence, verdict};
+use super::answer::fence;
 use super::client::Redis;
 use super::error::Failure;
 use super::release::needs_value;
 use super::scripts::Script;
 use super::units::millis;
 use crate::backend::{Claim, FencingToken};
-use crate::clock::Clock;
 use crate::error::LossReason;
 use crate::key::Key;
 
@@ -36,20 +35,17 @@ impl Redis {
         if needs_value(claim) {
             command.arg(claim.record.to_value(&token));
         }
-        let sent = Clock::Suspend.now();
-        let answer = live.run(Script::Fence, &command).await?;
-        let (verdict, now, rest) = verdict(&answer)?;
-        live.clock.learn(now, sent, Clock::Suspend.now());
-        match (verdict, rest) {
+        let reply = live.call(Script::Fence, &command).await?;
+        match (reply.verdict, reply.rest()) {
             (1, [number, ..]) => {
-                let token = fence(claim, now, number)?;
+                let token = fence(claim, reply.now, number)?;
                 // Else the next primary may give a smaller one to the next holder. Asked again, it is the same one.
                 live.confirm(self.timeout().min(claim.ttl / 2)).await.map_err(Failure::in_doubt)?;
                 Ok(Ok(token))
             }
             (0, _) => Ok(Err(LossReason::Expired)),
             (-1, _) => Ok(Err(LossReason::Taken)),
-            _ => Err(Failure::unexpected(&answer)),
+            _ => Err(reply.unexpected()),
         }
     }
 }

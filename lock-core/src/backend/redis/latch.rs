@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use ::redis::Value;
 
-use super::answer::{conflict, verdict};
+use super::answer::conflict;
 use super::client::Redis;
 use super::error::Failure;
 use super::listeners::Process;
 use super::scripts::Script;
 use super::units::millis;
 use crate::backend::{LatchState, LatchStep};
-use crate::clock::Clock;
 use crate::key::Key;
 
 /// The lease that a step asks for.
@@ -40,18 +39,15 @@ impl Redis {
         };
         let mut command = live.scripts.call(Script::Latch, iter::once(key.as_str()), 4, who.len() + 60);
         command.arg(name).arg(lease(step).map_or(0, millis)).arg(who).arg(of);
-        let sent = Clock::Suspend.now();
-        let answer = live.run(Script::Latch, &command).await?;
-        let (verdict, now, rest) = verdict(&answer)?;
-        live.clock.learn(now, sent, Clock::Suspend.now());
-        match (verdict, rest) {
+        let reply = live.call(Script::Latch, &command).await?;
+        match (reply.verdict, reply.rest()) {
             (1, [Value::Int(left), Value::Int(by_us), ..]) => {
-                let left = u32::try_from(*left).map_err(|_| Failure::unexpected(&answer))?;
-                Ok(LatchState::Set { left, by_us: *by_us == 1, sent })
+                let left = u32::try_from(*left).map_err(|_| reply.unexpected())?;
+                Ok(LatchState::Set { left, by_us: *by_us == 1, sent: reply.sent })
             }
             (0, _) => Ok(LatchState::Unset),
             (-2, rest) => Err(conflict(rest, "latch")),
-            _ => Err(Failure::unexpected(&answer)),
+            _ => Err(reply.unexpected()),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod acquire;
 mod answer;
+mod call;
 mod capability;
 mod client;
 pub mod cluster;

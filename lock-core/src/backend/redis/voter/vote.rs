@@ -8,7 +8,7 @@ use super::boot::{Ballot, MARKER};
 use super::refusal::Refusal;
 use super::state::Voter;
 use crate::backend::redis::acquire::common;
-use crate::backend::redis::answer::{code, conflict, granted, held, verdict};
+use crate::backend::redis::answer::{code, conflict, granted, held};
 use crate::backend::redis::client::Redis;
 use crate::backend::redis::connection::Connection;
 use crate::backend::redis::error::{Failure, Reaction};
@@ -19,9 +19,6 @@ use crate::key::Key;
 
 /// How often one attempt may ask: for a server that forgot its scripts, then its marker, and whose clock was set.
 const TRIES: usize = 4;
-
-/// What else is said of a lock that was free: nobody waits for it.
-const FREE: &[Value] = &[Value::Int(0)];
 
 impl Voter {
     /// No queue and no latches: the votes of several servers make no order, and their hand-offs no majority.
@@ -92,30 +89,22 @@ impl Redis {
         let seat = live.seat.as_ref().expect("BUG: a voter's connection has a seat");
         claim.mark_sent();
         for _ in 0..TRIES {
-            let sent = Clock::Suspend.now();
-            let answer = match live.send(&command(&live, &seat.ballot(), claim, end)).await {
+            let reply = match live.call_loaded(&command(&live, &seat.ballot(), claim, end)).await {
                 Err(failure) if failure.reaction == Reaction::LoadScripts => {
                     seat.take_again(&live).await?;
                     continue;
                 }
-                answer => answer?,
+                reply => reply?,
             };
-            let received = Clock::Suspend.now();
-            let (verdict, now, rest) = match &answer {
-                // A lock that was free.
-                Value::Int(now) => (1, *now, FREE),
-                answer => verdict(answer)?,
-            };
-            live.learn(now, sent, received);
-            match (verdict, rest) {
-                (1, rest) => {
-                    let grant = granted(claim, sent, now, rest)?;
-                    return match voter.distrusted(received) {
+            match (reply.verdict, reply.rest()) {
+                (1, _) => {
+                    let grant = granted(claim, &reply)?;
+                    return match voter.distrusted(Clock::Suspend.now()) {
                         None => Ok(Attempt::Granted(grant)),
                         Some(left) => Err(Refusal::ClockJumped { left, granted: true }),
                     };
                 }
-                (0, rest) => return Ok(Attempt::Held(held(rest, sent, false))),
+                (0, rest) => return Ok(Attempt::Held(held(rest, reply.sent, false))),
                 (-2, rest) => return Err(conflict(rest, &code(claim.mode)).into()),
                 (-3, _) => seat.take_again(&live).await?,
                 (-4, [max, ..]) => {
@@ -124,8 +113,8 @@ impl Redis {
                 }
                 (-5, [left, ..]) => {
                     let left = Duration::from_micros(number(left)?);
-                    voter.quarantined(received, left);
-                    let until = Duration::from_micros(u64::try_from(now).unwrap_or(0)) + left;
+                    voter.quarantined(Clock::Suspend.now(), left);
+                    let until = Duration::from_micros(u64::try_from(reply.now).unwrap_or(0)) + left;
                     return Err(Refusal::Quarantined { left, until });
                 }
                 // Too late by the server's clock, which was learnt anew with this answer; nothing was done.
@@ -171,14 +160,4 @@ fn command(live: &Connection, ballot: &Ballot, claim: &Claim, end: Moment) -> Cm
     }
     command.arg(ballot.till).arg(&ballot.seal[..]);
     command
-}
-
-impl Connection {
-    /// Learns what the server's clock said, and whether it was set.
-    pub(in crate::backend::redis) fn learn(&self, now: i64, sent: Moment, received: Moment) {
-        self.clock.learn(now, sent, received);
-        if let Some(seat) = &self.seat {
-            seat.voter().observe(now, sent, received);
-        }
-    }
 }
