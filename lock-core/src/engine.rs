@@ -11,14 +11,14 @@ use tokio::sync::Notify;
 use crate::backend::{Capability, Claim, DynBackend, Listener, Released};
 use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
-use crate::gate::Gate;
-use crate::hold::Hold;
 use crate::latch::Latches;
+use crate::lease::Hold;
+use crate::lease::{Certainty, Keepers, Unwanted};
+use crate::local_queue::Gate;
+use crate::notifications::Waits;
 use crate::observe::{Observer, Op, Origin, Settings};
+use crate::options::Profiles;
 use crate::owner::{Identity, Owner, OwnerSource};
-use crate::profile::Profiles;
-use crate::renewal::{Certainty, Keepers, Unwanted};
-use crate::waits::Waits;
 
 /// One manager's inside.
 pub(crate) struct Engine {

@@ -57,63 +57,71 @@ compile_error!(
      and run your service under WSL or in a container."
 );
 
+// The modules stand in the order of the data flow. First what a program calls, and what the attribute writes.
+mod manager;
+
 #[cfg(feature = "macros")]
 #[doc(hidden)]
 #[path = "private.rs"]
 pub mod __private;
-mod acquire;
-mod assert;
-pub mod backend;
-mod builder;
-pub mod clock;
-mod connect;
-mod downgrade;
-mod engine;
-mod error;
-mod gate;
-mod guard;
-mod hold;
-mod in_flight;
-mod inspect;
-mod install;
+mod request;
+
+mod options;
+
+// What is asked for, as values: no I/O, no clock.
 pub mod key;
 mod kind;
+pub mod strategy;
+
+// From a request to a grant: the loop, and its two sources of wake-ups beside the store.
+mod acquire;
+
+mod local_queue;
+mod notifications;
+mod pending_claim;
+
+// A grant in use: the guard that a program holds, and the lease behind it.
+mod guard;
+
+mod lease;
+
+// The count-down latch, which nobody holds.
 mod latch;
-mod manager;
+
+// What all of these share.
+mod engine;
+
+mod connect;
 pub mod observe;
-mod outcome;
+
+pub mod clock;
+mod error;
 pub mod owner;
-mod profile;
-mod renewal;
-mod request;
-mod run;
-mod scope;
+
+// The stores.
+pub mod backend;
+
+// For tests.
 #[cfg_attr(not(feature = "testkit"), path = "no_simulation.rs")]
 mod simulation;
-pub mod strategy;
 #[cfg(feature = "testing")]
 #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
 pub mod testing;
 #[cfg(feature = "testkit")]
 #[cfg_attr(docsrs, doc(cfg(feature = "testkit")))]
 pub mod testkit;
-mod waits;
 
-#[doc(hidden)]
-pub use assert::{__assert_locked, __assert_locked_of};
 pub use backend::{FencingToken, Released};
-pub use builder::ManagerBuilder;
 pub use error::{LockError, LockErrorKind, LossReason, Result};
-pub use guard::{LockGuard, LockHandle};
+pub use guard::{FromLockError, FromSkipped, LockGuard, LockHandle, LockScope, OnLost, Skipped};
 pub use kind::Kind;
 pub use latch::CountDownLatch;
-pub use manager::{LockManager, ShutdownReport};
+#[doc(hidden)]
+pub use manager::{__assert_locked, __assert_locked_of};
+pub use manager::{LockManager, ManagerBuilder, ShutdownReport};
 pub use observe::{LockEvent, LockEvents};
-pub use outcome::{FromLockError, FromSkipped, Skipped};
-pub use profile::Profile;
+pub use options::Profile;
 pub use request::LockRequest;
-pub use run::OnLost;
-pub use scope::LockScope;
 
 #[cfg(feature = "macros")]
 #[cfg_attr(docsrs, doc(cfg(feature = "macros")))]

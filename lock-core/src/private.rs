@@ -10,10 +10,10 @@ pub use crate::{Kind, LockHandle, LockManager, OnLost};
 
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::guard::LockGuard;
+use crate::guard::body;
+use crate::guard::{FromLockError, FromSkipped};
 use crate::key::Key;
-use crate::outcome::{FromLockError, FromSkipped};
 use crate::request::LockRequest;
-use crate::run;
 use crate::strategy::{Backoff, Strategy};
 
 /// The manager of `manager = expr`. A place where a reference, an `Arc`, a `Box` .. becomes a `&LockManager`.
@@ -130,11 +130,11 @@ impl Request {
     /// See [`LockRequest::run`].
     pub fn run<F: Future>(self, body: F) -> impl Future<Output = Result<F::Output>> {
         let on_lost = self.on_lost;
-        run::after(self.asking(), on_lost, Box::pin(body))
+        body::after(self.asking(), on_lost, Box::pin(body))
     }
 
     /// By itself, so that the compiler translates it once, not for each body.
-    fn asking(self) -> run::Asking {
+    fn asking(self) -> body::Asking {
         Box::pin(async move { self.request?.acquire().await })
     }
 
@@ -171,7 +171,7 @@ impl Held {
 
     /// See [`LockRequest::run`].
     pub fn run<F: Future>(self, body: F) -> impl Future<Output = Result<F::Output>> {
-        run::under(self.guard, self.on_lost, Box::pin(body))
+        body::under(self.guard, self.on_lost, Box::pin(body))
     }
 }
 

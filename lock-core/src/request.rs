@@ -9,11 +9,11 @@ use std::time::Duration;
 use crate::acquire::{self, Plan};
 use crate::engine::Engine;
 use crate::error::{LockError, LockErrorKind, Result};
+use crate::guard::body::{self, OnLost};
 use crate::guard::{LockGuard, LockHandle};
-use crate::hold::Terms;
 use crate::key::{IntoKey, Key};
 use crate::kind::Kind;
-use crate::run::{self, OnLost};
+use crate::lease::Terms;
 use crate::strategy::{self, Backoff, Strategy};
 
 /// A lock that is about to be asked for. Made by [`LockManager::lock`](crate::LockManager::lock) and its siblings;
@@ -363,7 +363,7 @@ impl LockRequest {
         let body = Box::pin(body);
         let on_lost = self.on_lost;
         let guard = self.acquire().await?;
-        run::under(guard, on_lost, body).await
+        body::under(guard, on_lost, body).await
     }
 
     /// As [`run`](Self::run), with a handle on the lock for the body: its fencing token, what is left, whether it is lost.
@@ -392,7 +392,7 @@ impl LockRequest {
         let on_lost = self.on_lost;
         let guard = self.acquire().await?;
         let body = Box::pin(body(guard.handle()));
-        run::under(guard, on_lost, body).await
+        body::under(guard, on_lost, body).await
     }
 
     /// Checks everything that can be checked without the store.

@@ -1,46 +1,22 @@
 //! From request to guard: the one place that waits.
 //!
-//! [`Plan`] is the request with its defaults; [`acquire`](acquire()) goes round the loop until the store or another
-//! holder of this process gives the key, or the strategy has had enough. [`InFlight`](crate::in_flight::InFlight) gives back
-//! what a dropped loop may have taken.
+//! | file | holds |
+//! | --- | --- |
+//! | `plan` | [`Plan`]: the request with its defaults, and what is found out without the store |
+//! | `run` | [`acquire`](acquire()): the loop, until the store or another holder of this process gives the key, or the strategy has had enough |
+//! | `wait` | what the loop waits for |
+//! | `promote` | from what was offered to a guard |
+//! | `refusal` | why a wait ended without the lock |
+//! | `multi` | several keys: all or none |
+//!
+//! [`InFlight`](crate::pending_claim::InFlight) gives back what a dropped loop may have taken.
 
-mod offer;
+mod multi;
 mod plan;
-mod several;
-mod steps;
+mod promote;
+mod refusal;
+mod run;
 mod wait;
 
 pub(crate) use plan::Plan;
-
-use tracing::{Instrument, Span};
-
-use crate::error::Result;
-use crate::guard::LockGuard;
-use crate::observe::{self, Asked};
-
-/// Acquires as planned.
-pub(crate) async fn acquire(plan: Box<Plan>) -> Result<LockGuard> {
-    let span = observe::acquire_span(&plan);
-    let key = plan.key.clone();
-    observed(plan, span.clone()).instrument(span).await.map_err(|error| error.or_key(&key))
-}
-
-/// Acquires, and tells what came of it. To enter a lock again is nothing to tell.
-async fn observed(mut plan: Box<Plan>, span: Span) -> Result<LockGuard> {
-    plan.engine.check_process()?;
-    let entered = plan.entered();
-    if let Ok(Some(guard)) = entered {
-        return Ok(guard);
-    }
-    let started = plan.engine.clock.now();
-    let asked = Asked::new(&plan, &span, started);
-    let outcome = match entered {
-        Ok(_) => steps::Acquire::new(&plan, started, Some(&span)).run().await,
-        Err(error) => Err(error),
-    };
-    let begins = asked.ended(&outcome);
-    if let Ok(guard) = &outcome {
-        guard.hold().begins(plan.template.take(), begins);
-    }
-    outcome
-}
+pub(crate) use run::acquire;

@@ -8,10 +8,10 @@ use crate::backend::{Claim, Queue};
 use crate::engine::Engine;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::guard::LockGuard;
-use crate::hold::Terms;
+use crate::guard::LockScope;
 use crate::key::Key;
+use crate::lease::Terms;
 use crate::owner::OwnerRecord;
-use crate::scope::LockScope;
 use crate::strategy::Strategy;
 
 /// A request with all its defaults filled in.

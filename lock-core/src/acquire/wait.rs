@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::steps::{Acquire, Next};
+use super::run::{Acquire, Next};
 use crate::backend::{Ask, Held, Queue};
 use crate::clock::Moment;
 use crate::error::{LockError, LockErrorKind, Result};
-use crate::gate::{Turn, Waiter};
+use crate::local_queue::{Turn, Waiter};
+use crate::notifications::Word;
 use crate::strategy::Decision;
-use crate::waits::Word;
 
 /// The longest pause of a waiter with others behind it, where the store has no queue: a strategy with long pauses must
 /// not slow down those that have short ones.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::insist::insist;
+use super::retry::insist;
 use super::wait::Wait;
 use crate::backend::{LatchState, LatchStep};
 use crate::engine::Engine;

@@ -1,12 +1,12 @@
 //! The count-down latch.
 //!
-//! [`count_down`] is what a program holds, [`insist`] the steps that are asked for until they are answered, [`wait`] the
-//! loop that waits, and [`told`] the waiters of one process.
+//! [`count_down`] is what a program holds, [`retry`] the steps that are asked for until they are answered, [`wait`] the
+//! loop that waits, and [`waiters`] the waiters of one process.
 
 mod count_down;
-mod insist;
-mod told;
+mod retry;
 mod wait;
+mod waiters;
 
 pub use count_down::CountDownLatch;
-pub(crate) use told::Latches;
+pub(crate) use waiters::Latches;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::insist::{Nag, Pauses, SHORTEST_PAUSE};
+use super::retry::{Nag, Pauses, SHORTEST_PAUSE};
 use crate::backend::{LatchState, LatchStep, WAITER_LEASE};
 use crate::clock::Moment;
 use crate::engine::Engine;

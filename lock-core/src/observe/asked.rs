@@ -6,10 +6,10 @@ use tracing::{Level, Span};
 
 use super::event::{LockEvent, LockName};
 use super::labels::Outcome;
-use super::limiter::Warning;
 use super::metrics::Meter;
 use super::observer::Observer;
 use super::spans::{failed, millis};
+use super::throttle::Warning;
 use crate::acquire::Plan;
 use crate::clock::Moment;
 use crate::error::{LockError, Result};

@@ -8,14 +8,14 @@ use std::time::Duration;
 use super::asked::Begins;
 use super::event::{LockEvent, LockName};
 use super::labels::{End, ReleaseError, Renewed};
-use super::limiter::Warning;
 use super::metrics::Meter;
 use super::observer::{LeftOut, Observer, Shown};
 use super::spans::{failed, millis};
+use super::throttle::Warning;
 use crate::backend::Renewal;
 use crate::clock::Moment;
 use crate::error::{LockError, LossReason};
-use crate::hold::Hold;
+use crate::lease::Hold;
 
 /// What was told of a hold.
 ///

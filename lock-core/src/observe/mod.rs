@@ -6,10 +6,10 @@ mod events;
 mod held;
 #[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "nothing shows the names of the values"))]
 mod labels;
-mod limiter;
 mod metrics;
 mod observer;
 mod spans;
+mod throttle;
 
 pub use event::{LockEvent, LockName};
 pub use events::LockEvents;
@@ -19,8 +19,8 @@ pub(crate) use asked::{Asked, store_fails};
 pub(crate) use events::Witness;
 pub(crate) use held::{Origin, Seen};
 pub(crate) use labels::{Op, ReleaseError};
-pub(crate) use limiter::Warning;
 #[cfg(feature = "redis")]
 pub(crate) use metrics::quarantined;
 pub(crate) use observer::{Observer, Settings};
 pub(crate) use spans::{acquire_span, hold_span};
+pub(crate) use throttle::Warning;

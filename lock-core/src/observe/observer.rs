@@ -4,8 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 use super::events::Events;
-use super::limiter::{Limiter, Warning};
 use super::metrics::{Meter, Meters};
+use super::throttle::{Limiter, Warning};
 use crate::clock::Clock;
 use crate::error::LockError;
 use crate::key::Key;

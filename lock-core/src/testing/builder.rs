@@ -6,10 +6,10 @@ use std::time::Duration;
 use super::history::History;
 use super::locks::TestLocks;
 use super::store::TestStore;
-use crate::builder::ManagerBuilder;
 use crate::error::Result;
 use crate::manager::LockManager;
-use crate::profile::Profile;
+use crate::manager::ManagerBuilder;
+use crate::options::Profile;
 
 /// Begins a [`TestLocks`].
 ///

@@ -12,9 +12,9 @@ use super::store::{Switches, TestStore};
 use super::until::until;
 use crate::backend::Backend;
 use crate::error::{LockError, LossReason};
-use crate::hold::Hold;
 use crate::key::{IntoKey, Key};
 use crate::kind::Kind;
+use crate::lease::Hold;
 use crate::manager::LockManager;
 use crate::strategy;
 

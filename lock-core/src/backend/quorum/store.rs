@@ -16,8 +16,8 @@ use crate::backend::{
 };
 use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, Result};
-use crate::hold::drift;
 use crate::key::Key;
+use crate::lease::drift;
 
 /// Several independent stores as one: a claim is granted when more than half of them grant it. See the
 /// [module](super) for what it promises.

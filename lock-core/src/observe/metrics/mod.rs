@@ -2,22 +2,22 @@
 //!
 //! Both twins have the same functions. Those of `off` are empty and inlined, and its values have no size.
 
+#[cfg(feature = "metrics")]
+mod handles;
 #[cfg(not(feature = "metrics"))]
 mod off;
 #[cfg(feature = "metrics")]
 mod on;
 #[cfg(feature = "metrics")]
-mod series;
-#[cfg(feature = "metrics")]
-mod whose;
+mod recorder_id;
 
+#[cfg(feature = "metrics")]
+pub(crate) use handles::Meter;
+#[cfg(all(feature = "metrics", feature = "redis"))]
+pub(crate) use handles::quarantined;
 #[cfg(all(not(feature = "metrics"), feature = "redis"))]
 pub(crate) use off::quarantined;
 #[cfg(not(feature = "metrics"))]
 pub(crate) use off::{Meter, Meters};
 #[cfg(feature = "metrics")]
 pub(crate) use on::Meters;
-#[cfg(feature = "metrics")]
-pub(crate) use series::Meter;
-#[cfg(all(feature = "metrics", feature = "redis"))]
-pub(crate) use series::quarantined;

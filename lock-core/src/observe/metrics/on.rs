@@ -5,8 +5,8 @@ use std::future::Future;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use super::series::{Meter, Series, StoreSeries, describe, evicted};
-use super::whose::Whose;
+use super::handles::{Meter, Series, StoreSeries, describe, evicted};
+use super::recorder_id::Whose;
 use crate::clock::{Clock, Moment};
 use crate::observe::labels::Op;
 

@@ -1,0 +1,97 @@
+//! Several keys: all or none.
+//!
+//! All are asked for at once. While one of them is held, waiting for all at once would never end on busy keys, so they are
+//! waited for one after another, each with a place in its queue: in one order for everybody, so that no two requests wait
+//! for each other. All single grants have one owner; when the last one is there, asking for all at once turns them into
+//! one grant.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::plan::Plan;
+use super::run::Acquire;
+use super::wait::Wake;
+use crate::backend::{Ask, BoxFuture};
+use crate::error::Result;
+use crate::guard::LockGuard;
+use crate::key::Key;
+use crate::kind::Kind;
+use crate::lease::Terms;
+use crate::pending_claim::InFlight;
+
+/// The single grants of a request for several keys; dropped, they are given back.
+#[derive(Default)]
+pub(super) struct Parts(Vec<LockGuard>);
+
+impl Parts {
+    /// They are one grant now.
+    pub(super) fn dissolve(&mut self) {
+        self.0.drain(..).for_each(LockGuard::dissolve);
+    }
+}
+
+/// In a box, because the future of a part is within that of the whole, and is made by the same function.
+fn boxed(acquire: Acquire<'_>) -> BoxFuture<'_, Result<LockGuard>> {
+    Box::pin(acquire.run())
+}
+
+impl Plan {
+    /// One key of several.
+    fn part(&self, key: &Key) -> Self {
+        Self {
+            engine: Arc::clone(&self.engine),
+            key: key.clone(),
+            more: Arc::default(),
+            ttl: self.ttl,
+            terms: Terms { kind: Kind::Fair, renew: true, renew_every: None, max_hold: None, min_hold: None },
+            strategy: Arc::clone(&self.strategy),
+            wait: self.wait,
+            fencing: false,
+            reentrant: self.reentrant,
+            max_waiters: self.max_waiters,
+            label: self.label.clone(),
+            template: self.template.clone(),
+        }
+    }
+}
+
+impl Acquire<'_> {
+    pub(super) fn is_of_several(&self) -> bool {
+        !self.plan.more.is_empty()
+    }
+
+    /// Gets the keys one after another. What comes next is to ask for all.
+    pub(super) async fn gather(&mut self, pause: Duration) -> Result<Wake> {
+        if self.parts.0.len() == self.plan.keys().count() {
+            // All were there and yet the store says no: one was lost meanwhile. From the beginning, after a pause.
+            self.parts.0.clear();
+            self.engine.sleep(pause).await?;
+        }
+        loop {
+            self.parts.0.clear();
+            self.claim = InFlight::new(self.engine, self.plan.claim());
+            if self.gathered().await? {
+                self.claim.has_grants();
+                return Ok(Wake::Ask(Ask::Try));
+            }
+        }
+    }
+
+    /// Whether all single grants have the owner of the whole claim. One whose answer was lost has another.
+    async fn gathered(&mut self) -> Result<bool> {
+        let (plan, owner) = (self.plan, self.claim.claim.owner);
+        for key in plan.keys() {
+            let part = plan.part(key);
+            let mut acquire = Acquire::new(&part, self.started, None);
+            acquire.claim.claim.owner = owner;
+            acquire.attempts = self.attempts;
+            let guard = boxed(acquire).await.map_err(|error| error.with_key(key))?;
+            let same = guard.hold().claim.owner == owner;
+            self.parts.0.push(guard);
+            if !same {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,156 @@
+//! From what was offered to a guard.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::run::Acquire;
+use crate::backend::{Grant, Renew, Renewal};
+use crate::error::{LossReason, Result};
+use crate::guard::LockGuard;
+use crate::lease::Keeper;
+use crate::lease::{Hold, outlasts};
+use crate::local_queue::Turn;
+use crate::observe::{self, Op};
+
+/// While a process takes turns, it talks to the store so often at least: should the store's word that others wait be
+/// lost, the answer says so.
+const CONFIRM: Duration = Duration::from_secs(1);
+
+/// What a waiter may have.
+pub(super) enum Offer {
+    /// The store has granted the claim.
+    Store(Grant),
+    /// The store has served the claim's place, for a short lease.
+    Place(Grant),
+    /// A holder of this process has released.
+    Turn(Turn),
+}
+
+impl Acquire<'_> {
+    /// The store says that the claim was served.
+    pub(super) fn served(&mut self, waiters: usize) -> Option<Offer> {
+        match self.claim.served(waiters).filter(|_| !self.engine.capability.confirms) {
+            // A store that confirms its grants does it with the answer to the next sign of life, which is due now. A lease
+            // that is never renewed has to be the whole one, which the next sign of life brings.
+            Some(grant) if self.plan.terms.renew || grant.lease >= self.plan.ttl => Some(Offer::Place(grant)),
+            _ => {
+                self.claim.heartbeat_now();
+                None
+            }
+        }
+    }
+
+    /// Makes a guard of what was offered; `None` where it turned out to be worth nothing, and the wait goes on.
+    pub(super) async fn take(&mut self, offer: Offer, keeper: &Arc<Keeper>) -> Result<Option<LockGuard>> {
+        // A shutdown that began meanwhile does not wait for guards that come after it: dropping the offer gives it back.
+        self.engine.check_open()?;
+        let lease = match &offer {
+            Offer::Store(grant) | Offer::Place(grant) => {
+                self.engine.check_process()?;
+                Some(grant.lease)
+            }
+            Offer::Turn(_) => None,
+        };
+        let hold = match offer {
+            Offer::Store(_) | Offer::Place(_) if self.engine.was_forced(self.claim.claim.owner) => {
+                self.claim.start_over();
+                return Ok(None);
+            }
+            Offer::Store(grant) | Offer::Place(grant) => self.granted(&grant, keeper),
+            Offer::Turn(turn) => {
+                // Its seat is given up; should the turn be worth nothing, it lines up again, and is not turned down.
+                (self.waiter, self.lined_up) = (None, true);
+                match self.extended(turn).await {
+                    Some(turn) => self.turn(turn, keeper),
+                    None => return Ok(None),
+                }
+            }
+        };
+        let keep = |hold: &Arc<Hold>| match lease {
+            Some(lease) => keeper.watch(hold, lease),
+            None => keeper.watch_turn(hold),
+        };
+        let needs_token = self.plan.fencing && hold.known_fence().is_none();
+        // A future that is not polled any more must not be renewed for, so renewals wait for the token.
+        if needs_token {
+            keeper.watch_end(&hold)
+        } else {
+            keep(&hold)
+        }
+        if self.engine.was_forced(hold.claim.owner) {
+            // Between the look before and the hold, which nobody knew of then.
+            hold.lose(LossReason::Forced);
+        }
+        let guard = LockGuard::new(hold);
+        if self.plan.fencing
+            && let Err(error) = guard.hold().fence().await
+        {
+            drop(guard);
+            if !error.is_lost() {
+                self.store_failed(error).await?;
+            }
+            return Ok(None);
+        }
+        if needs_token {
+            self.engine.check_open()?;
+            keep(guard.hold());
+        }
+        Ok(Some(guard))
+    }
+
+    fn granted(&mut self, grant: &Grant, keeper: &Arc<Keeper>) -> Arc<Hold> {
+        if let Some(mut waiter) = self.waiter.take() {
+            waiter.granted(grant.waiters.is_some_and(|waiters| waiters > 0));
+            if self.fresh && grant.waiters == Some(0) {
+                self.engine.gate.found(&self.plan.key, false);
+            }
+        }
+        let claim = self.claim.taken();
+        self.parts.dissolve();
+        self.record_attempts();
+        let span = observe::hold_span(self.plan);
+        let hold = Hold::new(Arc::clone(self.engine), keeper, claim, self.plan.terms, grant, span);
+        self.engine.hold_began();
+        hold
+    }
+
+    /// A turn gives no less of a lease than its holder asks for: less than two thirds of it are extended first, and all
+    /// of one that will not be renewed. `None` where that fails: the grant goes back.
+    async fn extended(&self, mut turn: Turn) -> Option<Turn> {
+        let (now, ttl) = (self.engine.clock.now(), self.plan.ttl);
+        let lease = turn.lease();
+        if outlasts(lease.store_until, ttl, now) || self.engine.was_forced(lease.claim.owner) {
+            // It was meant for another, or is nobody's any more.
+            return None;
+        }
+        // The word of a store on which places live on beats may get lost.
+        let known = !self.engine.capability.beats || now.since(lease.confirmed) < CONFIRM;
+        if self.plan.terms.renew && known && lease.deadline.remaining(now) >= ttl * 2 / 3 {
+            return Some(turn);
+        }
+        turn.asked(ttl);
+        let batch = [Renew { claim: &turn.lease().claim, ttl }];
+        let call = self.engine.backend.renew_dyn(&batch);
+        let answer = self.engine.observer.meters.timed(Op::Renew, call).await.into_iter().next();
+        match answer {
+            Some(Renewal::Renewed { sent, lease, waiters }) => {
+                turn.leased(sent, lease);
+                if waiters.is_some_and(|waiters| waiters > 0) {
+                    self.engine.gate.contended(self.plan.key.as_str());
+                }
+                let late = turn.lease().deadline.is_past(self.engine.clock.now());
+                (!late).then_some(turn)
+            }
+            Some(Renewal::NotOwned | Renewal::Unknown(_)) | None => None,
+        }
+    }
+
+    fn turn(&mut self, turn: Turn, keeper: &Arc<Keeper>) -> Arc<Hold> {
+        self.record_attempts();
+        let span = observe::hold_span(self.plan);
+        let (engine, lease) = (Arc::clone(self.engine), turn.accept());
+        let hold = Hold::turn(engine, keeper, *lease, self.plan.ttl, self.plan.terms, span);
+        self.engine.hold_began();
+        hold
+    }
+}

@@ -1,0 +1,56 @@
+//! Why a wait ended without the lock, and what the strategy is told before it says so.
+
+use super::run::Acquire;
+use crate::backend::Held;
+use crate::error::{LockError, LockErrorKind};
+use crate::strategy::{Contention, Decision};
+
+/// What an error adds when the holder is this process: another task as a rule, at times the very task that asks, or one
+/// that is done and whose `min_hold` is not over.
+const OWN_GUARD: &str = "it was taken in this process, by another task as a rule; should it be this very task: only inside \
+                         `run` can it enter its own lock again";
+
+impl Acquire<'_> {
+    pub(super) fn contention(&self, held: &Held) -> Contention {
+        let local = match &self.waiter {
+            Some(waiter) => waiter.others(),
+            None => self.engine.gate.waiters(&self.plan.key),
+        };
+        Contention::new()
+            .with_attempts(self.attempts.max(1))
+            .with_waited(self.waited())
+            .with_wait_limit(self.plan.wait)
+            .with_holder_remaining(held.remaining)
+            .with_waiters(Some(local.max(held.waiters.unwrap_or(0))))
+            .with_told(self.is_told())
+            .with_jitter(fastrand::f64())
+    }
+
+    pub(super) fn overloaded(&self, held: &Held, room: usize) -> LockError {
+        let waiters = held.waiters.unwrap_or(room);
+        let detail = format!("{waiters} wait for it in the store, `max_waiters` allows no more");
+        LockError::new(LockErrorKind::Overloaded, detail)
+            .with_waiters(Some(waiters))
+            .with_retry_after(held.remaining)
+            .with_holder(held.holder.clone())
+    }
+
+    pub(super) fn give_up(&self, decision: Decision, held: &Held) -> LockError {
+        let waited = self.waited();
+        let kind = match decision {
+            Decision::Shed => LockErrorKind::Overloaded,
+            _ if self.waiter.is_none() && self.attempts <= 1 => LockErrorKind::Contended,
+            _ => LockErrorKind::TimedOut,
+        };
+        let waiters = self.contention(held).waiters;
+        self.record_attempts();
+        let own = held.holder.as_ref().is_some_and(|holder| holder.identity() == &*self.engine.identity);
+        let error = LockError::new(kind, if own { OWN_GUARD } else { "" })
+            .with_waited(waited)
+            .with_waiters(waiters)
+            .with_position(held.position)
+            .with_retry_after(held.remaining)
+            .with_holder(held.holder.clone());
+        if decision == Decision::Skip { error.skipped() } else { error }
+    }
+}

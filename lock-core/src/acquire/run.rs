@@ -1,0 +1,322 @@
+//! The loop: ask, ask the strategy, wait, ask again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::{Instrument, Span};
+
+use super::multi::Parts;
+use super::plan::Plan;
+use super::promote::Offer;
+use super::wait::Wake;
+use crate::backend::{Ask, Attempt, Held, Queue};
+use crate::clock::Moment;
+use crate::engine::{Acquiring, Engine};
+use crate::error::{LockError, LockErrorKind, Result};
+use crate::guard::LockGuard;
+use crate::local_queue::Waiter;
+use crate::observe::{self, Asked};
+use crate::pending_claim::InFlight;
+use crate::strategy::Decision;
+
+/// How often a wait says in the log that the store keeps failing.
+const STORE_WARNING: Duration = Duration::from_secs(30);
+
+/// The shortest pause after a failure of the store: a strategy's first pauses are meant for holders.
+const STORE_PAUSE: Duration = Duration::from_millis(25);
+
+/// The longest pause of one with a place, which is to keep it.
+const LONGEST_STORE_PAUSE: Duration = Duration::from_secs(1);
+
+/// What the strategy says.
+pub(super) enum Next {
+    /// It waited, and this came of it.
+    Go(Wake),
+    /// It has had enough.
+    Enough(Decision),
+}
+
+/// Acquires as planned.
+pub(crate) async fn acquire(plan: Box<Plan>) -> Result<LockGuard> {
+    let span = observe::acquire_span(&plan);
+    let key = plan.key.clone();
+    observed(plan, span.clone()).instrument(span).await.map_err(|error| error.or_key(&key))
+}
+
+/// Acquires, and tells what came of it. To enter a lock again is nothing to tell.
+async fn observed(mut plan: Box<Plan>, span: Span) -> Result<LockGuard> {
+    plan.engine.check_process()?;
+    let entered = plan.entered();
+    if let Ok(Some(guard)) = entered {
+        return Ok(guard);
+    }
+    let started = plan.engine.clock.now();
+    let asked = Asked::new(&plan, &span, started);
+    let outcome = match entered {
+        Ok(_) => Acquire::new(&plan, started, Some(&span)).run().await,
+        Err(error) => Err(error),
+    };
+    let begins = asked.ended(&outcome);
+    if let Ok(guard) = &outcome {
+        guard.hold().begins(plan.template.take(), begins);
+    }
+    outcome
+}
+
+/// One acquisition under way.
+pub(super) struct Acquire<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) engine: &'a Arc<Engine>,
+    pub(super) claim: InFlight,
+    pub(super) started: Moment,
+    pub(super) attempts: u32,
+    /// Whether the store was not asked yet.
+    unasked: bool,
+    /// Whether it had a seat in the line before.
+    pub(super) lined_up: bool,
+    /// The store failed: it is asked again then, not before.
+    pub(super) ask_again: Option<Moment>,
+    /// Whether nothing was waited for since the last try.
+    pub(super) fresh: bool,
+    /// When the holder's lease is over, as the store last said.
+    pub(super) free_at: Option<Moment>,
+    /// Whether the holder is of this process, as the store last said.
+    pub(super) own: bool,
+    /// When the log was last told that the store fails.
+    warned: Option<Moment>,
+    pub(super) waiter: Option<Waiter<'a>>,
+    /// Of the request; a part of one has none.
+    span: Option<&'a Span>,
+    /// Of a request for several keys: those that it has already.
+    pub(super) parts: Parts,
+    /// Ends after the claim is given back, for a shutdown that waits for both.
+    _under_way: Acquiring<'a>,
+}
+
+impl<'a> Acquire<'a> {
+    pub(super) fn new(plan: &'a Plan, started: Moment, span: Option<&'a Span>) -> Self {
+        let engine = &plan.engine;
+        Self {
+            plan,
+            engine,
+            claim: InFlight::new(engine, plan.claim()),
+            started,
+            attempts: 0,
+            unasked: true,
+            lined_up: false,
+            ask_again: None,
+            fresh: false,
+            free_at: None,
+            own: false,
+            warned: None,
+            waiter: None,
+            span,
+            parts: Parts::default(),
+            _under_way: engine.begin_acquiring(),
+        }
+    }
+
+    pub(super) async fn run(mut self) -> Result<LockGuard> {
+        // Found before the first byte is sent: without a keeper there is nothing to renew with.
+        let keeper = self.engine.keepers.here()?;
+        let (mut held, mut last) = (Held::default(), None);
+        let mut wake = self.first();
+        loop {
+            let offer = match wake {
+                Wake::Ask(ask) => match self.ask(ask).await {
+                    Ok(Attempt::Granted(grant)) => Some(Offer::Store(grant)),
+                    Ok(Attempt::Held(news)) => {
+                        held = news;
+                        None
+                    }
+                    Err(error) => {
+                        self.store_failed(error).await?;
+                        wake = self.first();
+                        continue;
+                    }
+                },
+                Wake::Word(waiters) => self.served(waiters),
+                Wake::Turn(turn) => Some(Offer::Turn(turn)),
+                Wake::Again => None,
+            };
+            if let Some(offer) = offer
+                && let Some(guard) = self.take(offer, &keeper).await?
+            {
+                return Ok(guard);
+            }
+            if let Some(decision) = last {
+                return Err(self.end(decision, &held).await);
+            }
+            wake = match self.next(&held).await? {
+                Next::Go(wake) => wake,
+                Next::Enough(decision) => match self.last_wake() {
+                    Some(wake) => {
+                        last = Some(decision);
+                        wake
+                    }
+                    None => return Err(self.end(decision, &held).await),
+                },
+            };
+        }
+    }
+
+    /// How to begin: the cheapest question that can end in a grant, none where the answer is known.
+    fn first(&self) -> Wake {
+        let waits = || {
+            matches!(self.plan.strategy.decide(&self.contention(&Held::default())), Decision::RetryAfter(_))
+        };
+        let queues = self.engine.capability.fifo;
+        match self.claim.claim.queue {
+            _ if self.waiter.is_some() || self.claim.has_place() => Wake::Again,
+            _ if self.is_of_several() => Wake::Ask(Ask::Try),
+            Queue::Fifo if waits() => Wake::Ask(Ask::Enqueue { room: self.plan.max_waiters }),
+            Queue::Fifo => Wake::Ask(Ask::Try),
+            // A store where a look costs nothing is asked without asking the strategy first.
+            Queue::Barging if !self.engine.capability.beats && !self.engine.gate.is_busy(&self.plan.key) => {
+                Wake::Ask(Ask::Try)
+            }
+            Queue::Barging if !waits() => Wake::Ask(Ask::Try),
+            // It will not wait for another, so nothing is known without a question.
+            Queue::Barging if self.plan.max_waiters == Some(0) => Wake::Ask(Ask::Probe),
+            Queue::Barging if self.engine.gate.is_busy(&self.plan.key) => Wake::Again,
+            Queue::Barging if queues && self.engine.gate.is_hot(&self.plan.key) => Wake::Again,
+            Queue::Barging => Wake::Ask(Ask::Probe),
+        }
+    }
+
+    async fn ask(&mut self, ask: Ask) -> Result<Attempt> {
+        self.engine.check_open()?;
+        // The copy of a future that waits, polled in a child, would speak over the connection of its parent.
+        self.engine.check_process()?;
+        self.attempts = self.attempts.saturating_add(1);
+        (self.fresh, self.unasked) = (true, false);
+        let answer = self.answer(ask).await?;
+        self.ask_again = None;
+        if let Attempt::Held(held) = &answer {
+            if ask == Ask::Probe {
+                self.engine.gate.found(&self.plan.key, true);
+            }
+            if let Ask::Enqueue { room: Some(room) } = ask
+                && held.queued_at.is_none()
+                && held.waiters.is_some_and(|waiters| waiters >= room)
+            {
+                return Err(self.overloaded(held, room));
+            }
+            self.free_at = held.remaining.map(|left| self.engine.clock.now().plus(left));
+            self.own = held.own;
+            if held.own && held.waiters.is_some_and(|waiters| waiters > 0) {
+                // The store's word may have come before there was a line to hear it.
+                self.engine.gate.contended(self.plan.key.as_str());
+            }
+        }
+        Ok(answer)
+    }
+
+    /// Asks the store. The line need not wonder meanwhile why its head does not listen.
+    async fn answer(&mut self, ask: Ask) -> Result<Attempt> {
+        let is_asking = |waiter: &Option<Waiter<'_>>, asking| {
+            if let Some(waiter) = waiter {
+                waiter.is_asking(asking, self.engine.clock.now());
+            }
+        };
+        is_asking(&self.waiter, true);
+        let answer = self.claim.ask(ask).await;
+        is_asking(&self.waiter, false);
+        answer
+    }
+
+    /// Asks the strategy, and waits as it says.
+    async fn next(&mut self, held: &Held) -> Result<Next> {
+        self.engine.check_open()?;
+        if let Some(wake) = self.seat_news() {
+            return Ok(Next::Go(wake));
+        }
+        let pause = match self.plan.strategy.decide(&self.contention(held)) {
+            Decision::RetryAfter(pause) => pause,
+            enough => return Ok(Next::Enough(enough)),
+        };
+        if self.is_of_several() && self.engine.capability.fifo {
+            return self.gather(pause).await.map(Next::Go);
+        }
+        if self.joins()? {
+            return Ok(Next::Go(Wake::Ask(Ask::Enqueue { room: None })));
+        }
+        self.fresh = false;
+        if self.is_told() && !self.engine.capability.beats {
+            return self.stay(pause, held).await;
+        }
+        let wake = self.pause(pause).await?;
+        if matches!(wake, Wake::Again) {
+            // The time is over, so the strategy is asked again, but not the store.
+            self.attempts = self.attempts.saturating_add(1);
+        }
+        Ok(Next::Go(wake))
+    }
+
+    /// What is looked at before the wait is over. Where the last try lies back, one more is owed: the key may be free by
+    /// now. One whose place lives on beats would have been told, and may have been this moment.
+    fn last_wake(&self) -> Option<Wake> {
+        if self.unasked || !(self.fresh || self.engine.capability.beats) {
+            return Some(Wake::Ask(Ask::Try));
+        }
+        self.claim.granted().map(Wake::Word)
+    }
+
+    /// Leaves the store's queue, and says why the wait is over. In this order: whoever hears the error may release, and
+    /// a place that is left later would be granted the key for nobody.
+    async fn end(&mut self, decision: Decision, held: &Held) -> LockError {
+        let error = self.give_up(decision, held);
+        if !self.leaves_its_place_to_another() {
+            self.claim.leave().await;
+        }
+        error
+    }
+
+    fn leaves_its_place_to_another(&self) -> bool {
+        self.waiter.as_ref().is_some_and(|waiter| waiter.is_head() && waiter.others() > 0)
+    }
+
+    pub(super) fn waited(&self) -> Duration {
+        self.engine.clock.now().since(self.started)
+    }
+
+    /// After a failure of the store: waits for another try, or returns the error.
+    pub(super) async fn store_failed(&mut self, error: LockError) -> Result<()> {
+        if !error.is_temporary() || error.kind() == LockErrorKind::Overloaded {
+            return Err(error.with_waited(self.waited()));
+        }
+        match self.plan.strategy.decide(&self.contention(&Held::default())) {
+            Decision::RetryAfter(pause) => {
+                let now = self.engine.clock.now();
+                if self.warned.is_none_or(|last| now.since(last) >= STORE_WARNING) {
+                    self.warned = Some(now);
+                    observe::store_fails(self.plan, &error);
+                }
+                let pause = pause.max(STORE_PAUSE);
+                if self.waiter.is_some() || self.claim.has_place() {
+                    // It goes on listening meanwhile.
+                    self.ask_again = Some(now.plus(pause.min(LONGEST_STORE_PAUSE)));
+                    return Ok(());
+                }
+                self.engine.sleep(pause).await
+            }
+            _ => Err(error.with_waited(self.waited())),
+        }
+    }
+
+    pub(super) fn record_attempts(&self) {
+        if let Some(span) = self.span {
+            span.record("lock.attempts", self.attempts);
+        }
+    }
+}
+
+impl Drop for Acquire<'_> {
+    /// The place in the store's queue belongs to the line, not to its head.
+    fn drop(&mut self) {
+        if let Some(waiter) = self.waiter.take().filter(|waiter| !waiter.is_served()) {
+            let to_another = waiter.is_head() && waiter.others() > 0;
+            waiter.leave_with(if to_another { self.claim.take_place() } else { None });
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! What a task carries along: the locks that it holds, and the manager that it is to use.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::{Arc, Weak};
+
+use crate::engine::Engine;
+use crate::key::Key;
+use crate::lease::Hold;
+
+tokio::task_local! {
+    static CURRENT: LockScope;
+}
+
+/// The locks that the current task holds, and its manager.
+///
+/// Inside [`run`](crate::LockRequest::run), the attribute and the HTTP layer a task knows which locks it holds, so that
+/// a nested call for the same key enters the same grant again without asking the store. A spawned task is another
+/// task: it enters the locks of its parent only when it is told to.
+///
+/// A guard that came from [`acquire`](crate::LockRequest::acquire) can be moved to another task and so is not part of
+/// any scope.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), lock_core::LockError> {
+/// use lock_core::{LockManager, LockScope};
+///
+/// let locks = LockManager::in_memory();
+/// let part = locks.clone();
+/// locks
+///     .lock("import:7")
+///     .run(async {
+///         let scope = LockScope::current();
+///         let worker = tokio::spawn(scope.enter(async move { part.lock("import:7").run(async { 42 }).await }));
+///         assert_eq!(worker.await.unwrap().unwrap(), 42);
+///     })
+///     .await
+/// # }
+/// ```
+#[derive(Clone, Default)]
+pub struct LockScope {
+    manager: Option<Arc<Engine>>,
+    innermost: Option<Arc<Entered>>,
+}
+
+/// One hold of the task, and those further out.
+struct Entered {
+    hold: Weak<Hold>,
+    outer: Option<Arc<Self>>,
+}
+
+impl LockScope {
+    /// The scope of the calling task; an empty one outside.
+    #[must_use]
+    pub fn current() -> Self {
+        CURRENT.try_with(Clone::clone).unwrap_or_default()
+    }
+
+    /// Runs `future` in this scope, in whatever task it is polled.
+    ///
+    /// # Cancel safety
+    /// As `future`.
+    pub fn enter<F: Future>(self, future: F) -> impl Future<Output = F::Output> {
+        CURRENT.scope(self, future)
+    }
+
+    /// Calls `act` in this scope.
+    pub(crate) fn within<R>(&self, act: impl FnOnce() -> R) -> R {
+        CURRENT.sync_scope(self.clone(), act)
+    }
+
+    pub(crate) fn with_hold(mut self, hold: &Arc<Hold>) -> Self {
+        self.innermost = Some(Arc::new(Entered { hold: hold.downgrade(), outer: self.innermost }));
+        self
+    }
+
+    pub(crate) fn with_manager(mut self, manager: Arc<Engine>) -> Self {
+        self.manager = Some(manager);
+        self
+    }
+
+    /// The manager of this scope.
+    pub(crate) fn manager(&self) -> Option<&Arc<Engine>> {
+        self.manager.as_ref()
+    }
+
+    /// The hold of the calling task on `key` of the manager `engine`.
+    pub(crate) fn hold(engine: &Arc<Engine>, key: &Key) -> Option<Arc<Hold>> {
+        CURRENT.try_with(|scope| scope.find(engine, key)).ok().flatten()
+    }
+
+    fn find(&self, engine: &Arc<Engine>, key: &Key) -> Option<Arc<Hold>> {
+        let mut next = self.innermost.as_deref();
+        while let Some(entered) = next {
+            let hold = entered.hold.upgrade();
+            if let Some(hold) = hold
+                .filter(|hold| Arc::ptr_eq(&hold.engine, engine) && hold.claim.keys().any(|held| held == key))
+            {
+                return Some(hold);
+            }
+            next = entered.outer.as_deref();
+        }
+        None
+    }
+
+    /// The grants of `key` that were entered in this scope, held yet or not: those of `manager` where it is given, else of
+    /// any. The key is in the namespace of `current`, or without it in that of the manager that holds.
+    pub(crate) fn entered(
+        &self,
+        manager: Option<&Arc<Engine>>,
+        current: Option<Arc<Engine>>,
+        key: &Key,
+    ) -> impl Iterator<Item = Arc<Hold>> {
+        self.all().filter(move |hold| {
+            let full = key.in_namespace(&current.as_ref().unwrap_or(&hold.engine).namespace);
+            manager.is_none_or(|engine| Arc::ptr_eq(engine, &hold.engine))
+                && hold.claim.keys().any(|held| *held == full)
+        })
+    }
+
+    /// The keys that are held in this scope, with their namespaces, the innermost first. A key that was entered again is
+    /// named once.
+    #[must_use]
+    pub fn keys(&self) -> Vec<String> {
+        let mut keys: Vec<String> = Vec::new();
+        for hold in self.live() {
+            for key in hold.claim.keys() {
+                if keys.iter().all(|known| known != key.as_str()) {
+                    keys.push(key.to_string());
+                }
+            }
+        }
+        keys
+    }
+
+    fn live(&self) -> impl Iterator<Item = Arc<Hold>> {
+        self.all().filter(|hold| hold.is_held())
+    }
+
+    fn all(&self) -> impl Iterator<Item = Arc<Hold>> {
+        let all = std::iter::successors(self.innermost.as_deref(), |entered| entered.outer.as_deref());
+        all.filter_map(|entered| entered.hold.upgrade())
+    }
+
+    fn depth(&self) -> usize {
+        std::iter::successors(self.innermost.as_deref(), |entered| entered.outer.as_deref()).count()
+    }
+}
+
+impl fmt::Debug for LockScope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let manager = self.manager.is_some();
+        f.debug_struct("LockScope").field("manager", &manager).field("holds", &self.depth()).finish()
+    }
+}

@@ -1,0 +1,182 @@
+//! Giving back what nobody waits for: grants of dropped guards, and what a cancelled acquire may have taken.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+
+use super::renewer::Keeper;
+use crate::backend::{Claim, Released};
+use crate::clock::Moment;
+use crate::engine;
+use crate::error::{LockError, LockErrorKind};
+use crate::local_queue::Gate;
+use crate::observe::{Observer, Op, Origin};
+
+/// Whether the claim is known to be granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Certainty {
+    /// The store said yes: one answered release ends it.
+    Granted,
+    /// The request was sent and not answered: it may take effect after the first release, so that is repeated until one
+    /// has freed something.
+    Maybe,
+    /// The same of an owner with earlier grants. A release that freed something may have freed those, and the request may
+    /// arrive behind it, so nothing ends the repetition early.
+    MaybeAgain,
+}
+
+/// A claim that is to be given back in the background.
+#[derive(Debug)]
+pub(crate) struct Unwanted {
+    pub(crate) claim: Claim,
+    /// The end of its `min_hold`.
+    pub(crate) keep_until: Option<Moment>,
+    pub(crate) certainty: Certainty,
+    /// From here on the store has forgotten it by itself.
+    pub(crate) until: Moment,
+    /// Where others of this process wait for the key.
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) observer: Arc<Observer>,
+    /// What it was, for those who read the log.
+    pub(crate) origin: Origin,
+}
+
+impl Unwanted {
+    /// Those who wait here for the key are to ask the store: it is free, or will be without another word.
+    pub(super) fn freed(&self) {
+        self.claim.keys().for_each(|key| self.gate.freed(key));
+    }
+
+    fn abandoned(&self, error: &LockError) {
+        self.origin.abandoned();
+        let template = self.origin.template();
+        let (key, error) = (self.observer.shown(&self.claim.key, template), self.observer.told(error));
+        tracing::error!(lock.template = template, lock.key = %key, %error, "release not answered; the lease is over");
+    }
+
+    fn log_retry(&self, error: &LockError) {
+        let template = self.origin.template();
+        let (key, error) = (self.observer.shown(&self.claim.key, template), self.observer.told(error));
+        tracing::debug!(lock.key = %key, %error, "release not answered, trying again");
+    }
+}
+
+/// When a release is repeated after an answer that did not settle it. A request that is still on its way on an older
+/// connection usually arrives within milliseconds; a server that was stopped, or a partition that heals, takes longer.
+const REPEATS: [Duration; 3] =
+    [Duration::from_millis(100), Duration::from_millis(900), Duration::from_secs(5)];
+
+/// Also for a lease that is shorter, the repeats go on for so long.
+const LONGEST_REPEAT: Duration = Duration::from_millis(1_500);
+
+/// How many releases of one keeper are with the store at the same time.
+pub(super) const AT_ONCE: usize = 256;
+
+/// Pauses between tries that are not answered: doubled from the first to the last.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LAST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Starts the release on the keeper's runtime. Callable from anywhere, also outside a runtime and while unwinding.
+pub(super) fn spawn(keeper: &Arc<Keeper>, runtime: &Handle, unwanted: Unwanted) {
+    let pending = Pending::new(keeper);
+    runtime.spawn(async move { give_back(&pending.0, unwanted).await });
+}
+
+/// Completes when no release is pending.
+pub(super) async fn all_answered(keeper: &Keeper) {
+    loop {
+        let mut released = std::pin::pin!(keeper.released.notified());
+        released.as_mut().enable();
+        if keeper.releases.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        released.await;
+    }
+}
+
+/// Counts one release for as long as it is under way, also when its task is dropped with its runtime.
+struct Pending(Arc<Keeper>);
+
+impl Pending {
+    fn new(keeper: &Arc<Keeper>) -> Self {
+        keeper.releases.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(keeper))
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if self.0.releases.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.released.notify_waiters();
+        }
+    }
+}
+
+async fn give_back(keeper: &Keeper, unwanted: Unwanted) {
+    let first = until_answered(keeper, &unwanted).await;
+    unwanted.freed();
+    let Some(mut answer) = first else { return };
+    let until = keeper.clock().now().plus(unwanted.claim.ttl.max(LONGEST_REPEAT));
+    for pause in REPEATS {
+        let settled = match unwanted.certainty {
+            Certainty::Granted => true,
+            Certainty::Maybe => answer == Released::Released,
+            Certainty::MaybeAgain => false,
+        };
+        if settled || keeper.is_hurrying() || until.remaining(keeper.clock().now()) < pause {
+            return;
+        }
+        sleep(keeper, pause).await;
+        match until_answered(keeper, &unwanted).await {
+            Some(next) => {
+                answer = next;
+                if answer == Released::Released {
+                    // It had taken effect late, and those who wait here took it for a holder of theirs.
+                    unwanted.freed();
+                }
+            }
+            None => return,
+        }
+    }
+}
+
+/// Sleeps; a manager that ends does not wait for it, and the release that follows is the last.
+async fn sleep(keeper: &Keeper, pause: Duration) {
+    let mut hurry = std::pin::pin!(keeper.hurry.notified());
+    hurry.as_mut().enable();
+    if !keeper.is_hurrying() {
+        let _ = tokio::time::timeout(pause, hurry).await;
+    }
+}
+
+/// Tries until the store answers; `None` once the grant has run out by itself.
+async fn until_answered(keeper: &Keeper, unwanted: &Unwanted) -> Option<Released> {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let answer = {
+            // While the store hangs, the releases must not crowd out everything else.
+            let _turn = keeper.release_turns.acquire().await;
+            let keep_for = unwanted.keep_until.and_then(|end| engine::left(end, keeper.clock().now()));
+            let release = keeper.backend().release_dyn(&unwanted.claim, keep_for);
+            unwanted.observer.meters.timed(Op::Release, release).await
+        };
+        match answer {
+            Ok(answer) => return Some(answer),
+            // The connections are closed for good.
+            Err(error) if error.kind() == LockErrorKind::ShuttingDown => return None,
+            Err(error) => {
+                if unwanted.until.is_past(keeper.clock().now()) {
+                    if unwanted.certainty == Certainty::Granted {
+                        unwanted.abandoned(&error);
+                    }
+                    return None;
+                }
+                unwanted.log_retry(&error);
+            }
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LAST_PAUSE);
+    }
+}

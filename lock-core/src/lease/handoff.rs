@@ -1,0 +1,76 @@
+//! A grant that goes on from one holder of this process to the next.
+
+use std::sync::Arc;
+use std::sync::atomic::{self, Ordering};
+use std::time::Duration;
+
+use super::deadline::{moment, outlasts, raise};
+use super::{Hold, Terms, state};
+use crate::backend::{Mode, Queue};
+use crate::engine::Engine;
+use crate::lease::Keeper;
+use crate::local_queue::{Lease, Turn};
+
+impl Hold {
+    /// The next turn on a grant of this process, for `ttl` from the next renewal on.
+    pub(crate) fn turn(
+        engine: Arc<Engine>,
+        keeper: &Arc<Keeper>,
+        lease: Lease,
+        ttl: Duration,
+        terms: Terms,
+        span: tracing::Span,
+    ) -> Arc<Self> {
+        let now = engine.clock.now();
+        let Lease { claim, deadline, store_until, confirmed, numbering } = lease;
+        let hold = Self::unleased(engine, keeper, claim, terms, ttl, now, span, numbering);
+        raise(&hold.deadline, deadline);
+        raise(&hold.store_until, store_until);
+        raise(&hold.confirmed, confirmed);
+        Arc::new(hold)
+    }
+
+    /// The grant as the next turn gets it; `None` where it must go back to the store: it is lost, is to be kept for a
+    /// while yet, is of a kind whose waiters stand in the store's queue, or the manager closes.
+    ///
+    /// `ttl` is what the next one asks for. What is left of the lease must not be longer, or a crash of the next one would
+    /// keep others out for longer than it said.
+    ///
+    /// For the last guard, once it has left.
+    pub(crate) fn as_turn(&self, ttl: Duration) -> Option<Turn> {
+        let passes = self.terms.kind.queue() == Queue::Barging
+            && self.claim.mode == Mode::Exclusive
+            && self.claim.more.is_empty()
+            && self.engine.check_open().is_ok()
+            && self.keep_for().is_none();
+        let now = self.now();
+        if !passes
+            || self.deadline().is_past(now)
+            || self.is_revoked()
+            || outlasts(self.store_until(), ttl, now)
+        {
+            return None;
+        }
+        atomic::fence(Ordering::SeqCst);
+        let numbering = match self.fence.get() {
+            Some(_) if self.claim.is_fence_ahead() => None,
+            Some(made) => Some(*made),
+            None => self.earlier,
+        };
+        let mut claim = self.claim.clone();
+        claim.handoffs += 1;
+        let lease = Lease {
+            claim,
+            deadline: self.deadline(),
+            store_until: self.store_until(),
+            confirmed: moment(&self.confirmed),
+            numbering,
+        };
+        Some(Turn::new(Arc::clone(&self.engine), Box::new(lease)))
+    }
+
+    /// Ends the hold without giving the grant back: another one has it now.
+    pub(crate) fn dissolve(&self) {
+        self.state.store(state::ENDED, Ordering::Release);
+    }
+}

@@ -1,0 +1,174 @@
+//! One grant in use, and how many guards share it.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::deadline::nanos;
+use super::fencing::Numbering;
+use super::state;
+use crate::backend::{Claim, Grant};
+use crate::clock::Moment;
+use crate::engine::Engine;
+use crate::kind::Kind;
+use crate::lease::Keeper;
+use crate::observe::Seen;
+
+/// How a hold is to be kept.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    pub(crate) kind: Kind,
+    pub(crate) renew: bool,
+    pub(crate) renew_every: Option<Duration>,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) min_hold: Option<Duration>,
+}
+
+/// One grant, shared by its guards and handles; the keeper has a weak reference.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) claim: Claim,
+    pub(crate) terms: Terms,
+    pub(crate) since: Moment,
+    pub(crate) span: tracing::Span,
+    pub(crate) seen: Seen,
+    pub(super) state: AtomicU8,
+    /// Guards that share the grant: the outermost and those of nested calls.
+    pub(super) entries: AtomicUsize,
+    /// The local deadline. Its two halves only grow, so a torn read is an earlier deadline, never a later one.
+    pub(super) deadline: (AtomicI64, AtomicI64),
+    /// Until when the store may have the grant, whatever was answered: counted from when a request was sent, so later
+    /// than the deadline. Only grows.
+    pub(super) store_until: (AtomicI64, AtomicI64),
+    /// Who renews it.
+    pub(super) keeper: Weak<Keeper>,
+    /// The lease that renewals ask for, in nanoseconds; `extend` changes it.
+    pub(super) ttl: AtomicU64,
+    /// When the last request was sent that was answered with yes.
+    pub(super) confirmed: (AtomicI64, AtomicI64),
+    /// The token of this turn: the first that was made.
+    pub(super) fence: OnceLock<Numbering>,
+    /// Of the turns before this one.
+    pub(super) earlier: Option<Numbering>,
+    pub(super) changed: Notify,
+    /// When the keeper looks at this hold next; entries of its queue with another time are stale.
+    pub(crate) next_look: AtomicI64,
+    pub(crate) renewal_in_flight: AtomicBool,
+}
+
+impl Hold {
+    pub(crate) fn new(
+        engine: Arc<Engine>,
+        keeper: &Arc<Keeper>,
+        claim: Claim,
+        terms: Terms,
+        grant: &Grant,
+        span: tracing::Span,
+    ) -> Arc<Self> {
+        Self::since(grant.sent, engine, keeper, claim, terms, grant, span)
+    }
+
+    /// As [`new`](Self::new), with `max_hold` and `min_hold` counted from `since`.
+    pub(crate) fn since(
+        since: Moment,
+        engine: Arc<Engine>,
+        keeper: &Arc<Keeper>,
+        claim: Claim,
+        terms: Terms,
+        grant: &Grant,
+        span: tracing::Span,
+    ) -> Arc<Self> {
+        let ttl = claim.ttl;
+        let hold = Self::unleased(engine, keeper, claim, terms, ttl, since, span, None);
+        if let Some(first) = grant.fence {
+            let arrived = hold.now();
+            let _ = hold.fence.set(Numbering { first, arrived, last: first });
+        }
+        hold.asked(ttl.max(grant.lease));
+        hold.leased(grant.sent, grant.lease);
+        Arc::new(hold)
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the two public ways to make one say what each is")]
+    pub(super) fn unleased(
+        engine: Arc<Engine>,
+        keeper: &Arc<Keeper>,
+        claim: Claim,
+        terms: Terms,
+        ttl: Duration,
+        since: Moment,
+        span: tracing::Span,
+        earlier: Option<Numbering>,
+    ) -> Self {
+        let never = || (AtomicI64::new(i64::MIN), AtomicI64::new(i64::MIN));
+        Self {
+            terms,
+            since,
+            span,
+            seen: Seen::default(),
+            state: AtomicU8::new(state::HELD),
+            entries: AtomicUsize::new(1),
+            deadline: never(),
+            store_until: never(),
+            confirmed: never(),
+            keeper: Arc::downgrade(keeper),
+            ttl: AtomicU64::new(nanos(ttl)),
+            fence: OnceLock::new(),
+            earlier,
+            changed: Notify::new(),
+            next_look: AtomicI64::new(i64::MAX),
+            renewal_in_flight: AtomicBool::new(false),
+            engine,
+            claim,
+        }
+    }
+
+    pub(crate) fn now(&self) -> Moment {
+        self.engine.clock.now()
+    }
+
+    /// Who renews it; `None` when that runtime is gone.
+    pub(crate) fn keeper(&self) -> Option<Arc<Keeper>> {
+        self.keeper.upgrade()
+    }
+
+    /// Lets nobody enter any more; `false` where others have.
+    pub(crate) fn seal(&self) -> bool {
+        self.entries.compare_exchange(1, 0, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// Takes [`seal`](Self::seal) back.
+    pub(crate) fn unseal(&self) {
+        self.entries.store(1, Ordering::Release);
+    }
+
+    /// One more guard shares the grant; `false` when it is lost, or the last guard has gone.
+    pub(crate) fn enter(&self) -> bool {
+        if self.loss().is_some() {
+            return false;
+        }
+        let more = |entries: usize| (entries > 0).then_some(entries + 1);
+        self.entries.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok()
+    }
+
+    /// One guard less. `true` for the last one, which gives the grant back: from then on nothing renews it.
+    pub(crate) fn leave(&self) -> bool {
+        if self.entries.fetch_sub(1, Ordering::AcqRel) > 1 {
+            return false;
+        }
+        let ended = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| {
+            (now <= state::ENDANGERED).then_some(state::ENDED)
+        });
+        if ended.is_ok() {
+            self.tell_released();
+        }
+        true
+    }
+
+    pub(crate) fn downgrade(self: &Arc<Self>) -> Weak<Self> {
+        Arc::downgrade(self)
+    }
+}

@@ -1,0 +1,43 @@
+//! One grant in use: its local deadline, how many guards share it, whether it is lost, and what renews it.
+//!
+//! | file | holds |
+//! | --- | --- |
+//! | `lease` | [`Hold`], and the guards that share it |
+//! | `state` | what it may be: held, endangered, ended, lost |
+//! | `deadline` | until when it is certainly ours, and what is taken off a lease |
+//! | `loss` | whether it is still ours |
+//! | `fencing` | its fencing token |
+//! | `fork` | what is refused in a forked child |
+//! | `handoff` | passing it on inside the process |
+//! | `renewer` | the loop that renews what is due and tells what is lost |
+//! | `schedule` | the queue ordered by due time |
+//! | `worker` | where the loop runs |
+//! | `cleanup` | releases that nobody waits for |
+//!
+//! One [`Keeper`] holds a queue of grants ordered by when they need a look: a renewal is due at a third of the lease,
+//! a loss at its deadline. Everything that is due at about the same time leaves as one batch. Over a remote store the
+//! keeper runs on a thread of its own with a current-thread runtime, so that a body that blocks every worker of the
+//! caller's runtime keeps its lock; over the memory store it runs on the caller's runtime, so that a paused clock
+//! drives it. Releases of dropped guards and of cancelled acquires go to the same place (`cleanup`).
+
+mod cleanup;
+mod deadline;
+mod fencing;
+mod fork;
+mod handoff;
+#[allow(clippy::module_inception, reason = "the folder is named after its type")]
+mod lease;
+mod loss;
+mod renewer;
+mod schedule;
+mod state;
+#[cfg(test)]
+mod tests;
+mod worker;
+
+pub(crate) use cleanup::{Certainty, Unwanted};
+pub(crate) use deadline::{drift, forgotten, outlasts};
+pub(crate) use fencing::Numbering;
+pub(crate) use lease::{Hold, Terms};
+pub(crate) use renewer::Keeper;
+pub(crate) use worker::Keepers;

@@ -1,0 +1,197 @@
+//! Where a keeper runs: on a thread of its own, or on the caller's runtime.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use once_cell::sync::OnceCell;
+use tokio::runtime::Handle;
+
+use super::cleanup::{self, Unwanted};
+use super::renewer::Keeper;
+use crate::backend::{DynBackend, Placement};
+use crate::clock::Clock;
+use crate::error::{LockError, LockErrorKind, Result};
+use crate::local_queue::Gate;
+use crate::simulation;
+
+/// How long the thread goes on after its manager is gone, to have the last releases answered.
+const LAST_RELEASES: Duration = Duration::from_secs(2);
+
+/// The keepers of one manager.
+#[derive(Debug)]
+pub(crate) enum Keepers {
+    /// One, on its own thread, started when first needed.
+    OwnThread { parts: Parts, thread: OnceCell<Thread> },
+    /// One for each runtime that takes locks, on that runtime.
+    OnRuntimes { parts: Parts, all: Mutex<Vec<OnRuntime>> },
+}
+
+/// What every keeper is made of.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    backend: Arc<dyn DynBackend>,
+    gate: Arc<Gate>,
+    clock: Clock,
+}
+
+impl Parts {
+    fn keeper(&self) -> Arc<Keeper> {
+        Keeper::new(Arc::clone(&self.backend), Arc::clone(&self.gate), self.clock)
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Thread {
+    keeper: Arc<Keeper>,
+    runtime: Handle,
+}
+
+/// A keeper of one runtime. The loop owns it: when the runtime is gone, so is the keeper.
+#[derive(Debug)]
+pub(crate) struct OnRuntime {
+    runtime: Handle,
+    keeper: Weak<Keeper>,
+}
+
+impl Keepers {
+    pub(crate) fn new(backend: Arc<dyn DynBackend>, gate: Arc<Gate>) -> Self {
+        let placement = backend.capability_dyn().placement;
+        let parts = Parts { backend, gate, clock: placement.clock() };
+        // A simulated world is all on one thread, and its clock stands still elsewhere.
+        let placement = if simulation::is_on() { Placement::Embedded } else { placement };
+        match placement {
+            Placement::Remote => Self::OwnThread { parts, thread: OnceCell::new() },
+            Placement::Embedded => Self::OnRuntimes { parts, all: Mutex::default() },
+        }
+    }
+
+    /// The keeper that is to renew the grants of the calling task.
+    pub(crate) fn here(&self) -> Result<Arc<Keeper>> {
+        match self {
+            Self::OwnThread { parts, thread } => {
+                current_runtime()?;
+                Ok(Arc::clone(&thread.get_or_try_init(|| start(parts))?.keeper))
+            }
+            Self::OnRuntimes { parts, all } => {
+                let runtime = current_runtime()?;
+                let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+                all.retain(|one| one.keeper.strong_count() > 0);
+                let here = all.iter().find(|one| one.runtime.id() == runtime.id());
+                if let Some(keeper) = here.and_then(|one| one.keeper.upgrade()) {
+                    return Ok(keeper);
+                }
+                let keeper = parts.keeper();
+                all.push(OnRuntime { runtime: runtime.clone(), keeper: Arc::downgrade(&keeper) });
+                runtime.spawn(Arc::clone(&keeper).run());
+                Ok(keeper)
+            }
+        }
+    }
+
+    /// Gives back, in the background, what nobody wants any more. Never blocks, never panics, needs no runtime of the
+    /// caller.
+    pub(crate) fn give_back(&self, unwanted: Unwanted) {
+        match self {
+            Self::OwnThread { parts, thread } => match thread.get_or_try_init(|| start(parts)) {
+                Ok(thread) => cleanup::spawn(&thread.keeper, &thread.runtime, unwanted),
+                Err(error) => {
+                    tracing::error!(%error, "no thread for a release: the key stays until its ttl is over");
+                    unwanted.freed();
+                }
+            },
+            Self::OnRuntimes { all, .. } => {
+                let all = all.lock().unwrap_or_else(PoisonError::into_inner);
+                let alive = all.iter().find_map(|one| Some((one.keeper.upgrade()?, &one.runtime)));
+                match alive {
+                    Some((keeper, runtime)) => cleanup::spawn(&keeper, runtime, unwanted),
+                    None => {
+                        tracing::error!("no runtime for a release: the key stays until its ttl is over");
+                        unwanted.freed();
+                    }
+                }
+            }
+        }
+    }
+
+    /// The keepers that exist.
+    pub(crate) fn all(&self) -> Vec<Arc<Keeper>> {
+        match self {
+            Self::OwnThread { thread, .. } => {
+                thread.get().map(|thread| Arc::clone(&thread.keeper)).into_iter().collect()
+            }
+            Self::OnRuntimes { all, .. } => {
+                let all = all.lock().unwrap_or_else(PoisonError::into_inner);
+                all.iter().filter_map(|one| one.keeper.upgrade()).collect()
+            }
+        }
+    }
+}
+
+impl Drop for Keepers {
+    fn drop(&mut self) {
+        for keeper in self.all() {
+            keeper.close();
+        }
+    }
+}
+
+fn current_runtime() -> Result<Handle> {
+    Handle::try_current().map_err(|error| {
+        let advice = "locks are taken inside a tokio runtime: call this from an async fn that tokio runs";
+        LockError::new(LockErrorKind::InvalidRequest, advice).with_source(error)
+    })
+}
+
+fn start(parts: &Parts) -> Result<Thread> {
+    let failed = |what: &'static str| {
+        move |error: std::io::Error| {
+            LockError::new(LockErrorKind::Unavailable, what).nothing_taken().with_source(error)
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(failed("the runtime for renewals cannot be built"))?;
+    let keeper = parts.keeper();
+    let (handle, running) = (runtime.handle().clone(), Arc::clone(&keeper));
+    std::thread::Builder::new()
+        .name("lock-keeper".to_owned())
+        .spawn(move || {
+            runtime.block_on(async {
+                Arc::clone(&running).run().await;
+                let _ = tokio::time::timeout(LAST_RELEASES, cleanup::all_answered(&running)).await;
+            });
+        })
+        .map_err(failed("the thread for renewals cannot be started"))?;
+    Ok(Thread { keeper, runtime: handle })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::Backend;
+    use crate::backend::memory::Memory;
+
+    #[test]
+    fn each_runtime_has_one_keeper_and_a_dead_one_none() {
+        let store = Memory::new();
+        let gate = Arc::new(Gate::new(&store.capability()));
+        let keepers = Keepers::new(Arc::new(store), gate);
+        let runtime =
+            || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let (one, two) = (runtime(), runtime());
+        let here = |runtime: &tokio::runtime::Runtime| {
+            runtime.block_on(async { keepers.here().expect("a runtime") })
+        };
+        let (first, second) = (here(&one), here(&two));
+        assert!(Arc::ptr_eq(&first, &here(&one)) && Arc::ptr_eq(&second, &here(&two)));
+        assert!(!Arc::ptr_eq(&first, &second));
+        assert_eq!(keepers.all().len(), 2);
+        drop((first, one));
+        assert_eq!(keepers.all().len(), 1);
+        here(&two);
+        let Keepers::OnRuntimes { all, .. } = &keepers else { panic!("memory has no thread") };
+        assert_eq!(all.lock().expect("no panic").len(), 1, "the dead one is forgotten");
+        assert!(keepers.here().is_err(), "outside a runtime");
+    }
+}

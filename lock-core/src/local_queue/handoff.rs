@@ -1,0 +1,98 @@
+//! A grant on its way from one holder of this process to the next.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::backend::Claim;
+use crate::clock::Moment;
+use crate::engine::Engine;
+use crate::key::Key;
+use crate::lease::{Certainty, Numbering, drift, forgotten};
+
+/// What a holder knows of its grant.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    pub(crate) claim: Claim,
+    /// Until when it is certainly ours.
+    pub(crate) deadline: Moment,
+    /// Until when the store may have it.
+    pub(crate) store_until: Moment,
+    /// When the last request was sent that the store has answered with yes.
+    pub(crate) confirmed: Moment,
+    /// What its fencing tokens count on from.
+    pub(crate) numbering: Option<Numbering>,
+}
+
+/// A lease that belongs to nobody for a moment; dropped, it goes back to the store.
+pub(crate) struct Turn {
+    engine: Arc<Engine>,
+    lease: Option<Box<Lease>>,
+}
+
+impl Turn {
+    pub(crate) fn new(engine: Arc<Engine>, lease: Box<Lease>) -> Self {
+        Self { engine, lease: Some(lease) }
+    }
+
+    /// A request for a lease of `ttl` is about to be sent.
+    pub(crate) fn asked(&mut self, ttl: Duration) {
+        let now = self.engine.clock.now();
+        if let Some(lease) = self.lease.as_deref_mut() {
+            lease.store_until = later(lease.store_until, forgotten(now, ttl), now);
+        }
+    }
+
+    /// The store promised `length` from `sent` on.
+    pub(crate) fn leased(&mut self, sent: Moment, length: Duration) {
+        let safe = length.saturating_sub(drift(self.engine.capability.placement, length));
+        if let Some(lease) = self.lease.as_deref_mut() {
+            lease.store_until = later(lease.store_until, forgotten(sent, length), sent);
+            lease.deadline = later(lease.deadline, sent.plus(safe), sent);
+            lease.confirmed = sent;
+        }
+    }
+
+    pub(crate) fn lease(&self) -> &Lease {
+        self.lease.as_deref().expect("BUG: only what consumes the turn takes the lease")
+    }
+
+    pub(super) fn key(&self) -> &Key {
+        &self.lease().claim.key
+    }
+
+    /// Takes the lease out: the caller answers for it.
+    pub(crate) fn accept(mut self) -> Box<Lease> {
+        self.lease.take().expect("BUG: only what consumes the turn takes the lease")
+    }
+
+    /// Its waiter is gone, or not polled: it is the next one's, or the store's.
+    pub(super) fn pass_on(self) {
+        if self.engine.check_open().is_err() {
+            return;
+        }
+        let (engine, key) = (Arc::clone(&self.engine), self.key().clone());
+        let mut turn = Some(self);
+        // What is left of it here goes back to the store as it is dropped.
+        engine.gate.hand_over(&key, |_| turn.take());
+    }
+}
+
+/// The later of two moments, as seen from `now`.
+fn later(one: Moment, other: Moment, now: Moment) -> Moment {
+    if other.remaining(now) > one.remaining(now) { other } else { one }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if let Some(lease) = self.lease.take() {
+            self.engine.give_back(&lease.claim, None, Certainty::Granted, lease.store_until);
+        }
+    }
+}
+
+impl fmt::Debug for Turn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Turn").field("lease", &self.lease).finish_non_exhaustive()
+    }
+}

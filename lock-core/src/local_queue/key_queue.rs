@@ -1,0 +1,295 @@
+//! One key: who waits for it in this process, and whose turn it is.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use super::handoff::Turn;
+use super::waiter_node::{News, Seat};
+use crate::clock::Moment;
+use crate::pending_claim::InFlight;
+
+/// How many turns a process takes on one grant while others wait elsewhere, and for how long at most.
+const TURNS: u32 = 64;
+const SLICE: Duration = Duration::from_millis(10);
+
+/// What is left of a process's turns on one grant.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Slice {
+    /// Since when others are known to wait elsewhere, and how many turns were taken since.
+    contended: Option<(Moment, u32)>,
+}
+
+impl Slice {
+    /// Others wait elsewhere. The slice begins with that news, not with the grant.
+    pub(super) fn contend(&mut self, now: Moment) {
+        self.contended.get_or_insert((now, 0));
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_contended(self) -> bool {
+        self.contended.is_some()
+    }
+
+    pub(super) fn is_over(self, now: Moment) -> bool {
+        self.contended.is_some_and(|(began, turns)| turns >= TURNS || now.since(began) >= SLICE)
+    }
+
+    pub(super) fn turn(&mut self) {
+        if let Some((_, turns)) = &mut self.contended {
+            *turns += 1;
+        }
+    }
+}
+
+/// What comes of a change, outside of the lock of the line: both may run code of the application.
+#[derive(Debug, Default)]
+pub(super) struct After {
+    /// Who has news: the head, and those who were passed over, should they be polled after all.
+    pub(super) ring: Vec<Arc<Seat>>,
+    /// Places that nobody has any more.
+    pub(super) unused: Vec<InFlight>,
+}
+
+/// What a look finds that somebody was told and has not heard.
+#[derive(Debug, Default)]
+pub(super) struct Unheard {
+    /// Somebody has a while yet.
+    pub(super) open: bool,
+    /// Turns that nobody takes.
+    pub(super) turns: Vec<Turn>,
+    pub(super) after: After,
+    /// Who was asked about. What is dropped with a seat must not be dropped under the lock of the line.
+    seats: Vec<Arc<Seat>>,
+}
+
+/// Who was told something, and when. Not owned, for the same reason.
+type Told = Option<(Weak<Seat>, Moment)>;
+
+/// The waiters of one key. There is a line while somebody waits, and while a holder that came through it holds: so
+/// that newcomers join without asking a store that would say no.
+#[derive(Debug, Default)]
+pub(super) struct Line {
+    /// In order of arrival; the first is the head.
+    seats: VecDeque<Arc<Seat>>,
+    /// A grant that came through this line is in use.
+    held: bool,
+    slice: Slice,
+    /// To whom the last turn was offered.
+    offered: Told,
+    /// Which head was told last that it is to ask.
+    asked: Told,
+}
+
+impl Line {
+    pub(super) fn is_idle(&self) -> bool {
+        self.seats.is_empty() && !self.held
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        self.seats.len()
+    }
+
+    pub(super) fn is_head(&self, seat: &Arc<Seat>) -> bool {
+        self.seats.front().is_some_and(|head| Arc::ptr_eq(head, seat))
+    }
+
+    /// Takes a seat at the end. The first in line is to ask the store, unless the key is held through the line: then it
+    /// is told when that changes.
+    pub(super) fn join(&mut self, ttl: Duration, now: Moment) -> Arc<Seat> {
+        let seat = Arc::new(Seat::new(ttl, now));
+        self.line_up(&seat);
+        seat
+    }
+
+    pub(super) fn head(&self) -> Option<Arc<Seat>> {
+        self.seats.front().cloned()
+    }
+
+    /// Takes the seat of one that was passed over to the end.
+    pub(super) fn line_up_again(&mut self, seat: &Arc<Seat>) {
+        if std::mem::take(&mut seat.news().absent) {
+            self.line_up(seat);
+        }
+    }
+
+    fn line_up(&mut self, seat: &Arc<Seat>) {
+        self.seats.push_back(Arc::clone(seat));
+        if self.seats.len() == 1 && !self.held {
+            seat.news().ask = true;
+        }
+    }
+
+    /// Gives up a seat, and what comes with it to the one behind.
+    pub(super) fn leave(&mut self, seat: &Arc<Seat>, place: Option<InFlight>, now: Moment) -> After {
+        let was_head = self.is_head(seat);
+        let place = place.or_else(|| seat.news().place.take());
+        self.seats.retain(|other| !Arc::ptr_eq(other, seat));
+        seat.news().gone = true;
+        let mut after = After::default();
+        if was_head {
+            // The one who leaves may have taken the news with it.
+            self.succeed(place, now, &mut after);
+        } else {
+            after.unused.extend(place);
+        }
+        after
+    }
+
+    /// The one who is the head now has what the one before it had.
+    fn succeed(&mut self, place: Option<InFlight>, now: Moment, after: &mut After) {
+        let Some(head) = self.seats.front() else { return after.unused.extend(place) };
+        let mut news = head.news();
+        if place.is_some() {
+            after.unused.extend(std::mem::replace(&mut news.place, place));
+        }
+        if !self.held {
+            news.ask = true;
+            self.asked = Some((Arc::downgrade(head), now));
+        }
+        after.ring.push(Arc::clone(head));
+    }
+
+    /// The head is not polled: it is out of the line until it is.
+    fn pass_over(&mut self, now: Moment, after: &mut After) {
+        let Some(head) = self.seats.pop_front() else { return };
+        let place = {
+            let mut news = head.news();
+            (news.absent, news.ask) = (true, false);
+            news.place.take()
+        };
+        self.succeed(place, now, after);
+        // Should it be polled after all, it is so soon.
+        after.ring.push(head);
+    }
+
+    /// Passes over the heads that should have looked round long ago.
+    pub(super) fn pass_over_overdue(&mut self, now: Moment, after: &mut After) {
+        while self.seats.front().is_some_and(|head| head.news().is_overdue(now)) {
+            self.pass_over(now, after);
+        }
+    }
+
+    /// The head has a grant from the store. Others may wait there: `contended`.
+    pub(super) fn granted(&mut self, seat: &Arc<Seat>, contended: bool, now: Moment) -> Option<InFlight> {
+        self.seats.retain(|other| !Arc::ptr_eq(other, seat));
+        self.begin(contended, now);
+        seat.news().place.take()
+    }
+
+    fn begin(&mut self, contended: bool, now: Moment) {
+        self.held = true;
+        // The word that others wait may be older than the look at the grant.
+        let contended = contended || self.slice.contended.is_some();
+        self.slice = Slice::default();
+        self.offered = None;
+        if contended {
+            self.slice.contend(now);
+        }
+    }
+
+    /// Gives the grant to the next in line, if there is one and the slice is not over.
+    pub(super) fn hand_over(
+        &mut self,
+        turn: impl FnOnce(Duration) -> Option<Turn>,
+        now: Moment,
+    ) -> Option<Arc<Seat>> {
+        self.offered = None;
+        self.held = false;
+        let asked = self.seats.front()?.ttl();
+        if self.slice.is_over(now) {
+            return None;
+        }
+        let turn = turn(asked)?;
+        let next = self.seats.pop_front()?;
+        self.slice.turn();
+        self.held = true;
+        next.news().turn = Some(turn);
+        self.offered = Some((Arc::downgrade(&next), now));
+        Some(next)
+    }
+
+    /// The key was given back to the store, or lost: the head is to ask.
+    pub(super) fn freed(&mut self, now: Moment) -> Option<Arc<Seat>> {
+        self.held = false;
+        self.slice = Slice::default();
+        let head = self.seats.front()?;
+        head.news().ask = true;
+        self.asked = Some((Arc::downgrade(head), now));
+        Some(Arc::clone(head))
+    }
+
+    pub(super) fn contend(&mut self, now: Moment) {
+        self.slice.contend(now);
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_contended(&self) -> bool {
+        self.slice.is_contended()
+    }
+
+    /// Takes back what was told and not heard for `patience`.
+    pub(super) fn take_back(&mut self, patience: Duration, now: Moment, found: &mut Unheard) {
+        if let Some(seat) = unheard(&mut self.offered, News::has_turn, patience, now, found) {
+            let mut news = seat.news();
+            news.absent = true;
+            found.turns.extend(news.turn.take());
+        }
+        if let Some(seat) = unheard(&mut self.asked, News::is_to_ask, patience, now, found)
+            && self.is_head(&seat)
+        {
+            self.pass_over(now, &mut found.after);
+        }
+    }
+}
+
+/// Who was `told` something so long ago that still `has` it.
+fn unheard(
+    told: &mut Told,
+    has: fn(&News) -> bool,
+    patience: Duration,
+    now: Moment,
+    found: &mut Unheard,
+) -> Option<Arc<Seat>> {
+    let (seat, since) = told.as_ref()?;
+    let has_it = seat.upgrade().filter(|seat| {
+        found.seats.push(Arc::clone(seat));
+        has(&seat.news())
+    });
+    if has_it.is_some() && now.since(*since) < patience {
+        found.open = true;
+        return None;
+    }
+    *told = None;
+    has_it
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+
+    #[test]
+    fn a_slice_ends_by_turns_or_by_time_once_others_wait() {
+        let start = Clock::Suspend.now();
+        let at = |ms| start.plus(Duration::from_millis(ms));
+        let mut slice = Slice::default();
+        for _ in 0..10 * TURNS {
+            slice.turn();
+        }
+        assert!(!slice.is_over(at(60_000)), "nobody else waits");
+        slice.contend(at(60_000));
+        assert!(!slice.is_over(at(60_009)) && slice.is_over(at(60_010)), "it begins with the news");
+        slice.contend(at(60_009));
+        assert!(slice.is_over(at(60_010)), "the first news counts");
+
+        let mut slice = Slice::default();
+        slice.contend(start);
+        for _ in 1..TURNS {
+            slice.turn();
+        }
+        assert!(!slice.is_over(start));
+        slice.turn();
+        assert!(slice.is_over(start));
+    }
+}

@@ -1,0 +1,248 @@
+//! The lines of all keys.
+
+use std::collections::HashMap;
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::futures::Notified;
+
+use super::handoff::Turn;
+use super::key_queue::{After, Line, Unheard};
+use super::recently_held::Hints;
+use super::unheard::Open;
+use super::waiter_node::Seat;
+use crate::backend::Capability;
+use crate::clock::{Clock, Moment};
+use crate::key::Key;
+use crate::pending_claim::InFlight;
+
+const SHARDS: usize = 32;
+
+type Shard = HashMap<Key, Line>;
+
+/// All lines of one manager.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    shards: [Mutex<Shard>; SHARDS],
+    hasher: std::hash::RandomState,
+    /// How many lines there are; while it is zero, nothing need be looked up.
+    lines: AtomicUsize,
+    hints: Hints,
+    /// Whether somebody was told something that may be unheard.
+    open: Open,
+    /// Whether the store tells when somebody waits elsewhere; where it does not, somebody always may.
+    told: bool,
+    /// Whether the store has no queue, so that the head tries again by itself.
+    polls: bool,
+    clock: Clock,
+}
+
+impl Gate {
+    pub(crate) fn new(store: &Capability) -> Self {
+        let shards = std::array::from_fn(|_| Mutex::default());
+        let hasher = std::hash::RandomState::new();
+        let (lines, hints, open) = (AtomicUsize::new(0), Hints::default(), Open::default());
+        let (told, polls, clock) = (store.tells_waiters, !store.fifo, store.placement.clock());
+        Self { shards, hasher, lines, hints, open, told, polls, clock }
+    }
+
+    fn shard(&self, key: &str) -> MutexGuard<'_, Shard> {
+        #[allow(clippy::cast_possible_truncation, reason = "the low bits choose the shard")]
+        let index = self.hasher.hash_one(key) as usize % SHARDS;
+        self.shards[index].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the line of `key`, if there is one, and removes it when nobody needs it any more.
+    fn with<T>(&self, key: &str, change: impl FnOnce(&mut Line) -> T) -> Option<T> {
+        if self.lines.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let mut shard = self.shard(key);
+        let line = shard.get_mut(key)?;
+        let answer = change(line);
+        if line.is_idle() {
+            shard.remove(key);
+            self.lines.fetch_sub(1, Ordering::AcqRel);
+        }
+        Some(answer)
+    }
+
+    /// How many tasks of this process wait for `key`.
+    pub(crate) fn waiters(&self, key: &Key) -> usize {
+        self.with(key.as_str(), |line| line.waiting()).unwrap_or(0)
+    }
+
+    /// Whether somebody of this process waits for `key`, or holds it and had to wait.
+    pub(crate) fn is_busy(&self, key: &Key) -> bool {
+        self.with(key.as_str(), |_| ()).is_some()
+    }
+
+    /// Joins the line for `key`, behind those who wait already; `Err` says how many they are, if they are `max` or more.
+    pub(super) fn take_seat(&self, key: &Key, max: usize, ttl: Duration) -> Result<Arc<Seat>, usize> {
+        let (now, mut after) = (self.clock.now(), After::default());
+        let mut shard = self.shard(key.as_str());
+        let (mut waiting, mut alone) = (0, None);
+        if let Some(line) = shard.get_mut(key.as_str()) {
+            // A head that nobody polls must not keep a newcomer from asking.
+            line.pass_over_overdue(now, &mut after);
+            waiting = line.waiting();
+            // A head that tries again by itself may do so seldom as long as it is alone.
+            alone = line.head().filter(|_| waiting == 1 && self.polls);
+        }
+        let seat = (waiting < max).then(|| self.line(&mut shard, key).join(ttl, now));
+        drop(shard);
+        if let Some(head) = alone.filter(|_| seat.is_some()) {
+            head.ring();
+        }
+        self.after(after);
+        seat.ok_or(waiting)
+    }
+
+    /// Lines one up at the end that was passed over, and is polled again.
+    pub(super) fn line_up_again(&self, key: &Key, seat: &Arc<Seat>) {
+        self.line(&mut self.shard(key.as_str()), key).line_up_again(seat);
+    }
+
+    /// The line of `key`, made if there is none.
+    fn line<'s>(&self, shard: &'s mut Shard, key: &Key) -> &'s mut Line {
+        shard.entry(key.clone()).or_insert_with(|| {
+            self.lines.fetch_add(1, Ordering::AcqRel);
+            Line::default()
+        })
+    }
+
+    /// Gives the grant of a holder that releases `key` to the next in line. `false` where nobody waits, where others have
+    /// waited elsewhere for long enough, or where there is no `turn` to give: then the grant belongs to the store.
+    ///
+    /// `turn` makes it for one who asks for such a lease, and must not use the gate.
+    pub(crate) fn hand_over(&self, key: &Key, turn: impl FnOnce(Duration) -> Option<Turn>) -> bool {
+        if self.lines.load(Ordering::Acquire) == 0 {
+            return false;
+        }
+        let (now, mut after) = (self.clock.now(), After::default());
+        let next = self.with(key.as_str(), |line| {
+            if !self.told {
+                line.contend(now);
+            }
+            line.pass_over_overdue(now, &mut after);
+            line.hand_over(turn, now)
+        });
+        self.after(after);
+        match next.flatten() {
+            Some(seat) => {
+                seat.ring();
+                self.open.tell();
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// A guard of this process gave `key` back to the store, or lost it: the head may ask.
+    pub(crate) fn freed(&self, key: &Key) {
+        if self.lines.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let now = self.clock.now();
+        if let Some(head) = self.with(key.as_str(), |line| line.freed(now)).flatten() {
+            head.ring();
+            self.open.tell();
+        }
+    }
+
+    /// Somebody waits elsewhere for `key`, which this process holds.
+    pub(crate) fn contended(&self, key: &str) {
+        let now = self.clock.now();
+        self.with(key, |line| line.contend(now));
+    }
+
+    /// Whether somebody is known to wait elsewhere.
+    #[cfg(test)]
+    pub(super) fn is_contended(&self, key: &Key) -> bool {
+        self.with(key.as_str(), |line| line.is_contended()).unwrap_or(false)
+    }
+
+    /// Passes over a head that nobody polls.
+    pub(super) fn nudge(&self, key: &Key, now: Moment) {
+        let mut after = After::default();
+        self.with(key.as_str(), |line| line.pass_over_overdue(now, &mut after));
+        self.after(after);
+    }
+
+    fn after(&self, after: After) {
+        if !after.ring.is_empty() {
+            self.open.tell();
+        }
+        after.ring.into_iter().for_each(|seat| seat.ring());
+        drop(after.unused);
+    }
+
+    /// Whether somebody was told something that may be unheard, so that a [look](Self::look) is worth it.
+    pub(crate) fn is_open(&self) -> bool {
+        self.open.is_told()
+    }
+
+    /// Completes when that changes. Enable it before asking whether it has.
+    pub(crate) fn opens(&self) -> Notified<'_> {
+        self.open.rung()
+    }
+
+    /// Takes back what was told to waiters and not heard for `patience`, because nobody polls them: a turn goes to the next,
+    /// or to the store.
+    pub(crate) fn look(&self, patience: Duration) {
+        self.open.begin();
+        let (now, mut found) = (self.clock.now(), Unheard::default());
+        for shard in &self.shards {
+            if self.lines.load(Ordering::Acquire) == 0 {
+                break;
+            }
+            shard.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, line| {
+                line.take_back(patience, now, &mut found);
+                let ends = line.is_idle();
+                self.lines.fetch_sub(usize::from(ends), Ordering::AcqRel);
+                !ends
+            });
+        }
+        if found.open {
+            self.open.stays();
+        }
+        found.turns.drain(..).for_each(Turn::pass_on);
+        self.after(found.after);
+    }
+
+    pub(super) fn granted(&self, key: &Key, seat: &Arc<Seat>, contended: bool) {
+        let now = self.clock.now();
+        let contended = contended || !self.told;
+        // What is dropped here may ask the store, and must not do so under the lock.
+        drop(self.with(key.as_str(), |line| line.granted(seat, contended, now)));
+    }
+
+    pub(super) fn leave(&self, key: &Key, seat: &Arc<Seat>, place: Option<InFlight>) {
+        let (now, mut place) = (self.clock.now(), Some(place));
+        let after = self.with(key.as_str(), |line| line.leave(seat, place.take().flatten(), now));
+        self.after(after.unwrap_or_default());
+        drop(place);
+    }
+
+    pub(super) fn is_head(&self, key: &Key, seat: &Arc<Seat>) -> bool {
+        self.with(key.as_str(), |line| line.is_head(seat)).unwrap_or(false)
+    }
+
+    /// Whether `key` was held when it was last tried.
+    pub(crate) fn is_hot(&self, key: &Key) -> bool {
+        self.hints.has(self.hasher.hash_one(key.as_str()))
+    }
+
+    /// Remembers whether `key` was held.
+    pub(crate) fn found(&self, key: &Key, held: bool) {
+        self.hints.set(self.hasher.hash_one(key.as_str()), held);
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.lines.load(Ordering::Acquire) == 0
+            && self.shards.iter().all(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner).is_empty())
+    }
+}

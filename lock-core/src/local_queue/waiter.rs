@@ -1,0 +1,125 @@
+//! A place in the line, as its waiter has it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::handoff::Turn;
+use super::queues::Gate;
+use super::waiter_node::Seat;
+use crate::clock::Moment;
+use crate::key::Key;
+use crate::pending_claim::InFlight;
+
+/// A store answers within so long as a rule.
+const ANSWER: Duration = Duration::from_secs(2);
+
+/// A place in the line; dropping it leaves, and passes on what it was given.
+pub(crate) struct Waiter<'a> {
+    gate: &'a Gate,
+    key: Key,
+    seat: Arc<Seat>,
+    /// It is out of the line: it has the key.
+    served: bool,
+}
+
+impl<'a> Waiter<'a> {
+    /// Joins the line for `key`, behind those who wait already; `Err` says how many they are, if they are `max` or more.
+    pub(crate) fn join(gate: &'a Gate, key: &Key, max: usize, ttl: Duration) -> Result<Self, usize> {
+        let seat = gate.take_seat(key, max, ttl)?;
+        Ok(Self { gate, key: key.clone(), seat, served: false })
+    }
+
+    /// Whether it is the first in line, who alone asks the store.
+    pub(crate) fn is_head(&self) -> bool {
+        self.gate.is_head(&self.key, &self.seat)
+    }
+
+    /// Others in the line.
+    pub(crate) fn others(&self) -> usize {
+        self.gate.waiters(&self.key).saturating_sub(1)
+    }
+
+    /// Whether it is to ask the store; tells once.
+    pub(crate) fn take_ask(&self) -> bool {
+        std::mem::take(&mut self.seat.news().ask)
+    }
+
+    /// The grant of the holder before, if it is its turn.
+    fn take_turn(&mut self) -> Option<Turn> {
+        let turn = self.seat.news().turn.take();
+        self.served |= turn.is_some();
+        turn
+    }
+
+    /// The place in the store's queue that a head before it left.
+    pub(crate) fn take_place(&self) -> Option<InFlight> {
+        self.seat.news().place.take()
+    }
+
+    /// Notes that somebody polls this waiter, which looks round again by `back`.
+    pub(crate) fn is_alive(&self, back: Moment) {
+        self.seat.news().back = back;
+    }
+
+    /// Notes that this waiter awaits an answer of the store, from `now` on, or has it.
+    pub(crate) fn is_asking(&self, asking: bool, now: Moment) {
+        let mut news = self.seat.news();
+        (news.asking, news.back) = (asking, if asking { now.plus(ANSWER) } else { now });
+    }
+
+    /// Looks round: the turn, if it is this one's. One that was passed over because nobody polled it lines up again.
+    pub(crate) fn look_round(&mut self) -> Option<Turn> {
+        let turn = self.take_turn();
+        if turn.is_none() && self.seat.news().absent {
+            self.gate.line_up_again(&self.key, &self.seat);
+        }
+        turn
+    }
+
+    /// Completes when there is news. Cancel safe.
+    pub(crate) async fn news(&self) {
+        self.seat.rung().await;
+    }
+
+    /// Sees to it that the line is not lost on a head that nobody polls.
+    pub(crate) fn nudge(&self, now: Moment) {
+        self.is_alive(now);
+        self.gate.nudge(&self.key, now);
+    }
+
+    /// The store granted the key to this head; `contended`: others wait there.
+    pub(crate) fn granted(&mut self, contended: bool) {
+        self.served = true;
+        self.gate.granted(&self.key, &self.seat, contended);
+        // A turn on another grant, which has run out by now; dropped, it is given back.
+        drop(self.take_turn());
+    }
+
+    /// Whether it has the key, and so is out of the line.
+    pub(crate) fn is_served(&self) -> bool {
+        self.served
+    }
+
+    /// Leaves, and leaves a place in the store's queue to the one behind.
+    pub(crate) fn leave_with(mut self, place: Option<InFlight>) {
+        self.leave(place);
+    }
+
+    fn leave(&mut self, place: Option<InFlight>) {
+        if self.served {
+            return;
+        }
+        self.served = true;
+        self.gate.leave(&self.key, &self.seat, place);
+        // It may have been its turn, or become so until now: then it is the next one's, or the store's.
+        if let Some(turn) = self.take_turn() {
+            turn.pass_on();
+        }
+    }
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        self.leave(None);
+    }
+}

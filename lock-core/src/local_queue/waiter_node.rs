@@ -1,0 +1,88 @@
+//! What one waiter is told by the others of its line.
+
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::handoff::Turn;
+use crate::clock::Moment;
+use crate::pending_claim::InFlight;
+
+/// A place in the line.
+pub(super) struct Seat {
+    /// The lease that its waiter asks for.
+    ttl: Duration,
+    news: Mutex<News>,
+    /// Keeps one permit, so that nothing is missed between two waits.
+    bell: Notify,
+}
+
+/// A waiter that is so much later than it meant to be is not polled.
+const OVERDUE: Duration = Duration::from_secs(1);
+
+/// What has happened since the waiter last looked.
+pub(super) struct News {
+    /// It is the head, and the store may have the key free.
+    pub(super) ask: bool,
+    /// It is its turn.
+    pub(super) turn: Option<Turn>,
+    /// The place in the store's queue that the head before it has left.
+    pub(super) place: Option<InFlight>,
+    /// When its waiter meant to look round again, at the latest.
+    pub(super) back: Moment,
+    /// Its waiter awaits an answer of the store, and hears the rest after it.
+    pub(super) asking: bool,
+    /// Its waiter was not polled and is not in the line; it lines up again when it is.
+    pub(super) absent: bool,
+    /// Its waiter has left.
+    pub(super) gone: bool,
+}
+
+impl News {
+    /// Whether its waiter should have looked round long ago.
+    pub(super) fn is_overdue(&self, now: Moment) -> bool {
+        now.since(self.back) >= OVERDUE
+    }
+
+    /// Whether its waiter has a turn to take. One who is leaving passes it on itself.
+    pub(super) fn has_turn(&self) -> bool {
+        self.turn.is_some() && !self.gone
+    }
+
+    /// Whether its waiter is to ask, and would have begun to if it were polled.
+    pub(super) fn is_to_ask(&self) -> bool {
+        self.ask && !self.asking
+    }
+}
+
+impl Seat {
+    pub(super) fn new(ttl: Duration, now: Moment) -> Self {
+        let (turn, place) = (None, None);
+        let news = News { ask: false, turn, place, back: now, asking: false, absent: false, gone: false };
+        Self { ttl, news: Mutex::new(news), bell: Notify::new() }
+    }
+
+    pub(super) fn ttl(&self) -> Duration {
+        self.ttl
+    }
+
+    pub(super) fn news(&self) -> MutexGuard<'_, News> {
+        self.news.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn ring(&self) {
+        self.bell.notify_one();
+    }
+
+    pub(super) async fn rung(&self) {
+        self.bell.notified().await;
+    }
+}
+
+impl fmt::Debug for Seat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Seat").finish_non_exhaustive()
+    }
+}

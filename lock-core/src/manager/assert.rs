@@ -1,0 +1,122 @@
+//! A check for code that must only run under a lock.
+
+use crate::error::Result;
+use crate::guard::LockScope;
+use crate::key::{IntoKey, Key};
+use crate::manager::LockManager;
+
+/// Asserts that the calling task holds a lock, in debug builds: for functions that others must call under one.
+///
+/// The key is a text with the arguments of `format!`, or anything else that is a key. The attribute and the HTTP layer
+/// encode the values that they put into a key, and `format!` does not: a number is the same either way, but of text that
+/// may have other characters than `A-Z a-z 0-9 . _ ~ -` make the key with [`KeyBuilder`](crate::key::KeyBuilder), as
+/// below.
+///
+/// A namespace is not written. Without a manager it is that of [`LockManager::current`](crate::LockManager::current), or
+/// where there is none, that of the manager that holds. With one, `assert_locked!(manager, "order:{id}")`, only its own
+/// locks count.
+///
+/// A task holds what it entered by [`run`](crate::LockRequest::run), the attribute or the HTTP layer: see
+/// [`LockScope`]. A guard from [`acquire`](crate::LockRequest::acquire) belongs to no task, and a task
+/// that was spawned has none of its parent's locks. [`LockScope::holds`](crate::LockScope::holds) asks the same, in every
+/// build and without a panic.
+///
+/// # Panics
+/// With debug assertions, when the task does not hold the key; the text says which it holds. When it has lost the key, the
+/// text says so, and why.
+///
+/// # Examples
+/// ```
+/// use lock_core::key::KeyBuilder;
+/// use lock_core::{LockError, LockManager, assert_locked, distributed_lock};
+///
+/// #[distributed_lock(keys = ["stock:<sku>", "customer:<name>"])]
+/// async fn order(sku: u32, name: &str) -> Result<(), LockError> {
+///     take_from_stock(sku);
+///     bill(name);
+///     Ok(())
+/// }
+///
+/// fn take_from_stock(sku: u32) {
+///     assert_locked!("stock:{sku}");
+/// }
+///
+/// fn bill(name: &str) {
+///     assert_locked!(KeyBuilder::new().literal("customer:").value(&name).finish());
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// LockManager::in_memory().scope(order(7, "A. Turing")).await.unwrap();
+/// # }
+/// ```
+#[macro_export]
+macro_rules! assert_locked {
+    ($key:literal $(, $($argument:tt)*)?) => {
+        if ::core::cfg!(debug_assertions) {
+            $crate::__assert_locked(::std::format!($key $(, $($argument)*)?));
+        }
+    };
+    ($manager:expr, $key:literal $(, $($argument:tt)*)?) => {
+        if ::core::cfg!(debug_assertions) {
+            $crate::__assert_locked_of(&$manager, ::std::format!($key $(, $($argument)*)?));
+        }
+    };
+    ($manager:expr, $key:expr $(,)?) => {
+        if ::core::cfg!(debug_assertions) {
+            $crate::__assert_locked_of(&$manager, $key);
+        }
+    };
+    ($key:expr $(,)?) => {
+        if ::core::cfg!(debug_assertions) {
+            $crate::__assert_locked($key);
+        }
+    };
+}
+
+/// What [`assert_locked!`](crate::assert_locked) calls without a manager.
+#[doc(hidden)]
+#[track_caller]
+pub fn __assert_locked(key: impl IntoKey) {
+    assert(None, key.into_key());
+}
+
+/// What it calls with one.
+#[doc(hidden)]
+#[track_caller]
+pub fn __assert_locked_of(manager: &LockManager, key: impl IntoKey) {
+    assert(Some(manager), key.into_key());
+}
+
+#[track_caller]
+fn assert(manager: Option<&LockManager>, key: Result<Key>) {
+    if let Err(text) = check(manager, key, &LockScope::current()) {
+        panic!("{text}");
+    }
+}
+
+fn check(manager: Option<&LockManager>, key: Result<Key>, scope: &LockScope) -> Result<(), String> {
+    let key = key.map_err(|error| error.to_string())?;
+    let (is_held, of_whom) = match manager {
+        Some(manager) => (scope.holds_of(manager, &key), " of this manager"),
+        None => (scope.holds(&key), ""),
+    };
+    if is_held {
+        return Ok(());
+    }
+    let lost = scope.why_not(manager, &key);
+    let current = if manager.is_none() { LockManager::current().ok() } else { None };
+    let key = match manager.or(current.as_ref()) {
+        Some(manager) => key.in_namespace(&manager.engine().namespace),
+        None => key,
+    };
+    if let Some(error) = lost {
+        let why = error.detail();
+        return Err(format!("the lock `{key}`{of_whom} was held by this task, and is not any more: {why}"));
+    }
+    let held = match scope.keys() {
+        held if held.is_empty() => "none".to_owned(),
+        held => format!("`{}`", held.join("`, `")),
+    };
+    Err(format!("the lock `{key}`{of_whom} is not held by this task, which holds {held}"))
+}

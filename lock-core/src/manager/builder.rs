@@ -1,0 +1,161 @@
+//! What a manager is made of: its store, namespace and defaults.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::backend::DynBackend;
+use crate::connect;
+use crate::engine::Engine;
+#[cfg(doc)]
+use crate::error::LockErrorKind;
+use crate::error::Result;
+use crate::key;
+use crate::manager::LockManager;
+use crate::observe::Settings;
+use crate::options::{Profile, Profiles};
+use crate::strategy::Strategy;
+
+/// Begins a manager: its store, namespace and defaults.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use lock_core::{LockManager, Profile, backend::memory::Memory, strategy};
+///
+/// let locks = LockManager::builder(Memory::new())
+///     .namespace("shop")
+///     .ttl(Duration::from_secs(5))
+///     .profile("checkout", Profile::new().strategy(strategy::fail_fast()))
+///     .build()?;
+/// # Ok::<(), lock_core::LockError>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "a builder does nothing until `build`"]
+pub struct ManagerBuilder {
+    backend: Arc<dyn DynBackend>,
+    namespace: String,
+    service: String,
+    profiles: Profiles,
+    told: Settings,
+}
+
+impl ManagerBuilder {
+    pub(crate) fn new(backend: Arc<dyn DynBackend>) -> Self {
+        Self {
+            backend,
+            namespace: String::new(),
+            service: String::new(),
+            profiles: Profiles::default(),
+            told: Settings::default(),
+        }
+    }
+
+    /// As [`LockManager::connect`], with defaults to follow.
+    ///
+    /// # Errors
+    /// As [`LockManager::connect`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn connect(url: &str) -> Result<Self> {
+        connect::connect(url).await.map(Self::new)
+    }
+
+    /// As [`LockManager::from_env`], with defaults to follow.
+    ///
+    /// # Errors
+    /// As [`LockManager::from_env`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn from_env() -> Result<Self> {
+        connect::from_env().await.map(Self::new)
+    }
+
+    /// Put before every key, with a colon: services that share a store and not their locks need different ones. At
+    /// most 64 of `A-Z a-z 0-9 . _ -`. Default: none, the key stands in the store as it is.
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = namespace.into();
+        self
+    }
+
+    /// Name of the service in owner records. Default: none.
+    pub fn service(mut self, service: impl Into<String>) -> Self {
+        self.service = service.into();
+        self
+    }
+
+    /// The lease of requests that say nothing else. Default: 10 s.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.profiles.ttl = ttl;
+        self
+    }
+
+    /// The strategy of requests that say nothing else; the HTTP layer has a default of its own. Default: [`retry`](crate::strategy::retry()).
+    pub fn strategy(mut self, strategy: impl Strategy) -> Self {
+        self.profiles.strategy = Arc::new(strategy);
+        self
+    }
+
+    /// How long the manager's strategy waits. Default: as long as the strategy says.
+    pub fn wait(mut self, limit: Duration) -> Self {
+        self.profiles.wait = Some(limit);
+        self
+    }
+
+    /// How many keys one request for [several](LockManager::all) may have, 1 to 1,000. The store takes all of them in one
+    /// step, and serves nobody else meanwhile: on Redis 100 keys take about a millisecond, and 1,000 about ten. A request
+    /// for more is [`InvalidRequest`](LockErrorKind::InvalidRequest). Default: 100.
+    pub fn max_keys(mut self, max: usize) -> Self {
+        self.profiles.max_keys = max;
+        self
+    }
+
+    /// Adds a named set of defaults; the last of one name counts.
+    pub fn profile(mut self, name: impl Into<String>, profile: Profile) -> Self {
+        self.profiles.named.insert(name.into(), profile);
+        self
+    }
+
+    /// Counts the locks of `template` from zero on: see [`LockManager::register_template`]. Install the recorder of metrics
+    /// before.
+    pub fn template(mut self, template: impl Into<String>) -> Self {
+        self.told.templates.push(template.into());
+        self
+    }
+
+    /// Whether keys are kept out of spans and of the log, which then say the template: for keys that name people. Errors
+    /// and [`events`](LockManager::events) have the key all the same, so what the program does with those is its own
+    /// choice. Default: no.
+    pub fn redact_keys(mut self, redact: bool) -> Self {
+        self.told.redact_keys = redact;
+        self
+    }
+
+    /// A lock that is held for longer says so, once, at WARN and in the metrics: it may be a body that hangs, or a guard
+    /// that was forgotten. Default: one hour.
+    pub fn warn_held_after(mut self, held: Duration) -> Self {
+        self.told.held_long = held;
+        self
+    }
+
+    /// A lock that was waited for longer, and was granted, says so at INFO. Default: 1 s.
+    pub fn log_waited_after(mut self, waited: Duration) -> Self {
+        self.told.waited_long = waited;
+        self
+    }
+
+    /// Makes the manager.
+    ///
+    /// # Errors
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) for a namespace with other characters, a ttl of the defaults or of
+    /// a profile that the store cannot hold, a `max_keys` out of its bounds, or a wait limit that the strategy beside it does not take; [`Unavailable`](LockErrorKind::Unavailable) when the operating system gives no random
+    /// bytes.
+    pub fn build(self) -> Result<LockManager> {
+        key::validate_namespace(&self.namespace)?;
+        let (profiles, store) = (self.profiles, self.backend.capability_dyn());
+        profiles.check(&store)?;
+        let engine = Engine::new(self.backend, self.namespace, &self.service, profiles, self.told)?;
+        Ok(LockManager::of(engine))
+    }
+}

@@ -1,0 +1,51 @@
+//! The manager of the process, set once.
+
+use std::sync::Arc;
+
+use once_cell::sync::OnceCell;
+
+use super::manager::LockManager;
+use crate::engine::Engine;
+use crate::error::{LockError, LockErrorKind, Result};
+use crate::guard::LockScope;
+
+static DEFAULT: OnceCell<Arc<Engine>> = OnceCell::new();
+
+fn install(manager: Arc<Engine>) -> Result<()> {
+    match DEFAULT.try_insert(manager) {
+        Ok(_) => Ok(()),
+        Err((there, _)) => {
+            let detail = format!(
+                "a manager on the {} store is installed already; a process has one",
+                there.capability.store
+            );
+            Err(LockError::new(LockErrorKind::InvalidRequest, detail))
+        }
+    }
+}
+
+pub(super) fn installed() -> Result<Arc<Engine>> {
+    DEFAULT.get().cloned().ok_or_else(|| {
+        let advice = "none is installed: call `LockManager::from_env().await?.install()?` at start-up, \
+                      or run the task in `manager.scope(..)`";
+        LockError::new(LockErrorKind::NotInstalled, advice)
+    })
+}
+
+impl LockManager {
+    /// The manager of the calling task's [`scope`](Self::scope), else the one that was [installed](Self::install).
+    ///
+    /// # Errors
+    /// [`NotInstalled`](LockErrorKind::NotInstalled), with the line to add.
+    pub fn current() -> Result<Self> {
+        LockScope::current().manager().cloned().map_or_else(installed, Ok).map(Self::of)
+    }
+
+    /// Makes this manager the default of the process.
+    ///
+    /// # Errors
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) when there is one already: it stays.
+    pub fn install(&self) -> Result<()> {
+        install(Arc::clone(self.engine()))
+    }
+}

@@ -1,0 +1,25 @@
+//! The entry point: a store, its defaults, and the requests that start here.
+//!
+//! | file | holds |
+//! | --- | --- |
+//! | `manager` | [`LockManager`]: the lock types, and what it says of itself |
+//! | `builder` | what a manager is made of |
+//! | `default` | the manager of the process |
+//! | `scope` | the manager of a task, and the locks that this holds |
+//! | `inspect` | who holds what, for operators |
+//! | `shutdown` | the orderly end |
+//! | `assert` | the check of code that must only run under a lock |
+
+mod assert;
+mod builder;
+mod default;
+mod inspect;
+#[allow(clippy::module_inception, reason = "the folder is named after its type")]
+mod manager;
+mod scope;
+mod shutdown;
+
+pub use assert::{__assert_locked, __assert_locked_of};
+pub use builder::ManagerBuilder;
+pub use manager::LockManager;
+pub use shutdown::ShutdownReport;

@@ -1,0 +1,79 @@
+//! The scope of a task, as a manager sees it.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use super::default::installed;
+use super::manager::LockManager;
+use crate::error::LockError;
+use crate::guard::{LockHandle, LockScope};
+use crate::key::{IntoKey, Key};
+use crate::lease::Hold;
+
+impl LockManager {
+    /// Runs `future` with this manager as [`current`](Self::current): for tests that must not share locks, and for
+    /// tenants. A task that the future spawns is outside, unless it enters [`LockScope::current`].
+    ///
+    /// # Cancel safety
+    /// As `future`.
+    pub fn scope<F: Future>(&self, future: F) -> impl Future<Output = F::Output> + use<F> {
+        let manager = Arc::clone(self.engine());
+        // The scope is that of the task which polls: a task that was spawned with this has none of its parent's locks.
+        async move { LockScope::current().with_manager(manager).enter(future).await }
+    }
+}
+
+impl LockScope {
+    /// Whether `key` is held in this scope, and not lost.
+    ///
+    /// The key is written without its namespace, as for a request. The namespace is that of the scope's manager
+    /// ([`LockManager::current`]), whichever manager holds; where there is none, that of the manager that holds.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), lock_core::LockError> {
+    /// use lock_core::{LockManager, LockScope};
+    ///
+    /// let body = async { LockScope::current().holds("order:42") };
+    /// assert!(LockManager::in_memory().lock("order:42").run(body).await?);
+    /// assert!(!LockScope::current().holds("order:42"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn holds(&self, key: impl IntoKey) -> bool {
+        let Ok(key) = key.into_key() else { return false };
+        self.grants_of(None, &key).any(|hold| hold.is_held())
+    }
+
+    /// As [`holds`](Self::holds), of locks of `manager` alone, in its namespace.
+    #[must_use]
+    pub fn holds_of(&self, manager: &LockManager, key: impl IntoKey) -> bool {
+        let Ok(key) = key.into_key() else { return false };
+        self.grants_of(Some(manager), &key).any(|hold| hold.is_held())
+    }
+
+    /// Why a lock of `key` that was held in this scope is not held any more; `None` where there was none.
+    pub(super) fn why_not(&self, manager: Option<&LockManager>, key: &Key) -> Option<LockError> {
+        self.grants_of(manager, key).find_map(|hold| hold.check().err())
+    }
+
+    /// The grants of `key` that were entered in this scope, held yet or not: those of `manager` in its namespace, or of
+    /// any in the namespace of the scope's manager.
+    fn grants_of(&self, manager: Option<&LockManager>, key: &Key) -> impl Iterator<Item = Arc<Hold>> {
+        let current = || self.manager().cloned().or_else(|| installed().ok());
+        let current = manager.map_or_else(current, |manager| Some(Arc::clone(manager.engine())));
+        self.entered(manager.map(LockManager::engine), current, key)
+    }
+}
+
+impl LockHandle {
+    /// The manager that it comes from, and the template that it is counted under. For the layers above.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn origin(&self) -> (LockManager, Option<&str>) {
+        let hold = self.hold();
+        (LockManager::of(Arc::clone(&hold.engine)), hold.template())
+    }
+}

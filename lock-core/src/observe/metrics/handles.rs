@@ -1,0 +1,255 @@
+//! The time series of one template.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use metrics::{Counter, Gauge, Histogram, Key, KeyName, Label, Level, Metadata, SharedString, Unit};
+
+use super::recorder_id::Whose;
+use crate::error::LossReason;
+use crate::observe::labels::{self, End, LOSSES, Op, Outcome, ReleaseError, Renewed};
+
+const ATTEMPTS: &str = "lock.client.acquire.attempts";
+const WAIT_TIME: &str = "lock.client.wait_time";
+const USE_TIME: &str = "lock.client.use_time";
+const HELD: &str = "lock.client.held";
+const PENDING: &str = "lock.client.pending_requests";
+const RENEWALS: &str = "lock.client.renewals";
+const LOST: &str = "lock.client.lost";
+const BYPASSED: &str = "lock.client.bypassed";
+const RELEASE_ERRORS: &str = "lock.client.release_errors";
+const LONG_HELD: &str = "lock.client.long_held";
+const OPERATION: &str = "lock.store.operation.duration";
+const QUARANTINED: &str = "lock.store.quarantined";
+const EVICTED: &str = "lock.store.evicted_keys";
+
+static METADATA: Metadata<'static> = Metadata::new("lock_core", Level::INFO, Some("lock_core"));
+
+/// The node of a store that is one.
+const ONLY_NODE: &str = "-";
+
+/// Says what each of them is, and its unit.
+pub(super) fn describe() {
+    type Describe = fn(&dyn metrics::Recorder, KeyName, Option<Unit>, SharedString);
+    let counter: Describe = |recorder, name, unit, text| recorder.describe_counter(name, unit, text);
+    let gauge: Describe = |recorder, name, unit, text| recorder.describe_gauge(name, unit, text);
+    let histogram: Describe = |recorder, name, unit, text| recorder.describe_histogram(name, unit, text);
+    let all = [
+        (ATTEMPTS, counter, Unit::Count, "Requests for a lock that have ended, by how"),
+        (WAIT_TIME, histogram, Unit::Seconds, "From the request for a lock to its grant or refusal"),
+        (USE_TIME, histogram, Unit::Seconds, "From the grant of a lock to its release or loss"),
+        (HELD, gauge, Unit::Count, "Locks held"),
+        (PENDING, gauge, Unit::Count, "Requests for a lock under way"),
+        (RENEWALS, counter, Unit::Count, "Renewals of held locks, by their answer"),
+        (LOST, counter, Unit::Count, "Locks lost while they were held, by why"),
+        (
+            BYPASSED,
+            counter,
+            Unit::Count,
+            "Pieces of work that ran without their lock because the store failed",
+        ),
+        (RELEASE_ERRORS, counter, Unit::Count, "Releases that did not go well, by why"),
+        (LONG_HELD, counter, Unit::Count, "Locks held for longer than the manager was told to expect"),
+        (OPERATION, histogram, Unit::Seconds, "Calls of the store, by which"),
+        (EVICTED, counter, Unit::Count, "Keys that the store has thrown away for lack of memory"),
+    ];
+    metrics::with_recorder(|recorder| {
+        for (name, describe, unit, text) in all {
+            describe(recorder, KeyName::from_const_str(name), Some(unit), SharedString::const_str(text));
+        }
+    });
+}
+
+/// Shows whether `node` of a quorum is in quarantine. Known to the store alone, so it has no meter of a manager.
+#[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "no other store has a quarantine"))]
+pub(crate) fn quarantined(node: String, is: bool) {
+    if Whose::here().is_none() {
+        return;
+    }
+    metrics::with_recorder(|recorder| {
+        let (name, text) =
+            (KeyName::from_const_str(QUARANTINED), "Whether the node is in quarantine: 1, or 0");
+        recorder.describe_gauge(name.clone(), Some(Unit::Count), SharedString::const_str(text));
+        let labels = vec![Label::from_static_parts("backend", "quorum"), Label::new("node", node)];
+        recorder.register_gauge(&Key::from_parts(name, labels), &METADATA).set(f64::from(u8::from(is)));
+    });
+}
+
+/// What is counted for the locks of one template; nothing where nobody records.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Meter(Option<Arc<Series>>);
+
+/// The handles of one template.
+///
+/// Counters are there from the beginning, so that a rate has a zero to start from. Of the histograms those of refusals and
+/// losses come when they are needed: most of them never are, and each is many time series.
+#[derive(Debug)]
+pub(super) struct Series {
+    labels: [Label; 2],
+    attempts: [Counter; Outcome::ALL.len()],
+    waited: [OnceLock<Histogram>; Outcome::ALL.len()],
+    used: [OnceLock<Histogram>; End::ALL.len()],
+    held: Gauge,
+    pending: Gauge,
+    renewals: [Counter; Renewed::ALL.len()],
+    lost: [Counter; LOSSES.len()],
+    release_errors: [Counter; ReleaseError::ALL.len()],
+    bypassed: Counter,
+    long_held: Counter,
+}
+
+impl Series {
+    /// Registers them, at zero.
+    pub(super) fn register(template: &Arc<str>, backend: &'static str) -> Arc<Self> {
+        let labels =
+            [Label::new("template", Arc::clone(template)), Label::from_static_parts("backend", backend)];
+        let more = |name, value| Label::from_static_parts(name, value);
+        let one = |name| counter(key(name, &labels, None));
+        let by = |name, label, value| counter(key(name, &labels, Some(more(label, value))));
+        let gauge = |name| {
+            let key = key(name, &labels, None);
+            metrics::with_recorder(|recorder| recorder.register_gauge(&key, &METADATA))
+        };
+        let series = Self {
+            attempts: Outcome::ALL.map(|outcome| by(ATTEMPTS, "result", outcome.name())),
+            waited: Default::default(),
+            used: Default::default(),
+            held: gauge(HELD),
+            pending: gauge(PENDING),
+            renewals: Renewed::ALL.map(|answer| by(RENEWALS, "result", answer.name())),
+            lost: LOSSES.map(|reason| by(LOST, "reason", labels::loss(reason))),
+            release_errors: ReleaseError::ALL.map(|why| by(RELEASE_ERRORS, "reason", why.name())),
+            bypassed: one(BYPASSED),
+            long_held: one(LONG_HELD),
+            labels,
+        };
+        series.waited(Outcome::Acquired);
+        series.used(End::Released);
+        Arc::new(series)
+    }
+
+    fn waited(&self, outcome: Outcome) -> &Histogram {
+        let label = || Label::from_static_parts("result", outcome.name());
+        self.waited[outcome as usize].get_or_init(|| histogram(key(WAIT_TIME, &self.labels, Some(label()))))
+    }
+
+    fn used(&self, end: End) -> &Histogram {
+        let label = || Label::from_static_parts("end", end.name());
+        self.used[end as usize].get_or_init(|| histogram(key(USE_TIME, &self.labels, Some(label()))))
+    }
+}
+
+/// Counts keys that the store has thrown away.
+pub(super) fn evicted(backend: &'static str, keys: u64) {
+    let labels = vec![Label::from_static_parts("backend", backend)];
+    counter(Key::from_parts(KeyName::from_const_str(EVICTED), labels)).increment(keys);
+}
+
+fn key(name: &'static str, labels: &[Label; 2], more: Option<Label>) -> Key {
+    let labels: Vec<Label> = labels.iter().cloned().chain(more).collect();
+    Key::from_parts(KeyName::from_const_str(name), labels)
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "a key is made for its handle")]
+fn counter(key: Key) -> Counter {
+    let counter = metrics::with_recorder(|recorder| recorder.register_counter(&key, &METADATA));
+    // Some recorders show what was written to, not what was registered.
+    counter.increment(0);
+    counter
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "a key is made for its handle")]
+fn histogram(key: Key) -> Histogram {
+    metrics::with_recorder(|recorder| recorder.register_histogram(&key, &METADATA))
+}
+
+impl Meter {
+    pub(super) fn new(series: Arc<Series>) -> Self {
+        Self(Some(series))
+    }
+
+    /// Whether anybody records, so that it is worth a look at the clock.
+    pub(crate) fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
+    fn with(&self, count: impl FnOnce(&Series)) {
+        if let Some(series) = &self.0 {
+            count(series);
+        }
+    }
+
+    /// A request begins.
+    pub(crate) fn asks(&self) {
+        self.with(|series| series.pending.increment(1));
+    }
+
+    /// A request that [began](Self::asks) has ended.
+    pub(crate) fn asked(&self, outcome: Outcome, waited: Duration) {
+        self.with(|series| {
+            series.pending.decrement(1);
+            series.attempts[outcome as usize].increment(1);
+            series.waited(outcome).record(waited);
+        });
+    }
+
+    /// A lock is held.
+    pub(crate) fn holds(&self) {
+        self.with(|series| series.held.increment(1));
+    }
+
+    /// A lock that [was held](Self::holds) is not any more.
+    pub(crate) fn holds_no_more(&self) {
+        self.with(|series| series.held.decrement(1));
+    }
+
+    /// The use of a lock has ended.
+    pub(crate) fn used(&self, end: End, held: Duration) {
+        self.with(|series| series.used(end).record(held));
+    }
+
+    /// A renewal was answered, or was not.
+    pub(crate) fn renewed(&self, answer: Renewed) {
+        self.with(|series| series.renewals[answer as usize].increment(1));
+    }
+
+    /// A lock was lost.
+    pub(crate) fn lost(&self, reason: LossReason) {
+        self.with(|series| series.lost[reason as usize].increment(1));
+    }
+
+    /// A release did not go well.
+    pub(crate) fn release_failed(&self, why: ReleaseError) {
+        self.with(|series| series.release_errors[why as usize].increment(1));
+    }
+
+    /// Something ran without its lock.
+    pub(crate) fn record_bypass(&self) {
+        self.with(|series| series.bypassed.increment(1));
+    }
+
+    /// A lock is held for long.
+    pub(crate) fn held_long(&self) {
+        self.with(|series| series.long_held.increment(1));
+    }
+}
+
+/// The time series of the store.
+#[derive(Debug, Default)]
+pub(super) struct StoreSeries {
+    operations: [OnceLock<Histogram>; Op::COUNT],
+}
+
+impl StoreSeries {
+    pub(super) fn took(&self, op: Op, backend: &'static str, time: Duration) {
+        let register = || {
+            let labels = vec![
+                Label::from_static_parts("backend", backend),
+                Label::from_static_parts("op", op.name()),
+                Label::from_static_parts("node", ONLY_NODE),
+            ];
+            histogram(Key::from_parts(KeyName::from_const_str(OPERATION), labels))
+        };
+        self.operations[op as usize].get_or_init(register).record(time);
+    }
+}
