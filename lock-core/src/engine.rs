@@ -2,7 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -38,9 +38,11 @@ pub(crate) struct Engine {
     held: AtomicUsize,
     /// Acquisitions under way.
     acquiring: AtomicUsize,
-    /// Told when a grant ends or the manager closes.
+    /// Notified when a grant ends, when the manager closes, and when the store has lost notifications.
     pub(crate) changed: Notify,
     closing: AtomicBool,
+    /// How often the store has said that notifications were lost: a waiter that asked before the last time asks again.
+    reconnects: AtomicU64,
     forced: Forced,
 }
 
@@ -87,6 +89,7 @@ impl Engine {
             acquiring: AtomicUsize::new(0),
             changed: Notify::new(),
             closing: AtomicBool::new(false),
+            reconnects: AtomicU64::new(0),
             forced: Forced::default(),
             backend,
         });
@@ -126,6 +129,12 @@ impl Engine {
     pub(crate) fn close(&self) {
         self.closing.store(true, Ordering::SeqCst);
         self.changed.notify_waiters();
+    }
+
+    /// How often the store has lost notifications so far. Read before a question is sent: a waiter whose question is
+    /// older than the last loss asks again.
+    pub(crate) fn reconnects(&self) -> u64 {
+        self.reconnects.load(Ordering::Acquire)
     }
 
     pub(crate) fn hold_began(&self) {
@@ -229,7 +238,7 @@ impl Engine {
 }
 
 impl Engine {
-    /// Sleeps for `pause`, unless the manager closes.
+    /// Sleeps for `pause`, or less where the manager closes or the store was reconnected.
     pub(crate) async fn sleep(&self, pause: Duration) -> Result<()> {
         let mut changed = std::pin::pin!(self.changed.notified());
         changed.as_mut().enable();
@@ -304,7 +313,9 @@ impl Listener for Engine {
     }
 
     fn reconnected(&self) {
-        self.waits.ask();
+        // Counted first: a waiter that is notified compares.
+        self.reconnects.fetch_add(1, Ordering::AcqRel);
+        self.changed.notify_waiters();
         self.latches.woken_all();
     }
 }

@@ -14,25 +14,9 @@ pub(crate) struct Waits(Mutex<HashMap<Owner, Arc<Slot>>>);
 /// What a waiting owner was told.
 #[derive(Debug, Default)]
 struct Slot {
-    told: Mutex<Told>,
+    /// The number of waiters behind the owner's queue entry when the store served it.
+    granted: Mutex<Option<usize>>,
     bell: Notify,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Told {
-    /// Its place was served; so many more waited behind it.
-    granted: Option<usize>,
-    /// What was told meanwhile may be lost.
-    ask: bool,
-}
-
-/// The word of a store to one who waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Word {
-    /// It is granted; so many more wait behind it.
-    Granted(usize),
-    /// It is to ask.
-    Ask,
 }
 
 impl Waits {
@@ -52,15 +36,8 @@ impl Waits {
     pub(crate) fn granted(&self, owner: Owner, waiters: usize) {
         let slot = self.slots().get(&owner).cloned();
         if let Some(slot) = slot {
-            slot.tell(|told| told.granted = Some(waiters));
-        }
-    }
-
-    /// Everybody is to ask.
-    pub(crate) fn ask(&self) {
-        let all: Vec<_> = self.slots().values().cloned().collect();
-        for slot in all {
-            slot.tell(|told| told.ask = true);
+            *slot.lock() = Some(waiters);
+            slot.bell.notify_one();
         }
     }
 
@@ -71,9 +48,8 @@ impl Waits {
 }
 
 impl Slot {
-    fn tell(&self, change: impl FnOnce(&mut Told)) {
-        change(&mut self.told.lock().unwrap_or_else(PoisonError::into_inner));
-        self.bell.notify_one();
+    fn lock(&self) -> MutexGuard<'_, Option<usize>> {
+        self.granted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -88,20 +64,14 @@ pub(crate) struct Expected {
 impl Expected {
     /// Whether the store has said that the owner is granted; tells once.
     pub(crate) fn granted(&self) -> Option<usize> {
-        self.slot.told.lock().unwrap_or_else(PoisonError::into_inner).granted.take()
+        self.slot.lock().take()
     }
 
-    /// Completes when the store has said something, and tells it once. Cancel safe.
-    pub(crate) async fn word(&self) -> Word {
+    /// Completes when the store has served the owner, and returns once how many waited behind it. Cancel safe.
+    pub(crate) async fn word(&self) -> usize {
         loop {
-            {
-                let mut told = self.slot.told.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Some(waiters) = told.granted.take() {
-                    return Word::Granted(waiters);
-                }
-                if std::mem::take(&mut told.ask) {
-                    return Word::Ask;
-                }
+            if let Some(waiters) = self.granted() {
+                return waiters;
             }
             self.slot.bell.notified().await;
         }
@@ -127,11 +97,9 @@ mod tests {
         let (one, two) = (owners.mint(), owners.mint());
         let (first, second) = (Waits::expect(&waits, one), Waits::expect(&waits, two));
         waits.granted(one, 3);
-        assert_eq!(first.word().await, Word::Granted(3), "told before anybody waited for it");
+        assert_eq!(first.word().await, 3, "told before anybody waited for it");
         let nothing = tokio::time::timeout(Duration::from_secs(1), first.word()).await;
         assert!(nothing.is_err(), "told once");
-        waits.ask();
-        assert_eq!((first.word().await, second.word().await), (Word::Ask, Word::Ask));
         drop(first);
         waits.granted(one, 0);
         drop(second);

@@ -9,7 +9,7 @@ use crate::engine::Engine;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::lease::Certainty;
 use crate::lease::drift;
-use crate::notifications::{Expected, Waits, Word};
+use crate::notifications::{Expected, Waits};
 use crate::observe::Op;
 
 /// For so long at least an unanswered request is cleaned up after, however short its ttl.
@@ -46,6 +46,8 @@ pub(crate) struct InFlight {
 struct Place {
     /// When the last request was sent that was answered with "keep waiting".
     kept: Moment,
+    /// When that answer arrived, by the clock of this process.
+    kept_at: Moment,
     /// The shortest lease that a grant by this place may bring: those who had it may have asked for different ones, and
     /// what was not answered may have arrived.
     lease: Duration,
@@ -72,13 +74,19 @@ impl InFlight {
         self.place.is_some()
     }
 
+    /// When the store last said that the claim has its place.
+    pub(crate) fn kept_at(&self) -> Option<Moment> {
+        Some(self.place.as_ref()?.kept_at)
+    }
+
     /// When the next sign of life is due, where the store wants any.
     pub(crate) fn heartbeat_due(&self) -> Option<Moment> {
         self.place.as_ref()?.heartbeat
     }
 
-    /// The store's word for a claim that waits. Never completes without a place. Cancel safe.
-    pub(crate) async fn word(&self) -> Word {
+    /// Completes when the store has served the place, and returns how many wait behind it. Never completes without a place.
+    /// Cancel safe.
+    pub(crate) async fn word(&self) -> usize {
         match self.place.as_ref().and_then(|place| place.expected.as_ref()) {
             Some(expected) => expected.word().await,
             None => std::future::pending().await,
@@ -169,7 +177,8 @@ impl InFlight {
         let lease = before.as_ref().map_or(asked, |place| place.lease.min(asked));
         let expected = expected.or_else(|| before.and_then(|place| place.expected));
         let heartbeat = self.engine.capability.beats.then(|| self.next_heartbeat(kept, held));
-        self.place = Some(Place { kept, lease, heartbeat, unanswered: Duration::ZERO, expected });
+        let kept_at = self.engine.clock.now();
+        self.place = Some(Place { kept, kept_at, lease, heartbeat, unanswered: Duration::ZERO, expected });
     }
 
     /// A third of the time for which the place is kept, or when the holder's lease is over.

@@ -17,6 +17,7 @@ mod promote;
 mod refusal;
 mod run;
 mod wait;
+mod watch;
 
 pub(crate) use plan::Plan;
 pub(crate) use run::acquire;

@@ -9,6 +9,7 @@ use super::multi::Parts;
 use super::plan::Plan;
 use super::promote::Offer;
 use super::wait::Wake;
+use super::watch::Watch;
 use crate::backend::{Ask, Attempt, Held, Queue};
 use crate::clock::Moment;
 use crate::engine::{Acquiring, Engine};
@@ -76,6 +77,12 @@ pub(super) struct Acquire<'a> {
     pub(super) lined_up: bool,
     /// The store failed: it is asked again then, not before.
     pub(super) ask_again: Option<Moment>,
+    /// When the store was last asked; before that, when the wait began.
+    pub(super) asked: Moment,
+    /// [`Engine::reconnects`] before the store was last asked.
+    pub(super) asked_in: u64,
+    /// The pending notification of a store that is watched.
+    pub(super) watch: Option<Watch>,
     /// Whether nothing was waited for since the last try.
     pub(super) fresh: bool,
     /// When the holder's lease is over, as the store last said.
@@ -105,6 +112,9 @@ impl<'a> Acquire<'a> {
             unasked: true,
             lined_up: false,
             ask_again: None,
+            asked: started,
+            asked_in: engine.reconnects(),
+            watch: None,
             fresh: false,
             free_at: None,
             own: false,
@@ -190,7 +200,10 @@ impl<'a> Acquire<'a> {
         self.engine.check_process()?;
         self.attempts = self.attempts.saturating_add(1);
         (self.fresh, self.unasked) = (true, false);
-        let answer = self.answer(ask).await?;
+        self.asked_in = self.engine.reconnects();
+        let answer = self.answer(ask).await;
+        self.asked = self.engine.clock.now();
+        let answer = answer?;
         self.ask_again = None;
         if let Attempt::Held(held) = &answer {
             if ask == Ask::Probe {

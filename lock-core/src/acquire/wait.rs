@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use super::run::{Acquire, Next};
+use super::watch::{self, Watch};
 use crate::backend::{Ask, Held, Queue};
 use crate::clock::Moment;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::local_queue::{Turn, Waiter};
-use crate::notifications::Word;
 use crate::strategy::Decision;
 
 /// The longest pause of a waiter with others behind it, where the store has no queue: a strategy with long pauses must
@@ -81,15 +81,48 @@ impl Acquire<'_> {
     /// When the store is to be asked, at the latest; `None` where somebody else tells or asks. `end` is the end of the
     /// strategy's pause.
     fn due(&self, end: Moment) -> Option<Moment> {
-        let asks = self.waiter.as_ref().is_none_or(|waiter| waiter.is_head());
         let store = &self.engine.capability;
         match () {
-            () if !asks => None,
+            () if !self.asks() => None,
             () if self.ask_again.is_some() => self.ask_again,
-            () if self.claim.has_place() && (store.beats || store.notifies) => self.claim.heartbeat_due(),
+            () if self.claim.has_place() && store.beats => self.claim.heartbeat_due(),
+            () if self.claim.has_place() && store.notifies => Some(self.floor()),
             () if self.own && store.fifo => self.free_at.map(|free| free.plus(AFTER_LEASE)),
+            () if store.notifies => Some(self.earlier(end, self.floor())),
             () => Some(end),
         }
+    }
+
+    /// Whether this waiter asks the store. In a local queue only the head does.
+    fn asks(&self) -> bool {
+        self.waiter.as_ref().is_none_or(|waiter| waiter.is_head())
+    }
+
+    /// When a waiter that the store notifies asks all the same, so that a lost notification costs a delay and not the wait.
+    fn floor(&self) -> Moment {
+        let asked = self.claim.kept_at().unwrap_or(self.asked);
+        asked.plus(watch::floor(self.engine.capability.placement))
+    }
+
+    fn earlier(&self, one: Moment, other: Moment) -> Moment {
+        let now = self.engine.clock.now();
+        if other.remaining(now) < one.remaining(now) { other } else { one }
+    }
+
+    /// Whether the store has lost notifications since it was last asked, so that this waiter asks again.
+    fn has_missed(&self) -> bool {
+        self.asks() && self.asked_in != self.engine.reconnects()
+    }
+
+    /// The pending notification of the store: the one that is kept, or a new one. `None` where nothing is watched.
+    fn take_watch(&mut self) -> Option<Watch> {
+        let kept = self.watch.take();
+        if !self.engine.capability.notifies || !self.asks() {
+            return None;
+        }
+        let (owner, now) = (self.claim.claim.owner, self.engine.clock.now());
+        let kept = kept.filter(|watch| watch.is_of(owner, now));
+        Some(kept.unwrap_or_else(|| Watch::new(self.engine, &self.claim)))
     }
 
     /// Whether it has a place of its own in the queue of a store, and is told when its turn comes. Those of a line have one
@@ -100,26 +133,41 @@ impl Acquire<'_> {
         tells && self.waiter.is_none() && self.claim.has_place() && self.ask_again.is_none()
     }
 
-    /// Waits in the queue of a store that tells, which is asked nothing until it has told: the strategy's pauses go by
-    /// within one wait. With thousands of waiters, the store would else be busy with those that only look on.
+    /// Waits in the queue of a store that tells, which is asked nothing until it has told, or the floor is reached: the
+    /// strategy's pauses go by within one wait. With thousands of waiters, the store would else be busy with those that
+    /// only look on.
     pub(super) async fn stay(&mut self, mut pause: Duration, held: &Held) -> Result<Next> {
         let engine = self.engine;
-        let mut told = std::pin::pin!(engine.backend.changed_dyn(&self.claim.claim));
+        let ask = |wait: &Self| Ok(Next::Go(Wake::Ask(wait.question())));
+        let mut end = engine.clock.now().plus(pause);
+        let mut watch = self.take_watch();
         loop {
             let mut changed = std::pin::pin!(engine.changed.notified());
             changed.as_mut().enable();
             engine.check_open()?;
+            if self.has_missed() {
+                return ask(self);
+            }
+            let wakes = self.earlier(end, self.floor());
             tokio::select! {
                 biased;
-                () = &mut told => return Ok(Next::Go(Wake::Ask(self.question()))),
+                () = notified(&mut watch) => return ask(self),
                 () = changed => continue,
-                () = tokio::time::sleep(pause) => {}
+                () = tokio::time::sleep(wakes.remaining(engine.clock.now())) => {}
+            }
+            let now = engine.clock.now();
+            if self.floor().is_past(now) {
+                return ask(self);
+            }
+            if !end.is_past(now) {
+                continue;
             }
             self.attempts = self.attempts.saturating_add(1);
             pause = match self.plan.strategy.decide(&self.contention(held)) {
                 Decision::RetryAfter(pause) => pause,
                 enough => return Ok(Next::Enough(enough)),
             };
+            end = now.plus(pause);
         }
     }
 
@@ -145,34 +193,11 @@ impl Acquire<'_> {
             if let Some(waiter) = &self.waiter {
                 waiter.is_alive(wakes);
             }
-            let sleep = wakes.remaining(now);
-            let watches =
-                self.engine.capability.notifies && self.waiter.as_ref().is_none_or(|waiter| waiter.is_head());
-            let (waiter, claim) = (&self.waiter, &self.claim);
-            let news = async {
-                match waiter {
-                    Some(waiter) => waiter.news().await,
-                    None => std::future::pending().await,
-                }
-            };
-            let mut changed = std::pin::pin!(self.engine.changed.notified());
-            changed.as_mut().enable();
-            self.engine.check_open()?;
-            tokio::select! {
-                biased;
-                () = news => {}
-                word = claim.word() => return Ok(match word {
-                    Word::Granted(waiters) => Wake::Word(waiters),
-                    Word::Ask => Wake::Ask(self.question()),
-                }),
-                () = self.engine.backend.changed_dyn(&claim.claim), if watches => {
-                    return Ok(Wake::Ask(self.question()));
-                }
-                () = changed => {
-                    self.engine.check_open()?;
-                    return Ok(Wake::Again);
-                }
-                () = tokio::time::sleep(sleep) => {
+            match self.event(wakes.remaining(now)).await? {
+                Event::News => {}
+                Event::Served(waiters) => return Ok(Wake::Word(waiters)),
+                Event::Changed => return Ok(Wake::Ask(self.question())),
+                Event::Time => {
                     if let Some(waiter) = &self.waiter {
                         waiter.nudge(self.engine.clock.now());
                     }
@@ -180,5 +205,58 @@ impl Acquire<'_> {
                 }
             }
         }
+    }
+
+    /// Completes with what happens first, and after `sleep` at the latest.
+    async fn event(&mut self, sleep: Duration) -> Result<Event> {
+        let engine = self.engine;
+        let mut changed = std::pin::pin!(engine.changed.notified());
+        changed.as_mut().enable();
+        engine.check_open()?;
+        if self.has_missed() {
+            return Ok(Event::Changed);
+        }
+        let mut watch = self.take_watch();
+        let (waiter, claim) = (&self.waiter, &self.claim);
+        let news = async {
+            match waiter {
+                Some(waiter) => waiter.news().await,
+                None => std::future::pending().await,
+            }
+        };
+        let event = tokio::select! {
+            biased;
+            () = news => Event::News,
+            waiters = claim.word() => Event::Served(waiters),
+            // Completed, it is not kept.
+            () = notified(&mut watch) => return Ok(Event::Changed),
+            () = changed => {
+                engine.check_open()?;
+                Event::News
+            }
+            () = tokio::time::sleep(sleep) => Event::Time,
+        };
+        self.watch = watch;
+        Ok(event)
+    }
+}
+
+/// What ends a pause.
+enum Event {
+    /// Something in this process has changed: the waiter looks round.
+    News,
+    /// The store has served the waiter; this many more wait.
+    Served(usize),
+    /// The store says that another try makes sense, or that notifications were lost.
+    Changed,
+    /// The time is over.
+    Time,
+}
+
+/// Completes when the store says that another try makes sense; never without a watch.
+async fn notified(watch: &mut Option<Watch>) {
+    match watch {
+        Some(watch) => watch.changed().await,
+        None => std::future::pending().await,
     }
 }

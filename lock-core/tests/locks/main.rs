@@ -22,6 +22,7 @@ mod renewal;
 mod scripted;
 mod storm;
 mod waiting;
+mod watching;
 
 use std::time::Duration;
 

@@ -1,12 +1,12 @@
 //! A store that writes down what it is asked and answers as it is told; what it is not told, a memory store answers.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use lock_core::backend::memory::Memory;
 use lock_core::backend::{
-    Ask, Attempt, Backend, Capability, Claim, FencingToken, Grant, Held, Released, Renew, Renewal,
+    Ask, Attempt, Backend, Capability, Claim, FencingToken, Grant, Held, Listener, Released, Renew, Renewal,
 };
 use lock_core::clock::Moment;
 use lock_core::key::Key;
@@ -51,6 +51,10 @@ pub(crate) struct Script {
     pub(crate) release_takes: Duration,
     /// Releases that were answered.
     pub(crate) released: usize,
+    /// Whether the notifications of a change are lost.
+    pub(crate) loses_changes: bool,
+    /// Who was to be notified.
+    pub(crate) listeners: Vec<Weak<dyn Listener>>,
 }
 
 /// The backend; clones share the script and the store.
@@ -153,6 +157,12 @@ impl Scripted {
         self.store.release(&claim, None).await.unwrap();
     }
 
+    /// Says that notifications were lost, as after a connection was made anew.
+    pub(crate) fn reconnect(&self) {
+        let listeners: Vec<_> = self.script().listeners.iter().filter_map(Weak::upgrade).collect();
+        listeners.iter().for_each(|listener| listener.reconnected());
+    }
+
     pub(crate) fn asked(&self, what: &Asked) -> usize {
         self.all(|_, asked| (asked == what).then_some(())).len()
     }
@@ -234,8 +244,15 @@ impl Backend for Scripted {
         }
     }
 
+    fn listen(&self, _process: u128, listener: Weak<dyn Listener>) {
+        self.script().listeners.push(listener);
+    }
+
     async fn changed(&self, claim: &Claim) {
-        drop(self.ask(Asked::Wait));
+        let lost = self.ask(Asked::Wait).loses_changes;
+        if lost {
+            std::future::pending::<()>().await;
+        }
         self.store.changed(claim).await;
     }
 

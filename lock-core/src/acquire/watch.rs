@@ -1,0 +1,61 @@
+//! Waiting to be notified by the store, and when a waiter stops relying on it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::backend::{BoxFuture, Placement, WAITER_LEASE};
+use crate::clock::Moment;
+use crate::engine::Engine;
+use crate::pending_claim::InFlight;
+use crate::owner::Owner;
+
+/// How long a waiter relies on being notified by a store elsewhere. A notification may be lost on the network, so the
+/// waiter asks this often in any case: a third as often as it would send heartbeats.
+const REMOTE_FLOOR: Duration = WAITER_LEASE;
+
+/// The same over a store in this process. No network loses its notifications, so this bounds the cost of a bug, and
+/// thousands of waiters cost the store nothing.
+const EMBEDDED_FLOOR: Duration = Duration::from_secs(60);
+
+/// The longest time between two questions of a waiter that the store notifies.
+pub(super) fn floor(placement: Placement) -> Duration {
+    match placement {
+        Placement::Embedded => EMBEDDED_FLOOR,
+        Placement::Remote => REMOTE_FLOOR,
+    }
+}
+
+/// The pending [`Backend::changed`] of a waiting claim.
+///
+/// It is kept over the pauses of a wait, because making it may cost the store a request: a strategy that pauses for 200 ms
+/// would otherwise set and remove a watch five times a second. It is made anew for another owner, and once it is as old as
+/// the floor: it may have missed its event.
+///
+/// [`Backend::changed`]: crate::backend::Backend::changed
+pub(super) struct Watch {
+    owner: Owner,
+    until: Moment,
+    /// Only for exclusive access: a boxed future cannot be shared between threads, and what awaits this one can be.
+    changed: Mutex<BoxFuture<'static, ()>>,
+}
+
+impl Watch {
+    /// Asks nothing of the store before it is first polled.
+    pub(super) fn new(engine: &Arc<Engine>, claim: &InFlight) -> Self {
+        let until = engine.clock.now().plus(floor(engine.capability.placement));
+        let (owner, engine, claim) = (claim.claim.owner, Arc::clone(engine), claim.claim.clone());
+        let changed: BoxFuture<'static, ()> =
+            Box::pin(async move { engine.backend.changed_dyn(&claim).await });
+        Self { owner, until, changed: Mutex::new(changed) }
+    }
+
+    /// Whether it still watches for `owner` at `now`.
+    pub(super) fn is_of(&self, owner: Owner, now: Moment) -> bool {
+        self.owner == owner && !self.until.is_past(now)
+    }
+
+    /// Completes when the store says that another try makes sense. Cancel safe; not to be called again after that.
+    pub(super) async fn changed(&mut self) {
+        self.changed.get_mut().unwrap_or_else(PoisonError::into_inner).as_mut().await;
+    }
+}

@@ -1,0 +1,99 @@
+//! Waiters of a store that is watched: how often they watch, and what a lost notification costs.
+
+use std::time::Duration;
+
+use lock_core::backend::Capability;
+use lock_core::{Kind, LockManager};
+use tokio::time::Instant;
+
+use crate::millis;
+use crate::scripted::{Every, Scripted};
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// How long a waiter relies on being notified by a store in this process.
+const FLOOR: Duration = Duration::from_secs(60);
+
+/// Every way in which a waiter relies on a watch: in a queue of its own, as the head of a local queue with a place in the
+/// store's queue, and without a place.
+const WAYS: [(Kind, fn(&mut Capability)); 3] =
+    [(Kind::Fair, |_| {}), (Kind::Reentrant, |_| {}), (Kind::Reentrant, |store| store.fifo = false)];
+
+/// A waiter for the key of a stranger, which has asked the store, and the stranger's guard.
+async fn waiting(
+    kind: Kind,
+    change: fn(&mut Capability),
+    pause: Duration,
+) -> (
+    LockManager,
+    Scripted,
+    lock_core::LockGuard,
+    tokio::task::JoinHandle<lock_core::Result<lock_core::LockGuard>>,
+) {
+    let (locks, store) = Scripted::manager(change);
+    let guard = store.stranger().request("k", kind).acquire().await.unwrap();
+    store.script().loses_changes = true;
+    let waiting = tokio::spawn(locks.request("k", kind).strategy(Every(pause, HOUR)).acquire());
+    tokio::time::sleep(millis(5)).await;
+    assert_eq!(store.asked(&crate::scripted::Asked::Wait), 1, "{kind}: it watches");
+    (locks, store, guard, waiting)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_notification_costs_a_delay_and_not_the_wait() {
+    for (number, (kind, change)) in WAYS.into_iter().enumerate() {
+        let (_locks, _store, guard, waiting) = waiting(kind, change, HOUR).await;
+        let freed = Instant::now();
+        guard.release().await.unwrap();
+        let guard = tokio::time::timeout(2 * FLOOR, waiting).await;
+        let guard = guard.unwrap_or_else(|_| panic!("way {number} sleeps for ever")).unwrap().unwrap();
+        assert!(freed.elapsed() <= FLOOR, "way {number}: {:?}", freed.elapsed());
+        guard.release().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reconnected_store_is_asked_by_every_waiter_at_once() {
+    for (number, (kind, change)) in WAYS.into_iter().enumerate() {
+        let (_locks, store, guard, waiting) = waiting(kind, change, HOUR).await;
+        guard.release().await.unwrap();
+        tokio::time::sleep(millis(1_000)).await;
+        assert!(!waiting.is_finished(), "way {number}: the notification was lost");
+        store.reconnect();
+        let woken = Instant::now();
+        let guard = tokio::time::timeout(2 * FLOOR, waiting).await;
+        let guard = guard.unwrap_or_else(|_| panic!("way {number} was not woken")).unwrap().unwrap();
+        assert_eq!(woken.elapsed(), Duration::ZERO, "way {number}");
+        guard.release().await.unwrap();
+    }
+}
+
+/// The strategy pauses 150 times meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_watch_is_made_once_and_kept_over_the_pauses_of_a_wait() {
+    for (number, (kind, change)) in WAYS.into_iter().enumerate() {
+        let (_locks, store, guard, waiting) = waiting(kind, change, millis(200)).await;
+        tokio::time::sleep(FLOOR / 2).await;
+        let (_, watches) = store.tries_and_waits();
+        assert_eq!(watches, 1, "way {number}");
+        drop(guard);
+        waiting.abort();
+    }
+}
+
+/// One that may have missed its event is no longer relied on.
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_as_old_as_the_floor_is_made_anew() {
+    for (number, (kind, change)) in WAYS.into_iter().enumerate() {
+        let (_locks, store, guard, waiting) = waiting(kind, change, HOUR).await;
+        tokio::time::sleep(FLOOR).await;
+        let (_, watches) = store.tries_and_waits();
+        assert_eq!(watches, 2, "way {number}");
+        store.script().loses_changes = false;
+        tokio::time::sleep(FLOOR).await;
+        let freed = Instant::now();
+        guard.release().await.unwrap();
+        drop(waiting.await.unwrap().unwrap());
+        assert_eq!(freed.elapsed(), Duration::ZERO, "way {number}: the new watch has seen it");
+    }
+}
