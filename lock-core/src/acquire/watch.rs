@@ -6,8 +6,8 @@ use std::time::Duration;
 use crate::backend::{BoxFuture, Placement, WAITER_LEASE};
 use crate::clock::Moment;
 use crate::engine::Engine;
-use crate::pending_claim::InFlight;
 use crate::owner::Owner;
+use crate::pending_claim::InFlight;
 
 /// How long a waiter relies on being notified by a store elsewhere. A notification may be lost on the network, so the
 /// waiter asks this often in any case: a third as often as it would send heartbeats.

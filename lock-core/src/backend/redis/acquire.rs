@@ -7,10 +7,10 @@ use std::time::Duration;
 use ::redis::{Cmd, Pipeline, Value};
 
 use super::answer::{code, conflict, granted, held};
-use super::client::Redis;
 use super::connection::Connection;
 use super::error::Failure;
 use super::scripts::Script;
+use super::server::Server;
 use super::units::millis;
 use crate::backend::{Ask, Attempt, Claim, Grant, Heartbeat, Held, Mode, Queue};
 use crate::clock::Clock;
@@ -27,10 +27,10 @@ const FENCE_LEASES: u32 = 10;
 const FENCE_MORE: Duration = Duration::from_secs(60 * 60);
 const FENCE_AT_LEAST: Duration = Duration::from_secs(60);
 
-impl Redis {
+impl Server {
     /// One attempt. Where a plain SET will do it comes first: a free key costs nothing else. The script runs where
     /// the key is taken, perhaps by this very owner, and where more is wanted than a SET can do.
-    pub(super) async fn request(
+    pub(super) async fn acquire(
         &self,
         claim: &Claim,
         ask: Ask,
@@ -43,9 +43,9 @@ impl Redis {
             None => (self.links.live().await?, Clock::Suspend.now()),
         };
         if ask.enqueues() {
-            Box::pin(live.subscribe_waiters(self.links.server().listeners(), &claim.key)).await?;
+            Box::pin(live.subscribe_waiters(self.shared().listeners(), &claim.key)).await?;
             // The grant may be told, and then nothing is sent before the first renewal.
-            live.subscribe_holders(self.links.server().shared_listeners());
+            live.subscribe_holders(self.shared().shared_listeners());
         }
         claim.mark_sent();
         let token = claim.owner.token();
@@ -84,9 +84,9 @@ impl Redis {
     }
 
     /// One sign of life of a claim that waits.
-    pub(super) async fn sign(&self, claim: &Claim) -> Result<Heartbeat, Failure> {
+    pub(super) async fn heartbeat(&self, claim: &Claim) -> Result<Heartbeat, Failure> {
         let live = self.links.live().await?;
-        live.subscribe_waiters(self.links.server().listeners(), &claim.key).await?;
+        live.subscribe_waiters(self.shared().listeners(), &claim.key).await?;
         claim.mark_sent();
         let (key, token) = (claim.key.as_str(), claim.owner.token());
         let value = claim.record.to_value(&token);
@@ -105,7 +105,7 @@ impl Redis {
     }
 }
 
-impl Redis {
+impl Server {
     /// The plain SET of a claim whose slot is being moved to this node of a Cluster.
     pub(super) async fn set_asking(&self, claim: &Claim, deadline: Duration) -> Result<Attempt, Failure> {
         let live = self.links.live().await?;

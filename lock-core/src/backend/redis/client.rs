@@ -4,16 +4,14 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
 use super::capability::capability;
 use super::config::{Address, Config};
 use super::dial;
-use super::error::Failure;
 use super::keys::supported;
 use super::latch;
-use super::links::Links;
+use super::server::Server;
 use super::shared::Shared;
 use crate::backend::{
     Ask, Attempt, Backend, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState, LatchStep,
@@ -28,12 +26,12 @@ use crate::key::Key;
 /// process: it keeps one connection for each tokio runtime that uses it. Dropping it ends the connections and leaves
 /// the locks as they are.
 pub struct Redis {
-    pub(super) links: Links,
+    pub(super) server: Server,
 }
 
 impl fmt::Debug for Redis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Redis").field("config", &self.links.server().config).finish_non_exhaustive()
+        f.debug_struct("Redis").field("config", &self.server.shared().config).finish_non_exhaustive()
     }
 }
 
@@ -76,77 +74,39 @@ impl Redis {
                 "`redis+cluster://` is for `LockManager::connect` or `backend::redis::cluster::Cluster`";
             return Err(LockError::new(LockErrorKind::InvalidRequest, detail));
         }
-        let server = Arc::new(Shared::new(config)?);
-        match dial::dial(&server).await {
-            Ok(session) => Ok(Self { links: Links::new(server, session) }),
-            Err(failure) => Err(failure.to_error(server.address())),
+        let shared = Arc::new(Shared::new(config)?);
+        match dial::dial(&shared).await {
+            Ok(session) => Ok(Self { server: Server::new(shared, session) }),
+            Err(failure) => Err(failure.to_error(shared.address())),
         }
-    }
-
-    /// The `timeout` of the URL.
-    pub(super) fn timeout(&self) -> Duration {
-        self.links.server().config.timeout
-    }
-
-    /// What a call under `timeout(deadline, ..)` came to. There is no other timer on the way.
-    ///
-    /// A function that took the call and waited for it would have room for two of them.
-    fn settled<T>(
-        &self,
-        answer: Result<Result<T, Failure>, Elapsed>,
-        deadline: Duration,
-        key: &Key,
-    ) -> Result<T> {
-        match answer {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(failure)) => Err(self.error(&failure).with_key(key)),
-            Err(_) => Err(self.error(&self.elapsed(deadline)).with_key(key)),
-        }
-    }
-
-    /// Why a call was not over by its deadline.
-    pub(super) fn elapsed(&self, deadline: Duration) -> Failure {
-        match self.links.failure() {
-            Some(last) => last.in_doubt(),
-            None => Failure::no_answer(deadline),
-        }
-    }
-
-    /// Why a call that was over by its deadline had not been sent.
-    pub(super) fn not_sent(&self, deadline: Duration) -> Failure {
-        let dialling =
-            || Failure::new(LockErrorKind::Unavailable, format!("no connection within {deadline:?}"));
-        self.links.failure().unwrap_or_else(dialling).before_any_request()
-    }
-
-    pub(super) fn error(&self, failure: &Failure) -> LockError {
-        failure.to_error(self.links.server().address())
     }
 }
 
 impl Redis {
     async fn attempt(&self, claim: &Claim, ask: Ask) -> Result<Attempt> {
         supported(claim.keys())?;
-        if let Some(voter) = self.voter() {
-            return self.vote(voter, claim).await;
+        if let Some(voter) = self.server.voter() {
+            return self.server.vote(voter, claim).await;
         }
-        let deadline = self.timeout().min(claim.ttl / 2);
+        let deadline = self.server.timeout().min(claim.ttl / 2);
         // A call that never got a connection leaves nothing to clean up: an outage must not pile up releases.
-        match timeout(deadline, self.request(claim, ask, deadline)).await {
+        match timeout(deadline, self.server.acquire(claim, ask, deadline)).await {
             Ok(Ok(attempt)) => Ok(attempt),
-            Ok(Err(failure)) => Err(self.error(&failure).with_key(&claim.key)),
-            Err(_) if claim.is_sent() => Err(self.error(&self.elapsed(deadline)).with_key(&claim.key)),
-            Err(_) => Err(self.error(&self.not_sent(deadline)).with_key(&claim.key)),
+            Ok(Err(failure)) => Err(self.server.error(&failure).with_key(&claim.key)),
+            Err(_) if claim.is_sent() => {
+                Err(self.server.error(&self.server.elapsed(deadline)).with_key(&claim.key))
+            }
+            Err(_) => Err(self.server.error(&self.server.not_sent(deadline)).with_key(&claim.key)),
         }
     }
 }
 
 impl Backend for Redis {
     fn capability(&self) -> Capability {
-        if let Some(voter) = self.voter() {
+        if let Some(voter) = self.server.voter() {
             return voter.capability();
         }
-        capability(&self.links.server().config)
+        capability(&self.server.shared().config)
     }
 
     async fn acquire(&self, claim: &Claim, ask: Ask) -> Result<Attempt> {
@@ -155,31 +115,31 @@ impl Backend for Redis {
     }
 
     async fn heartbeat(&self, claim: &Claim) -> Result<Heartbeat> {
-        if let Some(voter) = self.voter() {
+        if let Some(voter) = self.server.voter() {
             return Err(voter.unsupported(&claim.key));
         }
-        let deadline = self.timeout().min(claim.waiter_lease() / 2);
-        self.settled(timeout(deadline, self.sign(claim)).await, deadline, &claim.key)
+        let deadline = self.server.timeout().min(claim.waiter_lease() / 2);
+        self.server.settled(timeout(deadline, self.server.heartbeat(claim)).await, deadline, &claim.key)
     }
 
     async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
-        self.renew_all(batch).await
+        self.server.renew(batch).await
     }
 
     async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
         // Behind the lease there is nothing left to release; a very short one gets time for a round trip all the same.
         const SHORTEST: Duration = Duration::from_millis(50);
-        let deadline = self.timeout().min(claim.ttl.max(SHORTEST));
+        let deadline = self.server.timeout().min(claim.ttl.max(SHORTEST));
         let answer = match keep_for.filter(|keep| !keep.is_zero()) {
-            None => timeout(deadline, self.free(claim)).await,
-            Some(keep) => timeout(deadline, self.keep(claim, keep)).await,
+            None => timeout(deadline, self.server.release(claim)).await,
+            Some(keep) => timeout(deadline, self.server.retain(claim, keep)).await,
         };
-        self.settled(answer, deadline, &claim.key)
+        self.server.settled(answer, deadline, &claim.key)
     }
 
     async fn fence(&self, claim: &Claim) -> Result<FencingToken> {
-        let deadline = self.timeout().min(claim.ttl / 2);
-        match self.settled(timeout(deadline, self.make_fence(claim)).await, deadline, &claim.key)? {
+        let deadline = self.server.timeout().min(claim.ttl / 2);
+        match self.server.settled(timeout(deadline, self.server.fence(claim)).await, deadline, &claim.key)? {
             Ok(token) => Ok(token),
             Err(reason) => Err(LockError::lost(&claim.key, reason)),
         }
@@ -190,42 +150,43 @@ impl Backend for Redis {
             let detail = "a lock of several keys has no shared mode";
             return Renewal::Unknown(LockError::new(LockErrorKind::Unsupported, detail).with_key(&claim.key));
         }
-        let deadline = self.timeout().min(claim.ttl / 2);
-        let answer = timeout(deadline, self.share(claim)).await;
-        self.settled(answer, deadline, &claim.key).unwrap_or_else(Renewal::Unknown)
+        let deadline = self.server.timeout().min(claim.ttl / 2);
+        let answer = timeout(deadline, self.server.downgrade(claim)).await;
+        self.server.settled(answer, deadline, &claim.key).unwrap_or_else(Renewal::Unknown)
     }
 
     async fn latch(&self, key: &Key, step: &LatchStep) -> Result<LatchState> {
         supported(std::iter::once(key))?;
-        if let Some(voter) = self.voter() {
+        if let Some(voter) = self.server.voter() {
             return Err(voter.unsupported(key));
         }
-        let deadline = latch::lease(step).map_or(self.timeout(), |lease| self.timeout().min(lease / 2));
-        self.settled(timeout(deadline, self.step(key, step)).await, deadline, key)
+        let deadline =
+            latch::lease(step).map_or(self.server.timeout(), |lease| self.server.timeout().min(lease / 2));
+        self.server.settled(timeout(deadline, self.server.latch(key, step)).await, deadline, key)
     }
 
     async fn list(&self, prefix: &str, foreign: bool, limit: usize) -> Result<Listed> {
-        self.look(prefix, foreign, limit).await.map_err(|failure| self.error(&failure))
+        self.server.list(prefix, foreign, limit).await.map_err(|failure| self.server.error(&failure))
     }
 
     async fn inspect(&self, key: &Key) -> Result<Option<LockInfo>> {
         supported(std::iter::once(key))?;
-        let deadline = self.timeout();
-        self.settled(timeout(deadline, self.look_at(key)).await, deadline, key)
+        let deadline = self.server.timeout();
+        self.server.settled(timeout(deadline, self.server.inspect(key)).await, deadline, key)
     }
 
     async fn force_release(&self, key: &Key, id: &GrantId) -> Result<bool> {
         supported(std::iter::once(key))?;
-        let deadline = self.timeout();
-        self.settled(timeout(deadline, self.take_away(key, id)).await, deadline, key)
+        let deadline = self.server.timeout();
+        self.server.settled(timeout(deadline, self.server.force_release(key, id)).await, deadline, key)
     }
 
     fn listen(&self, process: u128, listener: Weak<dyn Listener>) {
-        self.links.server().listeners().add(process, listener);
+        self.server.shared().listeners().add(process, listener);
     }
 
     async fn close(&self) {
-        self.links.close();
+        self.server.close();
     }
 }
 

@@ -18,10 +18,10 @@ use std::time::Duration;
 
 use ::redis::{Cmd, Pipeline, Value};
 
-use super::client::Redis;
 use super::connection::Connection;
 use super::durability::{Copies, Durability};
 use super::error::Failure;
+use super::server::Server;
 use super::units::millis;
 use crate::backend::Claim;
 
@@ -139,7 +139,7 @@ impl Connection {
     }
 }
 
-impl Redis {
+impl Server {
     /// Hands out a grant that has enough copies, and gives back one that has not.
     pub(super) async fn durable<T>(
         &self,
@@ -148,7 +148,7 @@ impl Redis {
         confirmed: Confirmed,
         deadline: Duration,
     ) -> Result<T, Failure> {
-        live.subscribe_holders(self.links.server().shared_listeners());
+        live.subscribe_holders(self.shared().shared_listeners());
         if live.confirmer.is_none() {
             return Ok(grant);
         }
@@ -157,7 +157,7 @@ impl Redis {
             None => Box::pin(live.confirm(deadline)).await,
         };
         let Err(failure) = confirmed else { return Ok(grant) };
-        match Box::pin(self.free(claim)).await {
+        match Box::pin(self.release(claim)).await {
             Ok(_) => Err(failure.before_any_request()),
             // The library is told that there may be a grant, and repeats the release.
             Err(_) => Err(failure.in_doubt()),

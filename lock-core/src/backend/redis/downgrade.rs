@@ -3,15 +3,15 @@
 use std::iter;
 
 use super::answer::count;
-use super::client::Redis;
 use super::error::Failure;
 use super::scripts::Script;
+use super::server::Server;
 use super::units::millis;
 use crate::backend::{Claim, Renewal};
 
-impl Redis {
+impl Server {
     /// Makes the exclusive grant of a claim of one key a shared one.
-    pub(super) async fn share(&self, claim: &Claim) -> Result<Renewal, Failure> {
+    pub(super) async fn downgrade(&self, claim: &Claim) -> Result<Renewal, Failure> {
         let live = self.links.live().await?;
         let (key, token) = (claim.key.as_str(), claim.owner.token());
         let value = claim.record.to_value(&token);

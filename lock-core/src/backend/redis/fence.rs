@@ -1,28 +1,25 @@
 //! Fencing tokens on demand.
 
 use super::acquire::{FenceOf, fence_ttl};
-use super::answer::fence;
-use super::client::Redis;
+use super::answer::fence as read_fence;
 use super::error::Failure;
 use super::release::needs_value;
 use super::scripts::Script;
+use super::server::Server;
 use super::units::millis;
 use crate::backend::{Claim, FencingToken};
 use crate::error::LossReason;
 use crate::key::Key;
 
-impl Redis {
+impl Server {
     /// Makes the fencing token of a grant, or tells why the grant is not this owner's.
-    pub(super) async fn make_fence(
-        &self,
-        claim: &Claim,
-    ) -> Result<Result<FencingToken, LossReason>, Failure> {
+    pub(super) async fn fence(&self, claim: &Claim) -> Result<Result<FencingToken, LossReason>, Failure> {
         let own = claim.own_fence().map_or(0, FencingToken::get);
-        self.make_fence_above(claim, own, &FenceOf(claim).to_string()).await
+        self.fence_above(claim, own, &FenceOf(claim).to_string()).await
     }
 
     /// Makes one that is larger than `own`; the same once more for whoever asks again as `of`.
-    pub(super) async fn make_fence_above(
+    pub(super) async fn fence_above(
         &self,
         claim: &Claim,
         own: u64,
@@ -38,7 +35,7 @@ impl Redis {
         let reply = live.call(Script::Fence, &command).await?;
         match (reply.verdict, reply.rest()) {
             (1, [number, ..]) => {
-                let token = fence(claim, reply.now, number)?;
+                let token = read_fence(claim, reply.now, number)?;
                 // Else the next primary may give a smaller one to the next holder. Asked again, it is the same one.
                 live.confirm(self.timeout().min(claim.ttl / 2)).await.map_err(Failure::in_doubt)?;
                 Ok(Ok(token))

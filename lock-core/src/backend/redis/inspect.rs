@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use ::redis::{Cmd, Pipeline, Value};
 
-use super::client::Redis;
 use super::keys::is_helper;
+use super::server::Server;
 
 use super::connection::Connection;
 use super::error::{Failure, Redirect};
@@ -24,9 +24,9 @@ const STEP: usize = 500;
 /// fraction of a millisecond, and few milliseconds at most.
 const BATCH: usize = 100;
 
-impl Redis {
+impl Server {
     /// Goes through the keys by `SCAN`, which lets others in between; each round trip has a deadline of its own.
-    pub(super) async fn look(&self, prefix: &str, foreign: bool, limit: usize) -> Result<Listed, Failure> {
+    pub(super) async fn list(&self, prefix: &str, foreign: bool, limit: usize) -> Result<Listed, Failure> {
         let (mut cursor, mut seen, mut locks) = ("0".to_owned(), HashSet::new(), Vec::new());
         loop {
             let mut scan = Cmd::new();
@@ -50,7 +50,7 @@ impl Redis {
     }
 
     /// Who holds one key.
-    pub(super) async fn look_at(&self, key: &Key) -> Result<Option<LockInfo>, Failure> {
+    pub(super) async fn inspect(&self, key: &Key) -> Result<Option<LockInfo>, Failure> {
         let live = self.links.live().await?;
         let answer = live.run(Script::List, &list(&live, iter::once(key.as_str()), true)).await?;
         let (_, mut found) = locks(&answer)?;
@@ -86,7 +86,7 @@ impl Redis {
         Ok((looked.min(keys.len()), found))
     }
 
-    pub(super) async fn take_away(&self, key: &Key, id: &GrantId) -> Result<bool, Failure> {
+    pub(super) async fn force_release(&self, key: &Key, id: &GrantId) -> Result<bool, Failure> {
         let live = self.links.live().await?;
         let mut command = live.scripts.call(Script::ForceRelease, iter::once(key.as_str()), 1, 64);
         command.arg(id.as_str());

@@ -6,10 +6,10 @@ use std::time::Duration;
 use ::redis::Value;
 
 use super::answer::conflict;
-use super::client::Redis;
 use super::error::Failure;
 use super::listeners::Process;
 use super::scripts::Script;
+use super::server::Server;
 use super::units::millis;
 use crate::backend::{LatchState, LatchStep};
 use crate::key::Key;
@@ -24,15 +24,15 @@ pub(super) fn lease(step: &LatchStep) -> Option<Duration> {
     }
 }
 
-impl Redis {
+impl Server {
     /// One step.
-    pub(super) async fn step(&self, key: &Key, step: &LatchStep) -> Result<LatchState, Failure> {
+    pub(super) async fn latch(&self, key: &Key, step: &LatchStep) -> Result<LatchState, Failure> {
         let live = self.links.live().await?;
         let (name, who, of) = match step {
             LatchStep::Set { count, owner, .. } => ("set", owner.token().as_str().to_owned(), *count),
             LatchStep::CountDown { owner, .. } => ("count", owner.token().as_str().to_owned(), 0),
             LatchStep::Wait { process, .. } => {
-                live.subscribe_waiters(self.links.server().listeners(), key).await?;
+                live.subscribe_waiters(self.shared().listeners(), key).await?;
                 ("wait", Process(*process).to_string(), 0)
             }
             LatchStep::Look => ("look", String::new(), 0),

@@ -25,6 +25,7 @@ mod release;
 mod renew;
 mod scripts;
 mod sentinel;
+mod server;
 mod server_clock;
 mod shared;
 mod subscribe;

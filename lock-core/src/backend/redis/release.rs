@@ -6,18 +6,18 @@ use ::redis::{Cmd, Value};
 
 use super::acquire::fence_ttl;
 use super::answer::code;
-use super::client::Redis;
 use super::connection::Connection;
 use super::error::Failure;
 use super::scripts::Script;
+use super::server::Server;
 use super::units::millis;
 use crate::backend::{Claim, FencingToken, Mode, Released};
 use crate::error::LockErrorKind;
 use crate::key::Key;
 
-impl Redis {
+impl Server {
     /// Frees the key if it is this owner's, and gives up its place if it has one.
-    pub(super) async fn free(&self, claim: &Claim) -> Result<Released, Failure> {
+    pub(super) async fn release(&self, claim: &Claim) -> Result<Released, Failure> {
         let live = self.links.live().await?;
         let script = if self.voter().is_some() { Script::ReleaseVote } else { Script::Release };
         let mut command = call(&live, script, claim);
@@ -29,7 +29,7 @@ impl Redis {
     }
 
     /// Gives the lock up and keeps the key taken.
-    pub(super) async fn keep(&self, claim: &Claim, keep: Duration) -> Result<Released, Failure> {
+    pub(super) async fn retain(&self, claim: &Claim, keep: Duration) -> Result<Released, Failure> {
         let live = self.links.live().await?;
         let mut command = call(&live, Script::Keep, claim);
         command.arg(millis(keep));

@@ -5,11 +5,11 @@ use std::time::Duration;
 use ::redis::{Cmd, Pipeline, Value};
 
 use super::acquire::fence_ttl;
-use super::client::Redis;
 use super::connection::Connection;
 use super::error::{Failure, Reaction};
 use super::release::needs_value;
 use super::scripts::Script;
+use super::server::Server;
 use super::units::millis;
 use crate::backend::{Claim, FencingToken, Renew, Renewal};
 use crate::clock::{Clock, Moment};
@@ -24,9 +24,9 @@ const SHARE_OF_LEASE: u32 = 4;
 /// No deadline is shorter than this: below it, an ordinary hiccup of the network would count as a failure.
 const SHORTEST: Duration = Duration::from_millis(20);
 
-impl Redis {
+impl Server {
     /// Renews a batch. A script that fails leaves the others alone.
-    pub(super) async fn renew_all(&self, batch: &[Renew<'_>]) -> Vec<Renewal> {
+    pub(super) async fn renew(&self, batch: &[Renew<'_>]) -> Vec<Renewal> {
         let Some(shortest) = batch.iter().map(|renew| renew.ttl).min() else {
             return Vec::new();
         };
@@ -71,7 +71,7 @@ impl Redis {
         let deadline = deadline(shortest.unwrap_or_default(), self.timeout());
         let renewed = |verdict: &Verdict| matches!(verdict, Verdict::Renewed(..));
         if verdicts.iter().any(renewed) {
-            live.subscribe_holders(self.links.server().shared_listeners());
+            live.subscribe_holders(self.shared().shared_listeners());
         }
         if verdicts.iter().any(renewed)
             && let Err(failure) = live.confirm(deadline).await

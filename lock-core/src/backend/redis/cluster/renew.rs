@@ -7,9 +7,9 @@ use tokio::time::timeout;
 
 use super::slot;
 use super::store::Cluster;
-use crate::backend::redis::client::Redis;
 use crate::backend::redis::error::{Failure, Redirect};
 use crate::backend::redis::renew::{Lock, PER_SCRIPT, Verdict, deadline, of_claims};
+use crate::backend::redis::server::Server;
 use crate::backend::remote::join_all;
 use crate::backend::{BoxFuture, Renew, Renewal};
 
@@ -23,7 +23,7 @@ struct Part<'a> {
     lock: Lock<'a>,
     slot: u16,
     /// The node that the slot is being moved to, where the key is there already.
-    asking: Option<Arc<Redis>>,
+    asking: Option<Arc<Server>>,
     /// What it was sent on with the last time.
     redirect: Option<Redirect>,
 }
@@ -55,10 +55,10 @@ impl Cluster {
     /// By the node where each is asked for, and those of a slot side by side.
     fn by_node<'a>(&self, mut parts: Vec<Part<'a>>) -> Vec<Vec<Part<'a>>> {
         parts.sort_by_key(|part| part.slot);
-        let mut groups: Vec<(Option<Arc<Redis>>, Vec<Part<'a>>)> = Vec::new();
+        let mut groups: Vec<(Option<Arc<Server>>, Vec<Part<'a>>)> = Vec::new();
         for part in parts {
             let node = part.asking.clone().or_else(|| self.router.node(part.slot));
-            let belongs = |(of, others): &&mut (Option<Arc<Redis>>, Vec<Part<'a>>)| {
+            let belongs = |(of, others): &&mut (Option<Arc<Server>>, Vec<Part<'a>>)| {
                 of.as_ref().map(Arc::as_ptr) == node.as_ref().map(Arc::as_ptr)
                     && others.first().is_some_and(|other| other.asking.is_some() == part.asking.is_some())
             };
@@ -139,7 +139,7 @@ impl Cluster {
     }
 
     /// Takes note of where a node has sent on to. A node to which the slot is only being moved is to be asked as such.
-    fn sent_on(&self, by: &Redis, redirect: &Redirect) -> Option<Arc<Redis>> {
+    fn sent_on(&self, by: &Server, redirect: &Redirect) -> Option<Arc<Server>> {
         match redirect {
             Redirect::Ask(place) => Some(self.router.at(by, place)),
             Redirect::Moved { slot, place } => {

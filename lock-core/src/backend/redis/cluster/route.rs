@@ -8,9 +8,9 @@ use tokio::time::sleep;
 
 use super::router::Router;
 use super::slot;
-use crate::backend::redis::client::Redis;
 use crate::backend::redis::error::Failure;
 use crate::backend::redis::error::Redirect;
+use crate::backend::redis::server::Server;
 use crate::key::Key;
 
 /// Why a call was not over yet.
@@ -40,7 +40,7 @@ impl Router {
         &self,
         key: &Key,
         last: &Last,
-        call: impl Fn(Arc<Redis>) -> F,
+        call: impl Fn(Arc<Server>) -> F,
     ) -> Result<T, Failure>
     where
         F: Future<Output = Result<T, Failure>>,

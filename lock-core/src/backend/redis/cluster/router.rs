@@ -14,12 +14,11 @@ use tokio::time::sleep;
 use super::ask;
 use super::map::View;
 use super::slot::SLOTS;
-use crate::backend::redis::client::Redis;
 use crate::backend::redis::config::{Address, Config};
 use crate::backend::redis::error::{Failure, Reaction, Redirect};
-use crate::backend::redis::links::Links;
 use crate::backend::redis::listeners::Listeners;
 use crate::backend::redis::sentinel::Place;
+use crate::backend::redis::server::Server;
 use crate::backend::redis::shared::Shared;
 use crate::backend::remote::SingleFlight;
 use crate::clock::{Clock, Moment};
@@ -53,8 +52,8 @@ impl fmt::Debug for Router {
 struct State {
     view: View,
     /// The node of each slot.
-    slots: Vec<Option<Arc<Redis>>>,
-    nodes: HashMap<Place, Arc<Redis>>,
+    slots: Vec<Option<Arc<Server>>>,
+    nodes: HashMap<Place, Arc<Server>>,
     /// Whether a node has sent on to another one since the last view.
     overruled: bool,
     /// Since when most nodes tell of an earlier epoch than that of the view, and when they did the last time.
@@ -101,14 +100,14 @@ impl Router {
     }
 
     /// The node that is taken for that of the slot.
-    pub(super) fn node(&self, slot: u16) -> Option<Arc<Redis>> {
+    pub(super) fn node(&self, slot: u16) -> Option<Arc<Server>> {
         self.read(|state| state.slots[usize::from(slot)].clone())
     }
 
     /// Every node that has slots.
-    pub(super) fn primaries(&self) -> Vec<Arc<Redis>> {
+    pub(super) fn primaries(&self) -> Vec<Arc<Server>> {
         self.read(|state| {
-            let mut nodes: Vec<Arc<Redis>> = Vec::new();
+            let mut nodes: Vec<Arc<Server>> = Vec::new();
             for node in state.slots.iter().flatten() {
                 // Slots of one node stand in rows.
                 let known = nodes.iter().rev().any(|known| Arc::ptr_eq(known, node));
@@ -123,11 +122,11 @@ impl Router {
     /// Why there is no connection to the node of the slot, if it is known.
     pub(super) fn missing(&self, slot: u16) -> Option<Failure> {
         let Some(node) = self.node(slot) else { return Some(Redirect::Down.to_failure()) };
-        Some(node.links.failure()?.at(node.links.server().address()))
+        Some(node.links.failure()?.at(node.shared().address()))
     }
 
     /// The node of the slot, connected to; without a deadline of its own.
-    pub(super) async fn ready(&self, slot: u16) -> Result<Arc<Redis>, Failure> {
+    pub(super) async fn ready(&self, slot: u16) -> Result<Arc<Server>, Failure> {
         loop {
             let (version, closed) = self.read(|state| (state.version, state.closed));
             if closed {
@@ -236,7 +235,7 @@ impl Router {
             for place in view.primaries() {
                 slots.push(place.map(|place| self.known(state, &mut nodes, place)));
             }
-            let same = |(old, new): (&Option<Arc<Redis>>, &Option<Arc<Redis>>)| match (old, new) {
+            let same = |(old, new): (&Option<Arc<Server>>, &Option<Arc<Server>>)| match (old, new) {
                 (Some(old), Some(new)) => Arc::ptr_eq(old, new),
                 (old, new) => old.is_none() && new.is_none(),
             };
@@ -251,7 +250,7 @@ impl Router {
         }
     }
 
-    fn known(&self, state: &State, nodes: &mut HashMap<Place, Arc<Redis>>, place: Place) -> Arc<Redis> {
+    fn known(&self, state: &State, nodes: &mut HashMap<Place, Arc<Server>>, place: Place) -> Arc<Server> {
         if let Some(node) = nodes.get(&place) {
             return Arc::clone(node);
         }
@@ -263,13 +262,13 @@ impl Router {
         node
     }
 
-    fn make(&self, place: Place) -> Arc<Redis> {
-        Arc::new(Redis { links: Links::idle(Arc::new(self.cluster.node(place))) })
+    fn make(&self, place: Place) -> Arc<Server> {
+        Arc::new(Server::idle(Arc::new(self.cluster.node(place))))
     }
 
     /// The node at a place that another node has named.
-    pub(super) fn at(&self, by: &Redis, (host, port): &Place) -> Arc<Redis> {
-        let host = match by.links.server().address() {
+    pub(super) fn at(&self, by: &Server, (host, port): &Place) -> Arc<Server> {
+        let host = match by.shared().address() {
             Address::Tcp { host: own, .. } if host.is_empty() => own.clone(),
             _ => host.clone(),
         };
@@ -282,7 +281,7 @@ impl Router {
     }
 
     /// Takes note that a node has named another one for a slot.
-    pub(super) fn moved(&self, slot: u16, by: &Redis, place: &Place) {
+    pub(super) fn moved(&self, slot: u16, by: &Server, place: &Place) {
         let node = self.at(by, place);
         self.write(|state| {
             if let Some(of) = state.slots.get_mut(usize::from(slot)) {
@@ -297,7 +296,7 @@ impl Router {
     pub(super) fn close(&self) {
         self.write(|state| state.closed = true);
         for node in self.primaries() {
-            node.links.close();
+            node.close();
         }
     }
 }
@@ -318,7 +317,7 @@ impl State {
 }
 
 /// Returns when the node is connected to, or is known never to be; never where it may yet be replaced.
-async fn connected(node: Option<&Redis>) -> Result<(), Failure> {
+async fn connected(node: Option<&Server>) -> Result<(), Failure> {
     let Some(node) = node else { return pending().await };
     match node.links.live().await {
         Ok(_) => Ok(()),
@@ -347,7 +346,7 @@ mod tests {
     }
 
     fn place(router: &Router, slot: u16) -> String {
-        router.node(slot).expect("a node").links.server().address().to_string()
+        router.node(slot).expect("a node").shared().address().to_string()
     }
 
     /// It may be gone by then, and nobody else says anything new.

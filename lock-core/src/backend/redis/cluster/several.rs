@@ -9,8 +9,8 @@ use std::time::Duration;
 use super::slot;
 use super::store::Cluster;
 use crate::backend::redis::acquire::FenceOf;
-use crate::backend::redis::client::Redis;
 use crate::backend::redis::error::{Failure, Reaction};
+use crate::backend::redis::server::Server;
 use crate::backend::remote::join_all;
 use crate::backend::{Ask, Attempt, BoxFuture, Claim, FencingToken, Grant, Released};
 use crate::clock::{Clock, Moment};
@@ -87,7 +87,7 @@ impl Cluster {
         keep: Option<Duration>,
         deadline: Duration,
     ) -> Result<Released, Failure> {
-        let call = |node: Arc<Redis>| async move {
+        let call = |node: Arc<Server>| async move {
             match give_back(&node, claim, keep).await {
                 // The first one may have done it; if it has not, this one says so.
                 Err(failure) if failure.reaction == Reaction::Again => {
@@ -129,7 +129,7 @@ impl Cluster {
     ) -> Result<Result<FencingToken, LossReason>, Failure> {
         let mut fences = Vec::with_capacity(parts.len());
         for part in parts {
-            let call = |node: Arc<Redis>| async move { node.make_fence(part).await };
+            let call = |node: Arc<Server>| async move { node.fence(part).await };
             match self.within(deadline, &part.key, call).await? {
                 Ok(fence) => fences.push((part, fence)),
                 Err(reason) => return Ok(Err(reason)),
@@ -155,9 +155,8 @@ impl Cluster {
         for (part, fence) in fences {
             if fence < largest {
                 let of = of.as_str();
-                let call = |node: Arc<Redis>| async move {
-                    node.make_fence_above(part, largest.get() - 1, of).await
-                };
+                let call =
+                    |node: Arc<Server>| async move { node.fence_above(part, largest.get() - 1, of).await };
                 if let Err(reason) = self.within(deadline, &part.key, call).await? {
                     return Ok(Err(reason));
                 }
@@ -171,9 +170,9 @@ impl Cluster {
     }
 }
 
-async fn give_back(node: &Redis, claim: &Claim, keep: Option<Duration>) -> Result<Released, Failure> {
+async fn give_back(node: &Server, claim: &Claim, keep: Option<Duration>) -> Result<Released, Failure> {
     match keep {
-        None => node.free(claim).await,
-        Some(keep) => node.keep(claim, keep).await,
+        None => node.release(claim).await,
+        Some(keep) => node.retain(claim, keep).await,
     }
 }

@@ -12,11 +12,11 @@ use super::router::Router;
 use super::slot;
 use crate::backend::redis::acquire::is_plain;
 use crate::backend::redis::capability::capability;
-use crate::backend::redis::client::Redis;
 use crate::backend::redis::config::Config;
 use crate::backend::redis::error::{Failure, Reaction, Redirect};
 use crate::backend::redis::keys::supported;
 use crate::backend::redis::latch;
+use crate::backend::redis::server::Server;
 use crate::backend::remote::join_all;
 use crate::backend::{
     Ask, Attempt, Backend, BoxFuture, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState,
@@ -108,7 +108,7 @@ impl Cluster {
         &self,
         deadline: Duration,
         key: &Key,
-        call: impl Fn(Arc<Redis>) -> F,
+        call: impl Fn(Arc<Server>) -> F,
     ) -> Result<T, Failure>
     where
         F: Future<Output = Result<T, Failure>>,
@@ -146,7 +146,7 @@ impl Cluster {
     /// node, as far as a plain SET will do; the scripts name keys that are on both sides, and have to wait.
     pub(super) async fn ask(
         &self,
-        node: Arc<Redis>,
+        node: Arc<Server>,
         claim: &Claim,
         ask: Ask,
         give_up: Moment,
@@ -154,7 +154,7 @@ impl Cluster {
         // Not a deadline of its own for each node: what reaches the last one must not take effect after the caller has
         // given up.
         let deadline = give_up.remaining(Clock::Suspend.now());
-        match node.request(claim, ask, deadline).await {
+        match node.acquire(claim, ask, deadline).await {
             Err(Failure { redirect: Some(Redirect::Ask(place)), .. })
                 if is_plain(claim) && !ask.enqueues() =>
             {
@@ -162,13 +162,13 @@ impl Cluster {
             }
             // One that is not granted yet is granted once at most, however often it is asked for.
             Err(failure) if failure.reaction == Reaction::Again && ask != Ask::Probe => {
-                node.request(claim, ask, deadline).await
+                node.acquire(claim, ask, deadline).await
             }
             answer => answer,
         }
     }
 
-    async fn one<T, F>(&self, deadline: Duration, key: &Key, call: impl Fn(Arc<Redis>) -> F) -> Result<T>
+    async fn one<T, F>(&self, deadline: Duration, key: &Key, call: impl Fn(Arc<Server>) -> F) -> Result<T>
     where
         F: Future<Output = Result<T, Failure>>,
     {
@@ -201,7 +201,7 @@ impl Backend for Cluster {
 
     async fn heartbeat(&self, claim: &Claim) -> Result<Heartbeat> {
         let deadline = self.timeout().min(claim.waiter_lease() / 2);
-        self.one(deadline, &claim.key, |node| async move { node.sign(claim).await }).await
+        self.one(deadline, &claim.key, |node| async move { node.heartbeat(claim).await }).await
     }
 
     async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
@@ -233,9 +233,7 @@ impl Backend for Cluster {
             Some(parts) => timeout(deadline, self.fence_parts(claim, &parts, deadline))
                 .await
                 .unwrap_or_else(|_| Err(Failure::no_answer(deadline))),
-            None => {
-                self.within(deadline, &claim.key, |node| async move { node.make_fence(claim).await }).await
-            }
+            None => self.within(deadline, &claim.key, |node| async move { node.fence(claim).await }).await,
         };
         match made.map_err(|failure| self.error(&failure).with_key(&claim.key))? {
             Ok(token) => Ok(token),
@@ -249,14 +247,14 @@ impl Backend for Cluster {
             return Renewal::Unknown(LockError::new(LockErrorKind::Unsupported, detail).with_key(&claim.key));
         }
         let deadline = self.timeout().min(claim.ttl / 2);
-        let shared = self.one(deadline, &claim.key, |node| async move { node.share(claim).await }).await;
+        let shared = self.one(deadline, &claim.key, |node| async move { node.downgrade(claim).await }).await;
         shared.unwrap_or_else(Renewal::Unknown)
     }
 
     async fn latch(&self, key: &Key, step: &LatchStep) -> Result<LatchState> {
         takes(std::iter::once(key))?;
         let deadline = latch::lease(step).map_or(self.timeout(), |lease| self.timeout().min(lease / 2));
-        self.one(deadline, key, |node| async move { node.step(key, step).await }).await
+        self.one(deadline, key, |node| async move { node.latch(key, step).await }).await
     }
 
     async fn list(&self, prefix: &str, foreign: bool, limit: usize) -> Result<Listed> {
@@ -267,7 +265,7 @@ impl Backend for Cluster {
             .map_err(|failure| self.error(&failure))?;
         let (mut locks, mut truncated) = (Vec::new(), false);
         for node in self.router.primaries() {
-            let listed = node.look(prefix, foreign, limit).await.map_err(|failure| self.error(&failure))?;
+            let listed = node.list(prefix, foreign, limit).await.map_err(|failure| self.error(&failure))?;
             truncated |= listed.truncated;
             locks.extend(listed.locks);
         }
@@ -278,12 +276,12 @@ impl Backend for Cluster {
 
     async fn inspect(&self, key: &Key) -> Result<Option<LockInfo>> {
         takes(std::iter::once(key))?;
-        self.one(self.timeout(), key, |node| async move { node.look_at(key).await }).await
+        self.one(self.timeout(), key, |node| async move { node.inspect(key).await }).await
     }
 
     async fn force_release(&self, key: &Key, id: &GrantId) -> Result<bool> {
         takes(std::iter::once(key))?;
-        self.one(self.timeout(), key, |node| async move { node.take_away(key, id).await }).await
+        self.one(self.timeout(), key, |node| async move { node.force_release(key, id).await }).await
     }
 
     fn listen(&self, process: u128, listener: Weak<dyn Listener>) {

@@ -11,7 +11,7 @@ use super::state::Voter;
 use crate::backend::redis::client::Redis;
 use crate::backend::redis::config::{Address, Config};
 use crate::backend::redis::dial;
-use crate::backend::redis::links::Links;
+use crate::backend::redis::server::Server;
 use crate::backend::redis::shared::Shared;
 use crate::error::{LockError, LockErrorKind, Result};
 
@@ -89,16 +89,18 @@ impl Redis {
         Ok(voters)
     }
 
-    /// What makes this backend a voter, if it is one.
-    pub(in crate::backend::redis) fn voter(&self) -> Option<&Arc<Voter>> {
-        self.links.server().voter.as_ref()
-    }
-
     /// By how much the server's clock is ahead of a steady clock of this process, in us, as far as is known. Only the
     /// differences between servers mean something. `None` for a server that is no voter, or was never reached.
     #[must_use]
     pub fn clock_offset(&self) -> Option<i64> {
-        self.voter()?.reading().map(super::clock_guard::Reading::middle)
+        self.server.voter()?.reading().map(super::clock_guard::Reading::middle)
+    }
+}
+
+impl Server {
+    /// What makes this server a voter, if it is one.
+    pub(in crate::backend::redis) fn voter(&self) -> Option<&Arc<Voter>> {
+        self.shared().voter.as_ref()
     }
 }
 
@@ -131,13 +133,13 @@ async fn dial(config: Config, options: VoterOptions) -> Dialled {
     let voter = Arc::new(Voter::new(options, config.address.clone()));
     let server = Arc::new(Shared::new(config)?.voting(voter));
     match dial::dial(&server).await {
-        Ok(session) => Ok((Redis { links: Links::new(server, session) }, None)),
+        Ok(session) => Ok((Redis { server: Server::new(server, session) }, None)),
         Err(failure) => {
             let error = failure.to_error(server.address());
             if failure.is_permanent() {
                 Err(error)
             } else {
-                Ok((Redis { links: Links::lazy(server) }, Some(error)))
+                Ok((Redis { server: Server::lazy(server) }, Some(error)))
             }
         }
     }
@@ -185,7 +187,7 @@ fn majority(all: usize, down: &[&LockError]) -> Result<()> {
 
 /// Tells the voters of each other, and refuses one that is there under two names.
 fn introduce(voters: &[Redis]) -> Result<()> {
-    let states: Vec<&Arc<Voter>> = voters.iter().filter_map(Redis::voter).collect();
+    let states: Vec<&Arc<Voter>> = voters.iter().filter_map(|voter| voter.server.voter()).collect();
     for (number, voter) in states.iter().enumerate() {
         let same = |other: &&Arc<Voter>| other.run().is_some() && other.run() == voter.run();
         if states[..number].iter().any(same) {

@@ -9,9 +9,9 @@ use super::refusal::Refusal;
 use super::state::Voter;
 use crate::backend::redis::acquire::common;
 use crate::backend::redis::answer::{code, conflict, granted, held};
-use crate::backend::redis::client::Redis;
 use crate::backend::redis::connection::Connection;
 use crate::backend::redis::error::{Failure, Reaction};
+use crate::backend::redis::server::Server;
 use crate::backend::{Attempt, Capability, Claim, Queue};
 use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, Result};
@@ -60,7 +60,7 @@ impl Voter {
     }
 }
 
-impl Redis {
+impl Server {
     /// One attempt on a voter. Never by a plain SET: only the gated scripts may make a key.
     pub(in crate::backend::redis) async fn vote(&self, voter: &Voter, claim: &Claim) -> Result<Attempt> {
         voter.check(claim)?;

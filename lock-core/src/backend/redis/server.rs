@@ -1,0 +1,85 @@
+//! One server: the connections to it, and how long a call may take. What it is asked stands in the files of the commands.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::error::Elapsed;
+
+use super::dial::Session;
+use super::error::Failure;
+use super::links::Links;
+use super::shared::Shared;
+use crate::error::{LockError, LockErrorKind, Result};
+use crate::key::Key;
+
+/// One Redis server: a connection for each runtime that uses it, and the commands.
+#[derive(Debug)]
+pub(super) struct Server {
+    pub(super) links: Links,
+}
+
+impl Server {
+    /// Starts with the connection that proved the server good.
+    pub(super) fn new(shared: Arc<Shared>, first: Session) -> Self {
+        Self { links: Links::new(shared, first) }
+    }
+
+    /// Starts without a connection, and dials when one is wanted.
+    pub(super) fn idle(shared: Arc<Shared>) -> Self {
+        Self { links: Links::idle(shared) }
+    }
+
+    /// Starts without a connection, and dials at once.
+    pub(super) fn lazy(shared: Arc<Shared>) -> Self {
+        Self { links: Links::lazy(shared) }
+    }
+
+    pub(super) fn shared(&self) -> &Shared {
+        self.links.server()
+    }
+
+    /// Ends all connections, for good.
+    pub(super) fn close(&self) {
+        self.links.close();
+    }
+
+    /// The `timeout` of the URL.
+    pub(super) fn timeout(&self) -> Duration {
+        self.shared().config.timeout
+    }
+
+    /// What a call under `timeout(deadline, ..)` came to. There is no other timer on the way.
+    ///
+    /// A function that took the call and waited for it would have room for two of them.
+    pub(super) fn settled<T>(
+        &self,
+        answer: Result<Result<T, Failure>, Elapsed>,
+        deadline: Duration,
+        key: &Key,
+    ) -> Result<T> {
+        match answer {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(failure)) => Err(self.error(&failure).with_key(key)),
+            Err(_) => Err(self.error(&self.elapsed(deadline)).with_key(key)),
+        }
+    }
+
+    /// Why a call was not over by its deadline.
+    pub(super) fn elapsed(&self, deadline: Duration) -> Failure {
+        match self.links.failure() {
+            Some(last) => last.in_doubt(),
+            None => Failure::no_answer(deadline),
+        }
+    }
+
+    /// Why a call that was over by its deadline had not been sent.
+    pub(super) fn not_sent(&self, deadline: Duration) -> Failure {
+        let dialling =
+            || Failure::new(LockErrorKind::Unavailable, format!("no connection within {deadline:?}"));
+        self.links.failure().unwrap_or_else(dialling).before_any_request()
+    }
+
+    pub(super) fn error(&self, failure: &Failure) -> LockError {
+        failure.to_error(self.shared().address())
+    }
+}
