@@ -16,13 +16,14 @@ use crate::lease::Hold;
 use crate::lease::{Certainty, Keepers, Unwanted};
 use crate::local_queue::Gate;
 use crate::notifications::Waits;
-use crate::observe::{Observer, Op, Origin, Settings};
+use crate::observe::{Observer, Origin, Settings};
 use crate::options::Profiles;
 use crate::owner::{Identity, Owner, OwnerSource};
+use crate::store::Store;
 
 /// One manager's inside.
 pub(crate) struct Engine {
-    pub(crate) backend: Arc<dyn DynBackend>,
+    pub(crate) store: Store,
     pub(crate) capability: Capability,
     pub(crate) clock: Clock,
     pub(crate) keepers: Keepers,
@@ -72,12 +73,13 @@ impl Engine {
         })?;
         let process = owners.process();
         let gate = Arc::new(Gate::new(&capability));
-        let observer = Observer::new(told, capability.store, capability.placement.clock());
+        let observer = Arc::new(Observer::new(told, capability.store, capability.placement.clock()));
+        let store = Store::new(backend, Arc::clone(&observer));
         let engine = Arc::new(Self {
-            observer: Arc::new(observer),
+            observer,
             capability,
             clock: capability.placement.clock(),
-            keepers: Keepers::new(Arc::clone(&backend), Arc::clone(&gate)),
+            keepers: Keepers::new(store.clone(), Arc::clone(&gate)),
             gate,
             waits: Arc::default(),
             latches: Latches::default(),
@@ -91,10 +93,10 @@ impl Engine {
             closing: AtomicBool::new(false),
             reconnects: AtomicU64::new(0),
             forced: Forced::default(),
-            backend,
+            store,
         });
         let listener: Weak<Self> = Arc::downgrade(&engine);
-        engine.backend.listen_dyn(process, listener);
+        engine.store.listen(process, listener);
         Ok(engine)
     }
 
@@ -178,20 +180,12 @@ impl Engine {
 
     /// Gives a grant back and waits for the answer.
     pub(crate) async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
-        let answer = match self.release_now(claim, keep_for) {
+        let answer = match self.store.release_now(claim, keep_for) {
             Some(answer) => Ok(answer),
-            None => {
-                let release = self.backend.release_dyn(claim, keep_for);
-                self.observer.meters.timed(Op::Release, release).await
-            }
+            None => self.store.release(claim, keep_for).await,
         };
         claim.keys().for_each(|key| self.gate.freed(key));
         answer
-    }
-
-    /// As far as the store can do it at once.
-    fn release_now(&self, claim: &Claim, keep_for: Option<Duration>) -> Option<Released> {
-        self.observer.meters.timed_now(Op::Release, || self.backend.release_now_dyn(claim, keep_for))
     }
 
     /// Gives a claim back in the background. Never blocks and never panics; does nothing in a forked child.
@@ -225,15 +219,13 @@ impl Engine {
             return;
         }
         let keep_for = keep_until.and_then(|end| left(end, self.clock.now()));
-        if self.release_now(claim, keep_for).is_some() {
+        if self.store.release_now(claim, keep_for).is_some() {
             claim.keys().for_each(|key| self.gate.freed(key));
             return;
         }
         // Those who wait here are told when the store has answered: before that they would ask in vain.
-        let gate = Arc::clone(&self.gate);
-        let observer = Arc::clone(&self.observer);
         let (claim, origin) = (claim.clone(), origin());
-        self.keepers.give_back(Unwanted { claim, keep_until, certainty, until, gate, observer, origin });
+        self.keepers.give_back(Unwanted { claim, keep_until, certainty, until, origin });
     }
 }
 

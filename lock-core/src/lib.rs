@@ -93,6 +93,7 @@ mod engine;
 
 mod connect;
 pub mod observe;
+mod store;
 
 pub mod clock;
 mod error;

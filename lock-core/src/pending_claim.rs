@@ -10,7 +10,6 @@ use crate::error::{LockError, LockErrorKind, Result};
 use crate::lease::Certainty;
 use crate::lease::drift;
 use crate::notifications::{Expected, Waits};
-use crate::observe::Op;
 
 /// For so long at least an unanswered request is cleaned up after, however short its ttl.
 const LATE_REQUEST: Duration = Duration::from_secs(30);
@@ -155,8 +154,7 @@ impl InFlight {
         self.claim.not_sent();
         let expected =
             ask.enqueues().then(|| beats.then(|| Waits::expect(&engine.waits, self.claim.owner))).flatten();
-        let call = engine.backend.acquire_dyn(&self.claim, ask);
-        let answer = engine.observer.meters.timed(Op::of(ask), call).await;
+        let answer = engine.store.acquire(&self.claim, ask).await;
         match &answer {
             Ok(Attempt::Granted(grant)) => return self.in_time(*grant).map(Attempt::Granted),
             Ok(Attempt::Held(held)) => self.held(held, expected),
@@ -201,8 +199,7 @@ impl InFlight {
             place.unanswered = before.max(self.claim.ttl);
         }
         let engine = Arc::clone(&self.engine);
-        let call = engine.backend.heartbeat_dyn(&self.claim);
-        match engine.observer.meters.timed(Op::Heartbeat, call).await {
+        match engine.store.heartbeat(&self.claim).await {
             Ok(Heartbeat::Granted(grant)) => self.in_time(grant).map(|grant| Some(Attempt::Granted(grant))),
             Ok(Heartbeat::Waiting(held)) => {
                 self.held(&held, None);

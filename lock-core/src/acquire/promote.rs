@@ -10,7 +10,7 @@ use crate::guard::LockGuard;
 use crate::lease::Keeper;
 use crate::lease::{Hold, outlasts};
 use crate::local_queue::Turn;
-use crate::observe::{self, Op};
+use crate::observe;
 
 /// While a process takes turns, it talks to the store so often at least: should the store's word that others wait be
 /// lost, the answer says so.
@@ -130,8 +130,7 @@ impl Acquire<'_> {
         }
         turn.asked(ttl);
         let batch = [Renew { claim: &turn.lease().claim, ttl }];
-        let call = self.engine.backend.renew_dyn(&batch);
-        let answer = self.engine.observer.meters.timed(Op::Renew, call).await.into_iter().next();
+        let answer = self.engine.store.renew(&batch).await.into_iter().next();
         match answer {
             Some(Renewal::Renewed { sent, lease, waiters }) => {
                 turn.leased(sent, lease);

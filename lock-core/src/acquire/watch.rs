@@ -45,7 +45,7 @@ impl Watch {
         let until = engine.clock.now().plus(floor(engine.capability.placement));
         let (owner, engine, claim) = (claim.claim.owner, Arc::clone(engine), claim.claim.clone());
         let changed: BoxFuture<'static, ()> =
-            Box::pin(async move { engine.backend.changed_dyn(&claim).await });
+            Box::pin(async move { engine.store.changed(&claim).await });
         Self { owner, until, changed: Mutex::new(changed) }
     }
 

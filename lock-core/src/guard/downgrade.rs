@@ -11,7 +11,6 @@ use crate::error::{LockError, LockErrorKind, LossReason, Result};
 use crate::kind::Kind;
 use crate::lease::Certainty;
 use crate::lease::{Hold, Terms};
-use crate::observe::Op;
 
 /// Pauses between two questions that are not answered: doubled from the first to the last.
 const FIRST_PAUSE: Duration = Duration::from_millis(25);
@@ -89,8 +88,7 @@ async fn ask(hold: &Hold) -> Result<(Moment, Duration)> {
     loop {
         let claim = Claim { ttl: hold.ttl(), ..hold.claim.clone() };
         hold.asked(claim.ttl);
-        let call = hold.engine.backend.downgrade_dyn(&claim);
-        match hold.engine.observer.meters.timed(Op::Downgrade, call).await {
+        match hold.engine.store.downgrade(&claim).await {
             Renewal::Renewed { sent, lease, .. } => {
                 // The answer may have come after the lease was over.
                 hold.check()?;

@@ -9,7 +9,6 @@ use super::release::Ended;
 use crate::backend::{FencingToken, Released, Renew, Renewal};
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
 use crate::lease::Hold;
-use crate::observe::Op;
 
 /// Holds a lock until it is released, dropped or lost.
 ///
@@ -135,8 +134,7 @@ impl LockGuard {
         }
         hold.asked(ttl);
         let batch = [Renew { claim: &hold.claim, ttl }];
-        let call = hold.engine.backend.renew_dyn(&batch);
-        let answer = hold.engine.observer.meters.timed(Op::Renew, call).await.into_iter().next();
+        let answer = hold.engine.store.renew(&batch).await.into_iter().next();
         if let Some(answer) = &answer {
             hold.tell_renewal(answer);
         }

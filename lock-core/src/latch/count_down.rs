@@ -10,7 +10,6 @@ use crate::backend::{LatchState, LatchStep};
 use crate::engine::Engine;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::{IntoKey, Key};
-use crate::observe::Op;
 
 /// A count-down latch over all processes: set once to a count, counted down, and open from zero on for everybody who
 /// waits. Made by [`LockManager::latch`](crate::LockManager::latch); does nothing until one of its steps is taken.
@@ -159,8 +158,7 @@ impl CountDownLatch {
     pub async fn count(&self) -> Result<Option<u32>> {
         let key = self.checked()?;
         self.engine.check_open()?;
-        let call = self.engine.backend.latch_dyn(key, &LatchStep::Look);
-        match self.engine.observer.meters.timed(Op::Latch, call).await {
+        match self.engine.store.latch(key, &LatchStep::Look).await {
             Ok(LatchState::Set { left, .. }) => Ok(Some(left)),
             Ok(LatchState::Unset) => Ok(None),
             Err(error) => Err(error.with_latch(key)),

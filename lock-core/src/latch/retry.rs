@@ -7,7 +7,6 @@ use crate::clock::Moment;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::key::Key;
-use crate::observe::Op;
 
 /// The shortest pause after a failure of the store; less where the ttl leaves no room for it.
 pub(super) const SHORTEST_PAUSE: Duration = Duration::from_millis(25);
@@ -33,7 +32,7 @@ pub(super) async fn insist(
     let mut pauses = Pauses::new(SHORTEST_PAUSE.min(ttl / 8), LONGEST_PAUSE);
     let mut nag = Nag::at_once();
     loop {
-        let error = match engine.observer.meters.timed(Op::Latch, engine.backend.latch_dyn(key, step)).await {
+        let error = match engine.store.latch(key, step).await {
             Err(error) if error.is_temporary() => error,
             answer => return answer,
         };

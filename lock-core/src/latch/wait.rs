@@ -8,7 +8,6 @@ use crate::clock::Moment;
 use crate::engine::Engine;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
-use crate::observe::Op;
 
 /// How often a wait asks: several times in the lease that it keeps, and often enough that a push which was lost costs
 /// little.
@@ -77,8 +76,7 @@ impl<'a> Wait<'a> {
             // Made before the question, so that nothing is missed between the answer and the pause.
             let told = waiter.told();
             self.engine.check_open()?;
-            let call = self.engine.backend.latch_dyn(self.key, &self.step);
-            let answer = self.engine.observer.meters.timed(Op::Latch, call).await;
+            let answer = self.engine.store.latch(self.key, &self.step).await;
             let Some(pause) = self.next(answer)? else { return Ok(()) };
             tokio::select! {
                 () = told => {}

@@ -12,7 +12,7 @@ use crate::clock::Moment;
 use crate::engine;
 use crate::error::{LockError, LockErrorKind};
 use crate::local_queue::Gate;
-use crate::observe::{Observer, Op, Origin};
+use crate::observe::{Observer, Origin};
 
 /// Whether the claim is known to be granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,29 +36,26 @@ pub(crate) struct Unwanted {
     pub(crate) certainty: Certainty,
     /// From here on the store has forgotten it by itself.
     pub(crate) until: Moment,
-    /// Where others of this process wait for the key.
-    pub(crate) gate: Arc<Gate>,
-    pub(crate) observer: Arc<Observer>,
     /// What it was, for those who read the log.
     pub(crate) origin: Origin,
 }
 
 impl Unwanted {
     /// Those who wait here for the key are to ask the store: it is free, or will be without another word.
-    pub(super) fn freed(&self) {
-        self.claim.keys().for_each(|key| self.gate.freed(key));
+    pub(super) fn freed(&self, gate: &Gate) {
+        self.claim.keys().for_each(|key| gate.freed(key));
     }
 
-    fn abandoned(&self, error: &LockError) {
+    fn abandoned(&self, observer: &Observer, error: &LockError) {
         self.origin.abandoned();
         let template = self.origin.template();
-        let (key, error) = (self.observer.shown(&self.claim.key, template), self.observer.told(error));
+        let (key, error) = (observer.shown(&self.claim.key, template), observer.told(error));
         tracing::error!(lock.template = template, lock.key = %key, %error, "release not answered; the lease is over");
     }
 
-    fn log_retry(&self, error: &LockError) {
+    fn log_retry(&self, observer: &Observer, error: &LockError) {
         let template = self.origin.template();
-        let (key, error) = (self.observer.shown(&self.claim.key, template), self.observer.told(error));
+        let (key, error) = (observer.shown(&self.claim.key, template), observer.told(error));
         tracing::debug!(lock.key = %key, %error, "release not answered, trying again");
     }
 }
@@ -116,7 +113,7 @@ impl Drop for Pending {
 
 async fn give_back(keeper: &Keeper, unwanted: Unwanted) {
     let first = until_answered(keeper, &unwanted).await;
-    unwanted.freed();
+    unwanted.freed(&keeper.gate);
     let Some(mut answer) = first else { return };
     let until = keeper.clock().now().plus(unwanted.claim.ttl.max(LONGEST_REPEAT));
     for pause in REPEATS {
@@ -134,7 +131,7 @@ async fn give_back(keeper: &Keeper, unwanted: Unwanted) {
                 answer = next;
                 if answer == Released::Released {
                     // It had taken effect late, and those who wait here took it for a holder of theirs.
-                    unwanted.freed();
+                    unwanted.freed(&keeper.gate);
                 }
             }
             None => return,
@@ -159,8 +156,7 @@ async fn until_answered(keeper: &Keeper, unwanted: &Unwanted) -> Option<Released
             // While the store hangs, the releases must not crowd out everything else.
             let _turn = keeper.release_turns.acquire().await;
             let keep_for = unwanted.keep_until.and_then(|end| engine::left(end, keeper.clock().now()));
-            let release = keeper.backend().release_dyn(&unwanted.claim, keep_for);
-            unwanted.observer.meters.timed(Op::Release, release).await
+            keeper.store.release(&unwanted.claim, keep_for).await
         };
         match answer {
             Ok(answer) => return Some(answer),
@@ -169,11 +165,11 @@ async fn until_answered(keeper: &Keeper, unwanted: &Unwanted) -> Option<Released
             Err(error) => {
                 if unwanted.until.is_past(keeper.clock().now()) {
                     if unwanted.certainty == Certainty::Granted {
-                        unwanted.abandoned(&error);
+                        unwanted.abandoned(keeper.store.observer(), &error);
                     }
                     return None;
                 }
-                unwanted.log_retry(&error);
+                unwanted.log_retry(keeper.store.observer(), &error);
             }
         }
         tokio::time::sleep(pause).await;

@@ -6,7 +6,6 @@ use super::Hold;
 use crate::backend::FencingToken;
 use crate::clock::Moment;
 use crate::error::{LossReason, Result};
-use crate::observe::Op;
 
 /// What the fencing tokens of the turns on one grant count on from.
 ///
@@ -74,8 +73,7 @@ impl Hold {
             self.claim.number_fence(numbering.last);
             return Ok(numbering);
         }
-        let call = self.engine.backend.fence_dyn(&self.claim);
-        let token = self.engine.observer.meters.timed(Op::Fence, call).await?;
+        let token = self.engine.store.fence(&self.claim).await?;
         Ok(self.counted_on(token, here))
     }
 

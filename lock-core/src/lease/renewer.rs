@@ -10,12 +10,12 @@ use tokio::sync::{Notify, Semaphore};
 
 use super::cleanup;
 use super::schedule::{Due, DueQueue, instant};
-use crate::backend::{DynBackend, Renew, Renewal};
+use crate::backend::{Renew, Renewal};
 use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, LossReason};
 use crate::lease::Hold;
 use crate::local_queue::{Gate, UNHEARD};
-use crate::observe::Op;
+use crate::store::Store;
 
 /// The most grants in one call of the backend.
 const MAX_BATCH: usize = 2_000;
@@ -29,9 +29,9 @@ const MAX_SLEEP: Duration = Duration::from_secs(1);
 /// The queue and its loop; shared between the loop and those who file grants.
 #[derive(Debug)]
 pub(crate) struct Keeper {
-    backend: Arc<dyn DynBackend>,
+    pub(super) store: Store,
     /// Who waits here, and may not hear what it is told.
-    gate: Arc<Gate>,
+    pub(super) gate: Arc<Gate>,
     clock: Clock,
     queue: Mutex<DueQueue>,
     /// When the loop wakes by itself; who files something earlier must wake it.
@@ -48,9 +48,9 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    pub(crate) fn new(backend: Arc<dyn DynBackend>, gate: Arc<Gate>, clock: Clock) -> Arc<Self> {
+    pub(crate) fn new(store: Store, gate: Arc<Gate>, clock: Clock) -> Arc<Self> {
         Arc::new(Self {
-            backend,
+            store,
             gate,
             clock,
             queue: Mutex::default(),
@@ -63,10 +63,6 @@ impl Keeper {
             hurrying: AtomicBool::new(false),
             hurry: Notify::new(),
         })
-    }
-
-    pub(super) fn backend(&self) -> &Arc<dyn DynBackend> {
-        &self.backend
     }
 
     pub(super) fn clock(&self) -> Clock {
@@ -200,7 +196,7 @@ impl Keeper {
 
     fn look_at(self: &Arc<Self>, due: Vec<Arc<Hold>>) {
         let due = due.into_iter().filter(|hold| survives(|| self.look(hold)).unwrap_or(false));
-        let mut batch: Vec<_> = due.map(|hold| (self.backend.shard_of_dyn(&hold.claim), hold)).collect();
+        let mut batch: Vec<_> = due.map(|hold| (self.store.shard_of(&hold.claim), hold)).collect();
         batch.sort_unstable_by_key(|(part, hold)| (*part, hold.ttl()));
         // Grants with a short lease have little time for an answer, which must not be the measure for all others; and a
         // part of the store that hangs has none for those of another part.
@@ -237,9 +233,7 @@ impl Keeper {
         let Some(shortest) = batch.iter().map(|renew| renew.ttl).min() else { return };
         // The backend has deadlines of its own; this one is for a backend without manners.
         let deadline = (shortest / 3).max(SHORTEST_CALL);
-        let meters = &holds[0].engine.observer.meters;
-        let call = meters.timed(Op::Renew, self.backend.renew_dyn(&batch));
-        let Ok(answers) = tokio::time::timeout(deadline, call).await else {
+        let Ok(answers) = tokio::time::timeout(deadline, self.store.renew(&batch)).await else {
             return;
         };
         for ((hold, renew), answer) in holds.iter().zip(&batch).zip(answers) {

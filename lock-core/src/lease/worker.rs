@@ -8,11 +8,12 @@ use tokio::runtime::Handle;
 
 use super::cleanup::{self, Unwanted};
 use super::renewer::Keeper;
-use crate::backend::{DynBackend, Placement};
+use crate::backend::Placement;
 use crate::clock::Clock;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::local_queue::Gate;
 use crate::simulation;
+use crate::store::Store;
 
 /// How long the thread goes on after its manager is gone, to have the last releases answered.
 const LAST_RELEASES: Duration = Duration::from_secs(2);
@@ -29,14 +30,14 @@ pub(crate) enum Keepers {
 /// What every keeper is made of.
 #[derive(Debug)]
 pub(crate) struct Parts {
-    backend: Arc<dyn DynBackend>,
+    store: Store,
     gate: Arc<Gate>,
     clock: Clock,
 }
 
 impl Parts {
     fn keeper(&self) -> Arc<Keeper> {
-        Keeper::new(Arc::clone(&self.backend), Arc::clone(&self.gate), self.clock)
+        Keeper::new(self.store.clone(), Arc::clone(&self.gate), self.clock)
     }
 }
 
@@ -54,9 +55,9 @@ pub(crate) struct OnRuntime {
 }
 
 impl Keepers {
-    pub(crate) fn new(backend: Arc<dyn DynBackend>, gate: Arc<Gate>) -> Self {
-        let placement = backend.capability_dyn().placement;
-        let parts = Parts { backend, gate, clock: placement.clock() };
+    pub(crate) fn new(store: Store, gate: Arc<Gate>) -> Self {
+        let placement = store.capability().placement;
+        let parts = Parts { store, gate, clock: placement.clock() };
         // A simulated world is all on one thread, and its clock stands still elsewhere.
         let placement = if simulation::is_on() { Placement::Embedded } else { placement };
         match placement {
@@ -96,17 +97,17 @@ impl Keepers {
                 Ok(thread) => cleanup::spawn(&thread.keeper, &thread.runtime, unwanted),
                 Err(error) => {
                     tracing::error!(%error, "no thread for a release: the key stays until its ttl is over");
-                    unwanted.freed();
+                    unwanted.freed(&parts.gate);
                 }
             },
-            Self::OnRuntimes { all, .. } => {
+            Self::OnRuntimes { parts, all } => {
                 let all = all.lock().unwrap_or_else(PoisonError::into_inner);
                 let alive = all.iter().find_map(|one| Some((one.keeper.upgrade()?, &one.runtime)));
                 match alive {
                     Some((keeper, runtime)) => cleanup::spawn(&keeper, runtime, unwanted),
                     None => {
                         tracing::error!("no runtime for a release: the key stays until its ttl is over");
-                        unwanted.freed();
+                        unwanted.freed(&parts.gate);
                     }
                 }
             }
@@ -176,7 +177,7 @@ mod tests {
     fn each_runtime_has_one_keeper_and_a_dead_one_none() {
         let store = Memory::new();
         let gate = Arc::new(Gate::new(&store.capability()));
-        let keepers = Keepers::new(Arc::new(store), gate);
+        let keepers = Keepers::new(Store::unobserved(store), gate);
         let runtime =
             || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let (one, two) = (runtime(), runtime());

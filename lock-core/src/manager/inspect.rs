@@ -58,7 +58,7 @@ impl LockManager {
         engine.check_process()?;
         let namespaced = !engine.namespace.is_empty();
         let prefix = if namespaced { format!("{}:{prefix}", engine.namespace) } else { prefix.to_owned() };
-        let mut listed = engine.backend.list_dyn(&prefix, namespaced, LIMIT).await?;
+        let mut listed = engine.store.list(&prefix, namespaced, LIMIT).await?;
         listed.locks.iter_mut().for_each(|lock| strip(lock, &engine.namespace));
         Ok(listed)
     }
@@ -96,7 +96,7 @@ impl LockManager {
         engine.check_open()?;
         engine.check_process()?;
         let key = key.into_key()?.in_namespace(&engine.namespace);
-        let mut found = engine.backend.inspect_dyn(&key).await?;
+        let mut found = engine.store.inspect(&key).await?;
         found.iter_mut().for_each(|lock| strip(lock, &engine.namespace));
         Ok(found)
     }
@@ -162,7 +162,7 @@ impl LockManager {
         engine.check_open()?;
         engine.check_process()?;
         let key = key.into_key()?.in_namespace(&engine.namespace);
-        let done = engine.backend.force_release_dyn(&key, id).await?;
+        let done = engine.store.force_release(&key, id).await?;
         if done {
             let shown = engine.observer.shown(&key, None);
             tracing::warn!(lock.key = %shown, lock.grant = %id, reason, "a lock was taken from its holder by force");

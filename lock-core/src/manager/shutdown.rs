@@ -39,7 +39,7 @@ impl LockManager {
             let _ = tokio::time::timeout(last(grace, &report), engine.settled()).await;
         }
         report.unanswered = engine.pending_releases() + engine.acquiring();
-        engine.backend.close_dyn().await;
+        engine.store.close().await;
         engine.observer.events.close();
         report
     }

@@ -12,7 +12,7 @@ fn keeper() -> Arc<Keeper> {
 
 fn of(store: impl Backend) -> Arc<Keeper> {
     let gate = Arc::new(Gate::new(&store.capability()));
-    Keeper::new(Arc::new(store), gate, Clock::Tokio)
+    Keeper::new(Store::unobserved(store), gate, Clock::Tokio)
 }
 
 fn secs(n: u64) -> Duration {

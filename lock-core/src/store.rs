@@ -1,0 +1,135 @@
+//! The store as the library calls it.
+
+use std::future::Future;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use crate::backend::{
+    Ask, Attempt, Capability, Claim, DynBackend, FencingToken, GrantId, Heartbeat, LatchState, LatchStep,
+    Listed, Listener, LockInfo, Released, Renew, Renewal,
+};
+use crate::error::Result;
+use crate::key::Key;
+use crate::observe::{Observer, Op};
+
+/// The backend of one manager. The metrics time every call that a lock or a latch makes.
+#[derive(Clone, Debug)]
+pub(crate) struct Store {
+    backend: Arc<dyn DynBackend>,
+    observer: Arc<Observer>,
+}
+
+// Functions that return the future they were given, and no async functions: each of those would be one state machine
+// more around every call.
+impl Store {
+    pub(crate) fn new(backend: Arc<dyn DynBackend>, observer: Arc<Observer>) -> Self {
+        Self { backend, observer }
+    }
+
+    /// A store of a test, whose metrics nobody reads.
+    #[cfg(test)]
+    pub(crate) fn unobserved(backend: impl crate::backend::Backend) -> Self {
+        let clock = backend.capability().placement.clock();
+        let observer = Observer::new(crate::observe::Settings::default(), "test", clock);
+        Self::new(Arc::new(backend), Arc::new(observer))
+    }
+
+    pub(crate) fn observer(&self) -> &Observer {
+        &self.observer
+    }
+
+    fn timed<'a, T: 'a>(
+        &'a self,
+        op: Op,
+        call: impl Future<Output = T> + Send + 'a,
+    ) -> impl Future<Output = T> + Send + 'a {
+        self.observer.meters.timed(op, call)
+    }
+
+    pub(crate) fn capability(&self) -> Capability {
+        self.backend.capability_dyn()
+    }
+
+    pub(crate) fn acquire<'a>(
+        &'a self,
+        claim: &'a Claim,
+        ask: Ask,
+    ) -> impl Future<Output = Result<Attempt>> + 'a {
+        self.timed(Op::of(ask), self.backend.acquire_dyn(claim, ask))
+    }
+
+    pub(crate) fn heartbeat<'a>(&'a self, claim: &'a Claim) -> impl Future<Output = Result<Heartbeat>> + 'a {
+        self.timed(Op::Heartbeat, self.backend.heartbeat_dyn(claim))
+    }
+
+    pub(crate) fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> impl Future<Output = Vec<Renewal>> + 'a {
+        self.timed(Op::Renew, self.backend.renew_dyn(batch))
+    }
+
+    pub(crate) fn shard_of(&self, claim: &Claim) -> u64 {
+        self.backend.shard_of_dyn(claim)
+    }
+
+    pub(crate) fn release<'a>(
+        &'a self,
+        claim: &'a Claim,
+        keep_for: Option<Duration>,
+    ) -> impl Future<Output = Result<Released>> + 'a {
+        self.timed(Op::Release, self.backend.release_dyn(claim, keep_for))
+    }
+
+    /// Releases at once, where the store can do that without waiting for anything.
+    pub(crate) fn release_now(&self, claim: &Claim, keep_for: Option<Duration>) -> Option<Released> {
+        let release = || self.backend.release_now_dyn(claim, keep_for);
+        self.observer.meters.timed_now(Op::Release, release)
+    }
+
+    pub(crate) fn fence<'a>(&'a self, claim: &'a Claim) -> impl Future<Output = Result<FencingToken>> + 'a {
+        self.timed(Op::Fence, self.backend.fence_dyn(claim))
+    }
+
+    pub(crate) fn downgrade<'a>(&'a self, claim: &'a Claim) -> impl Future<Output = Renewal> + 'a {
+        self.timed(Op::Downgrade, self.backend.downgrade_dyn(claim))
+    }
+
+    pub(crate) fn latch<'a>(
+        &'a self,
+        key: &'a Key,
+        step: &'a LatchStep,
+    ) -> impl Future<Output = Result<LatchState>> + 'a {
+        self.timed(Op::Latch, self.backend.latch_dyn(key, step))
+    }
+
+    pub(crate) fn list<'a>(
+        &'a self,
+        prefix: &'a str,
+        foreign: bool,
+        limit: usize,
+    ) -> impl Future<Output = Result<Listed>> + 'a {
+        self.backend.list_dyn(prefix, foreign, limit)
+    }
+
+    pub(crate) fn inspect<'a>(&'a self, key: &'a Key) -> impl Future<Output = Result<Option<LockInfo>>> + 'a {
+        self.backend.inspect_dyn(key)
+    }
+
+    pub(crate) fn force_release<'a>(
+        &'a self,
+        key: &'a Key,
+        id: &'a GrantId,
+    ) -> impl Future<Output = Result<bool>> + 'a {
+        self.backend.force_release_dyn(key, id)
+    }
+
+    pub(crate) fn changed<'a>(&'a self, claim: &'a Claim) -> impl Future<Output = ()> + 'a {
+        self.backend.changed_dyn(claim)
+    }
+
+    pub(crate) fn listen(&self, process: u128, listener: Weak<dyn Listener>) {
+        self.backend.listen_dyn(process, listener);
+    }
+
+    pub(crate) fn close(&self) -> impl Future<Output = ()> + '_ {
+        self.backend.close_dyn()
+    }
+}
