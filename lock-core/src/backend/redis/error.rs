@@ -1,48 +1,35 @@
-//! What a failure of the server or of the connection means for a lock, as a table.
+//! The meaning that a failure of the server or of the connection has for a lock, as a table.
 
 mod redirect;
 
 use std::borrow::Cow;
-use std::time::Duration;
 
 use ::redis::{ErrorKind, RedisError, ServerError, Value};
 
 use super::config::Address;
+use crate::backend::remote;
 use crate::error::{LockError, LockErrorKind};
 
 pub(super) use redirect::Redirect;
 
-/// What the connection itself does about a failure, beside telling the caller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A failure of a Redis server, of its connection, or of a node of a Cluster.
+pub(super) type Failure = remote::Failure<Reaction>;
+
+/// How the connection or the Cluster reacts to a failure, beyond reporting it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Reaction {
-    /// Nothing.
-    Tell,
-    /// Load the scripts and send the same once more: the server ran nothing.
+    /// Nothing more is done.
+    #[default]
+    Report,
+    /// Load the scripts and send the request once more: the server ran nothing.
     LoadScripts,
-    /// Drop the connection and dial again, with all probes: the server is not what it was.
+    /// Drop the connection and dial again, with all probes: the server is no longer what it was.
     Reconnect,
-    /// The connection is dropped already; the same may be sent over another one, where it does no harm twice.
+    /// The connection is already dropped. The request may be sent again over another one if a second execution does no
+    /// harm.
     Again,
-}
-
-/// Whether trying again may help.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outlook {
-    Temporary,
-    Permanent,
-}
-
-/// A failure that any number of callers can be told.
-#[derive(Clone, Debug)]
-pub(super) struct Failure {
-    kind: LockErrorKind,
-    outlook: Outlook,
-    pub(super) reaction: Reaction,
-    /// The server refused by name, so it did nothing. Else the request may have been executed.
-    refused: bool,
-    text: Cow<'static, str>,
-    /// Of a node of a Cluster that was asked for what is not its own.
-    pub(super) redirect: Option<Redirect>,
+    /// Send the request to another node of the Cluster: this one was asked for a slot that is not its own.
+    Follow(Redirect),
 }
 
 /// One row: an error code of the server and, where one code means several things, how its text begins.
@@ -50,7 +37,8 @@ struct Rule {
     code: &'static str,
     text: &'static str,
     kind: LockErrorKind,
-    outlook: Outlook,
+    /// Whether another try may help.
+    temporary: bool,
     reaction: Reaction,
     advice: &'static str,
 }
@@ -59,10 +47,14 @@ const fn rule(
     code: &'static str,
     text: &'static str,
     kind: LockErrorKind,
-    outlook: Outlook,
+    temporary: bool,
     advice: &'static str,
 ) -> Rule {
-    Rule { code, text, kind, outlook, reaction: Reaction::Tell, advice }
+    Rule { code, text, kind, temporary, reaction: Reaction::Report, advice }
+}
+
+const fn reacting(code: &'static str, reaction: Reaction, advice: &'static str) -> Rule {
+    Rule { code, text: "", kind: LockErrorKind::Unavailable, temporary: true, reaction, advice }
 }
 
 const CLUSTER: &str =
@@ -71,181 +63,124 @@ const CLUSTER: &str =
 /// The first row whose code is equal and whose text is the beginning of the server's text wins.
 const RULES: &[Rule] = {
     use LockErrorKind::{InvalidRequest, Unavailable, Unsupported};
-    use Outlook::{Permanent, Temporary};
+    const TEMPORARY: bool = true;
+    const PERMANENT: bool = false;
     &[
-        Rule {
-            reaction: Reaction::LoadScripts,
-            ..rule(
-                "NOSCRIPT",
-                "",
-                Unavailable,
-                Temporary,
-                "the server forgets its scripts as fast as they are loaded",
-            )
-        },
-        Rule {
-            reaction: Reaction::Reconnect,
-            ..rule(
-                "READONLY",
-                "",
-                Unavailable,
-                Temporary,
-                "the server has become a replica and refuses writes",
-            )
-        },
-        rule("LOADING", "", Unavailable, Temporary, "the server is still loading its data"),
+        reacting(
+            "NOSCRIPT",
+            Reaction::LoadScripts,
+            "the server forgets its scripts as fast as they are loaded",
+        ),
+        reacting("READONLY", Reaction::Reconnect, "the server has become a replica and refuses writes"),
+        rule("LOADING", "", Unavailable, TEMPORARY, "the server is still loading its data"),
         rule(
             "BUSY",
             "",
             Unavailable,
-            Temporary,
+            TEMPORARY,
             "somebody's script keeps the server busy; `SCRIPT KILL` ends it",
         ),
-        rule("UNKILLABLE", "", Unavailable, Temporary, "somebody's script keeps the server busy"),
-        rule("MASTERDOWN", "", Unavailable, Temporary, "the replica has lost its primary"),
+        rule("UNKILLABLE", "", Unavailable, TEMPORARY, "somebody's script keeps the server busy"),
+        rule("MASTERDOWN", "", Unavailable, TEMPORARY, "the replica has lost its primary"),
         rule(
             "NOREPLICAS",
             "",
             Unavailable,
-            Temporary,
+            TEMPORARY,
             "too few replicas are in reach for `min-replicas-to-write`",
         ),
         rule(
             "OOM",
             "",
             Unavailable,
-            Temporary,
+            TEMPORARY,
             "the server is out of memory; raise its `maxmemory` or free keys",
         ),
         rule(
             "MISCONF",
             "",
             Unavailable,
-            Temporary,
+            TEMPORARY,
             "the server cannot save its data and refuses writes; see its disk",
         ),
         rule(
             "NOAUTH",
             "",
             Unavailable,
-            Permanent,
+            PERMANENT,
             "the server wants a password; put it into the URL: `redis://user:password@host`",
         ),
-        rule("WRONGPASS", "", Unavailable, Permanent, "wrong user or password in the URL"),
+        rule("WRONGPASS", "", Unavailable, PERMANENT, "wrong user or password in the URL"),
         rule(
             "NOPERM",
             "",
             Unavailable,
-            Permanent,
+            PERMANENT,
             "the user lacks a permission; the documentation of this backend lists the commands and keys it needs",
         ),
         rule(
             "DENIED",
             "",
             Unavailable,
-            Permanent,
+            PERMANENT,
             "the server is in protected mode and lets nobody in from here",
         ),
-        rule("MOVED", "", Unsupported, Permanent, CLUSTER),
-        rule("ASK", "", Unsupported, Permanent, CLUSTER),
-        rule("TRYAGAIN", "", Unsupported, Permanent, CLUSTER),
-        rule("CLUSTERDOWN", "", Unsupported, Permanent, CLUSTER),
-        rule("CROSSSLOT", "", Unsupported, Permanent, CLUSTER),
+        rule("MOVED", "", Unsupported, PERMANENT, CLUSTER),
+        rule("ASK", "", Unsupported, PERMANENT, CLUSTER),
+        rule("TRYAGAIN", "", Unsupported, PERMANENT, CLUSTER),
+        rule("CLUSTERDOWN", "", Unsupported, PERMANENT, CLUSTER),
+        rule("CROSSSLOT", "", Unsupported, PERMANENT, CLUSTER),
         rule(
             "WRONGTYPE",
             "",
             InvalidRequest,
-            Permanent,
+            PERMANENT,
             "the key holds other data than a lock; give the locks a namespace of their own",
         ),
         rule(
             "ERR",
             "The user executing the script can't",
             Unavailable,
-            Permanent,
+            PERMANENT,
             "the user lacks a permission; the documentation of this backend lists the commands and keys it needs",
         ),
         rule(
             "ERR",
             "max number of clients",
             Unavailable,
-            Temporary,
+            TEMPORARY,
             "the server has as many clients as it allows",
         ),
-        rule("ERR", "DB index", InvalidRequest, Permanent, "the server has no database of this number"),
+        rule("ERR", "DB index", InvalidRequest, PERMANENT, "the server has no database of this number"),
         rule(
             "ERR",
             "invalid DB index",
             InvalidRequest,
-            Permanent,
+            PERMANENT,
             "the server has no database of this number",
         ),
         rule(
             "ERR",
             "This instance has cluster support disabled",
             Unsupported,
-            Permanent,
+            PERMANENT,
             "this is no node of a Redis Cluster: write `redis://` instead of `redis+cluster://` in the URL",
         ),
-        rule("ERR", "unknown command", Unsupported, Permanent, "the server lacks a command that locks need"),
+        rule("ERR", "unknown command", Unsupported, PERMANENT, "the server lacks a command that locks need"),
     ]
 };
 
 impl Failure {
-    pub(super) fn new(kind: LockErrorKind, text: impl Into<Cow<'static, str>>) -> Self {
-        let outlook = match kind {
-            LockErrorKind::Unavailable => Outlook::Temporary,
-            _ => Outlook::Permanent,
-        };
-        Self { kind, outlook, reaction: Reaction::Tell, refused: true, text: text.into(), redirect: None }
-    }
-
     /// The server is a replica: it stays one until somebody promotes it.
     pub(super) fn replica() -> Self {
         let text = "this is a replica, which cannot grant locks; connect to its primary";
-        let failure = Self::new(LockErrorKind::Unavailable, text).permanent();
-        Self { reaction: Reaction::Reconnect, ..failure }
+        Self::new(LockErrorKind::Unavailable, text).permanent().with_reaction(Reaction::Reconnect)
     }
 
-    /// Of a dial: no request was sent yet, so none can have been executed.
-    pub(super) fn before_any_request(mut self) -> Self {
-        self.refused = true;
-        self
-    }
-
-    /// The same, of one server among several.
-    pub(super) fn at(self, address: &Address) -> Self {
-        Self { text: format!("{address}: {}", self.text).into(), ..self }
-    }
-
-    /// Whether an answer came, and whose, is not known.
+    /// The answers of a connection no longer belong to its requests, so no answer counts.
     pub(super) fn out_of_step() -> Self {
         let text = "the node gave a slot away while it answered, so which answer is whose is not known";
-        let failure = Self::new(LockErrorKind::Unavailable, text).in_doubt();
-        Self { reaction: Reaction::Again, ..failure }
-    }
-
-    /// Of a call that was cut off: it may have been executed, whatever became of the connection since.
-    pub(super) fn in_doubt(mut self) -> Self {
-        self.refused = false;
-        self
-    }
-
-    pub(super) fn temporary(mut self) -> Self {
-        self.outlook = Outlook::Temporary;
-        self
-    }
-
-    pub(super) fn permanent(mut self) -> Self {
-        self.outlook = Outlook::Permanent;
-        self
-    }
-
-    /// The deadline of a call passed while its request was on the way.
-    pub(super) fn no_answer(deadline: Duration) -> Self {
-        let mut failure = Self::new(LockErrorKind::Unavailable, format!("no answer within {deadline:?}"));
-        failure.refused = false;
-        failure
+        Self::new(LockErrorKind::Unavailable, text).in_doubt().with_reaction(Reaction::Again)
     }
 
     /// The server refused twice because the request came after its deadline.
@@ -256,17 +191,12 @@ impl Failure {
         )
     }
 
-    pub(super) fn kind(&self) -> LockErrorKind {
-        self.kind
-    }
-
-    /// What is to be told of it.
-    pub(super) fn text(&self) -> &str {
-        &self.text
-    }
-
-    pub(super) fn is_permanent(&self) -> bool {
-        self.outlook == Outlook::Permanent
+    /// Returns where a node of a Cluster sent the request instead of executing it.
+    pub(super) fn redirect(&self) -> Option<&Redirect> {
+        match &self.reaction {
+            Reaction::Follow(redirect) => Some(redirect),
+            _ => None,
+        }
     }
 
     /// An answer that no version of the server gives to the command.
@@ -279,20 +209,17 @@ impl Failure {
             Value::Array(_) => "an array of another shape",
             _ => "another type",
         };
-        let mut failure = Self::new(
-            LockErrorKind::Unavailable,
-            format!("unexpected answer ({shape}); is there a proxy in between that rewrites commands?"),
-        );
-        failure.refused = false;
-        failure
+        let text =
+            format!("unexpected answer ({shape}); is there a proxy in between that rewrites commands?");
+        Self::new(LockErrorKind::Unavailable, text).in_doubt()
     }
 
-    /// What an error reply means.
+    /// Classifies an error reply.
     pub(super) fn of_reply(error: &ServerError) -> Self {
         Self::of_code(error.code(), error.details().unwrap_or_default())
     }
 
-    /// What the text of an error reply means, code first, as a script hands it on.
+    /// Classifies the text of an error reply, code first, as a script hands it on.
     pub(super) fn of_text(text: &str) -> Self {
         let (code, details) = text.split_once(' ').unwrap_or((text, ""));
         Self::of_code(code.trim_start_matches('-'), details)
@@ -302,28 +229,18 @@ impl Failure {
         let (code, details) = inside_script(code, details).unwrap_or((code, details));
         let details = without_arguments(details);
         let rule = RULES.iter().find(|rule| rule.code == code && details.starts_with(rule.text));
-        match rule {
-            Some(rule) => Self {
-                kind: rule.kind,
-                outlook: rule.outlook,
-                reaction: rule.reaction,
-                refused: true,
-                text: format!("{} ({code} {details})", rule.advice).into(),
-                redirect: Redirect::of(code, details),
-            },
+        let Some(rule) = rule else {
             // Not known to have done nothing: a script that fails half-way keeps what it wrote.
-            None => Self {
-                kind: LockErrorKind::Unavailable,
-                outlook: Outlook::Temporary,
-                reaction: Reaction::Tell,
-                refused: false,
-                text: format!("the server answered {code} {details}").into(),
-                redirect: None,
-            },
-        }
+            let text = format!("the server answered {code} {details}");
+            return Self::new(LockErrorKind::Unavailable, text).in_doubt();
+        };
+        let reaction = Redirect::of(code, details).map_or_else(|| rule.reaction.clone(), Reaction::Follow);
+        let failure = Self::new(rule.kind, format!("{} ({code} {details})", rule.advice));
+        let failure = if rule.temporary { failure.temporary() } else { failure.permanent() };
+        failure.with_reaction(reaction)
     }
 
-    /// What an error of the driver means before the first answer, where there is no TLS.
+    /// Classifies an error of the driver before the first answer, over a connection without TLS.
     pub(super) fn of_greeting(error: &RedisError) -> Self {
         match error.kind() {
             ErrorKind::Io => {
@@ -337,44 +254,32 @@ impl Failure {
         }
     }
 
-    /// What an error of the driver means.
+    /// Classifies an error of the driver.
     pub(super) fn of(error: &RedisError) -> Self {
         if let Some(code) = error.code() {
             return Self::of_code(code, error.detail().unwrap_or_default());
         }
-        match error.kind() {
-            ErrorKind::Io => {
-                let mut failure = Self::new(LockErrorKind::Unavailable, format!("connection lost ({error})"));
-                failure.refused = false;
-                failure
+        let text = match error.kind() {
+            ErrorKind::RESP3NotSupported => {
+                let text = "the server does not know HELLO; Redis 6.2 is the oldest that works";
+                return Self::new(LockErrorKind::Unsupported, text);
             }
-            ErrorKind::RESP3NotSupported => Self::new(
-                LockErrorKind::Unsupported,
-                "the server does not know HELLO; Redis 6.2 is the oldest that works",
+            ErrorKind::Io => format!("connection lost ({error})").into(),
+            ErrorKind::Parse => Cow::Borrowed(
+                "what listens there does not speak the Redis protocol; is it a TLS port (`rediss://`), or another service?",
             ),
-            ErrorKind::Parse => {
-                let text = "what listens there does not speak the Redis protocol; is it a TLS port (`rediss://`), or another service?";
-                let mut failure = Self::new(LockErrorKind::Unavailable, text);
-                failure.refused = false;
-                failure
-            }
             // The driver's own words here, and not its `Display`: that may repeat arguments.
             _ => {
                 let details = error.detail().map_or_else(|| error.category(), without_arguments);
-                let mut failure =
-                    Self::new(LockErrorKind::Unavailable, format!("protocol error ({details})"));
-                failure.refused = false;
-                failure
+                format!("protocol error ({details})").into()
             }
-        }
+        };
+        Self::new(LockErrorKind::Unavailable, text).in_doubt()
     }
 
-    /// The error that a caller sees.
+    /// Returns the error that a caller gets.
     pub(super) fn to_error(&self, address: &Address) -> LockError {
-        let doubt = if self.refused { "" } else { "; the request may have been executed" };
-        let error = LockError::new(self.kind, format!("redis at {address}: {}{doubt}", self.text));
-        let error = if self.refused { error.nothing_taken() } else { error };
-        if self.is_permanent() { error.permanent() } else { error }
+        self.error_of(format_args!("redis at {address}"))
     }
 }
 
@@ -393,8 +298,8 @@ fn inside_script<'a>(code: &str, details: &'a str) -> Option<(&'a str, &'a str)>
     Some((code, details))
 }
 
-/// The server's text up to where it repeats what it was sent: for an unknown command that can be the password or an
-/// owner token. The line number of a script is of no use to anybody either.
+/// Cuts the server's text off where it repeats what it was sent, which can be the password or an owner token in the case
+/// of an unknown command. The line number of a script is of no use to anybody either.
 fn without_arguments(details: &str) -> &str {
     const ENOUGH: usize = 160;
     let end = ["with args beginning", " arguments:", " script: ", "\n"]

@@ -11,7 +11,7 @@ use super::keys::is_helper;
 use super::server::Server;
 
 use super::connection::Connection;
-use super::error::{Failure, Redirect};
+use super::error::{Failure, Reaction, Redirect};
 use super::renew::is_forgotten;
 use super::scripts::Script;
 use crate::backend::{GrantId, HOLDERS_TOLD, HolderInfo, Listed, LockInfo, Mode, WAITERS_TOLD, WaiterInfo};
@@ -75,7 +75,7 @@ impl Server {
         for answer in &answers {
             let answer = match locks(answer) {
                 // Of a slot that is leaving this node of a Cluster.
-                Err(Failure { redirect: Some(redirect), .. }) if redirect != Redirect::Down => {
+                Err(Failure { reaction: Reaction::Follow(redirect), .. }) if redirect != Redirect::Down => {
                     (1, Vec::new())
                 }
                 answer => answer.map_err(|failure| live.noted(failure))?,
@@ -149,7 +149,7 @@ fn locks(answer: &Value) -> Result<(usize, Vec<LockInfo>), Failure> {
     match answer {
         Value::ServerError(error) => {
             let failure = Failure::of_reply(error);
-            match &failure.redirect {
+            match failure.redirect() {
                 // It knows nothing of any lock.
                 Some(Redirect::Down) => Err(Redirect::Down.to_failure()),
                 _ => Err(failure),

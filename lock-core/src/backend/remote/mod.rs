@@ -3,10 +3,12 @@
 //! A store decides what it asks and what an answer means. The parts here know neither: they read a URL, keep a
 //! connection for each runtime, and share work among callers.
 
+mod failure;
 mod join;
 mod single_flight;
 mod url;
 
+pub(crate) use failure::Failure;
 pub(crate) use join::join_all;
 pub(crate) use single_flight::SingleFlight;
 pub(crate) use url::UrlForm;

@@ -7,7 +7,7 @@ use tokio::time::timeout;
 
 use super::slot;
 use super::store::Cluster;
-use crate::backend::redis::error::{Failure, Redirect};
+use crate::backend::redis::error::{Failure, Reaction, Redirect};
 use crate::backend::redis::renew::{Lock, PER_SCRIPT, Verdict, deadline, of_claims};
 use crate::backend::redis::server::Server;
 use crate::backend::remote::join_all;
@@ -129,7 +129,7 @@ impl Cluster {
         let answers = answers.unwrap_or_else(|failure| vec![Verdict::Unknown(failure); parts.len()]);
         for (part, verdict) in parts.into_iter().zip(answers) {
             match (&node, verdict) {
-                (Ok(node), Verdict::Unknown(Failure { redirect: Some(redirect), .. })) => {
+                (Ok(node), Verdict::Unknown(Failure { reaction: Reaction::Follow(redirect), .. })) => {
                     let asking = self.sent_on(node, &redirect);
                     again.push(Part { asking, redirect: Some(redirect), ..part });
                 }

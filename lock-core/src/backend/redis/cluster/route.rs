@@ -53,7 +53,7 @@ impl Router {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
-            let Some(redirect) = failure.redirect.clone() else { return Err(failure) };
+            let Some(redirect) = failure.redirect().cloned() else { return Err(failure) };
             last.keep(redirect.to_failure());
             match redirect {
                 Redirect::Moved { slot, place } => {

@@ -155,7 +155,7 @@ impl Cluster {
         // given up.
         let deadline = give_up.remaining(Clock::Suspend.now());
         match node.acquire(claim, ask, deadline).await {
-            Err(Failure { redirect: Some(Redirect::Ask(place)), .. })
+            Err(Failure { reaction: Reaction::Follow(Redirect::Ask(place)), .. })
                 if is_plain(claim) && !ask.enqueues() =>
             {
                 self.router.at(&node, &place).set_asking(claim, deadline).await

@@ -1,4 +1,4 @@
-//! What the words of a server and of the driver mean.
+//! The errors of a server and of the driver.
 
 use super::*;
 
@@ -10,45 +10,61 @@ fn address() -> Address {
 #[test]
 fn every_error_of_the_server_has_its_meaning() {
     use LockErrorKind::{InvalidRequest, Unavailable, Unsupported};
-    use Reaction::{LoadScripts, Reconnect, Tell};
+    use Reaction::{Follow, LoadScripts, Reconnect, Report};
+    let place = ("127.0.0.1".to_owned(), 6381);
     let table: &[(&str, LockErrorKind, bool, Reaction)] = &[
         ("NOSCRIPT No matching script. Please use EVAL.", Unavailable, true, LoadScripts),
         ("READONLY You can't write against a read only replica.", Unavailable, true, Reconnect),
-        ("LOADING Redis is loading the dataset in memory", Unavailable, true, Tell),
-        ("BUSY Redis is busy running a script. You can only call SCRIPT KILL", Unavailable, true, Tell),
-        ("UNKILLABLE Sorry the script already executed write commands", Unavailable, true, Tell),
-        ("MASTERDOWN Link with MASTER is down and replica-serve-stale-data", Unavailable, true, Tell),
-        ("NOREPLICAS Not enough good replicas to write.", Unavailable, true, Tell),
-        ("OOM command not allowed when used memory > 'maxmemory'.", Unavailable, true, Tell),
-        ("MISCONF Redis is configured to save RDB snapshots", Unavailable, true, Tell),
-        ("NOAUTH Authentication required.", Unavailable, false, Tell),
-        ("NOAUTH HELLO must be called with the client already authenticated", Unavailable, false, Tell),
-        ("WRONGPASS invalid username-password pair or user is disabled.", Unavailable, false, Tell),
-        ("NOPERM this user has no permissions to run the 'evalsha' command", Unavailable, false, Tell),
-        ("DENIED Redis is running in protected mode", Unavailable, false, Tell),
-        ("MOVED 3999 127.0.0.1:6381", Unsupported, false, Tell),
-        ("ASK 3999 127.0.0.1:6381", Unsupported, false, Tell),
-        ("TRYAGAIN Multiple keys request during rehashing of slot", Unsupported, false, Tell),
-        ("CLUSTERDOWN Hash slot not served", Unsupported, false, Tell),
-        ("CROSSSLOT Keys in request don't hash to the same slot", Unsupported, false, Tell),
-        ("WRONGTYPE Operation against a key holding the wrong kind of value", InvalidRequest, false, Tell),
-        ("ERR max number of clients reached", Unavailable, true, Tell),
-        ("ERR The user executing the script can't run this command or subcommand", Unavailable, false, Tell),
-        ("ERR DB index is out of range", InvalidRequest, false, Tell),
-        ("ERR unknown command 'EVALSHA'", Unsupported, false, Tell),
-        ("ERR value is not an integer or out of range", Unavailable, true, Tell),
-        ("NEWCODE something of a later version", Unavailable, true, Tell),
+        ("LOADING Redis is loading the dataset in memory", Unavailable, true, Report),
+        ("BUSY Redis is busy running a script. You can only call SCRIPT KILL", Unavailable, true, Report),
+        ("UNKILLABLE Sorry the script already executed write commands", Unavailable, true, Report),
+        ("MASTERDOWN Link with MASTER is down and replica-serve-stale-data", Unavailable, true, Report),
+        ("NOREPLICAS Not enough good replicas to write.", Unavailable, true, Report),
+        ("OOM command not allowed when used memory > 'maxmemory'.", Unavailable, true, Report),
+        ("MISCONF Redis is configured to save RDB snapshots", Unavailable, true, Report),
+        ("NOAUTH Authentication required.", Unavailable, false, Report),
+        ("NOAUTH HELLO must be called with the client already authenticated", Unavailable, false, Report),
+        ("WRONGPASS invalid username-password pair or user is disabled.", Unavailable, false, Report),
+        ("NOPERM this user has no permissions to run the 'evalsha' command", Unavailable, false, Report),
+        ("DENIED Redis is running in protected mode", Unavailable, false, Report),
+        (
+            "MOVED 3999 127.0.0.1:6381",
+            Unsupported,
+            false,
+            Follow(Redirect::Moved { slot: 3999, place: place.clone() }),
+        ),
+        ("ASK 3999 127.0.0.1:6381", Unsupported, false, Follow(Redirect::Ask(place))),
+        (
+            "TRYAGAIN Multiple keys request during rehashing of slot",
+            Unsupported,
+            false,
+            Follow(Redirect::Later),
+        ),
+        ("CLUSTERDOWN Hash slot not served", Unsupported, false, Follow(Redirect::Down)),
+        ("CROSSSLOT Keys in request don't hash to the same slot", Unsupported, false, Report),
+        ("WRONGTYPE Operation against a key holding the wrong kind of value", InvalidRequest, false, Report),
+        ("ERR max number of clients reached", Unavailable, true, Report),
+        (
+            "ERR The user executing the script can't run this command or subcommand",
+            Unavailable,
+            false,
+            Report,
+        ),
+        ("ERR DB index is out of range", InvalidRequest, false, Report),
+        ("ERR unknown command 'EVALSHA'", Unsupported, false, Report),
+        ("ERR value is not an integer or out of range", Unavailable, true, Report),
+        ("NEWCODE something of a later version", Unavailable, true, Report),
         (
             "ERR Error running script (call to f_8d1e): @user_script:9: -OOM command not allowed",
             Unavailable,
             true,
-            Tell,
+            Report,
         ),
         (
             "ERR Error running script (call to f_8d1e): @user_script:9: WRONGTYPE Operation against a key",
             InvalidRequest,
             false,
-            Tell,
+            Report,
         ),
         (
             "ERR Error running script (call to f_8d1e): @user_script:9: @user_script: 9: -READONLY You can't",

@@ -1,0 +1,141 @@
+//! A failure of a store on a network, before it becomes the error of one caller.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::time::Duration;
+
+use crate::error::{LockError, LockErrorKind};
+
+/// Whether another try may help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outlook {
+    Temporary,
+    Permanent,
+}
+
+/// A failure that any number of callers can be given.
+///
+/// `R` is how the store's own connection reacts to it, beyond reporting it.
+///
+/// A failure knows whether the request may have been executed. That decides whether the claim behind it must be
+/// released: an ambiguous answer is neither yes nor no.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure<R> {
+    kind: LockErrorKind,
+    outlook: Outlook,
+    /// Whether the request may have been executed.
+    doubt: bool,
+    text: Cow<'static, str>,
+    pub(crate) reaction: R,
+}
+
+impl<R: Default> Failure<R> {
+    /// A failure after which nothing was executed. It is temporary if the store is unavailable, else permanent.
+    pub(crate) fn new(kind: LockErrorKind, text: impl Into<Cow<'static, str>>) -> Self {
+        let outlook = match kind {
+            LockErrorKind::Unavailable => Outlook::Temporary,
+            _ => Outlook::Permanent,
+        };
+        Self { kind, outlook, doubt: false, text: text.into(), reaction: R::default() }
+    }
+
+    /// The deadline of a call passed after its request was sent.
+    pub(crate) fn no_answer(deadline: Duration) -> Self {
+        Self::new(LockErrorKind::Unavailable, format!("no answer within {deadline:?}")).in_doubt()
+    }
+}
+
+impl<R> Failure<R> {
+    /// Marks the failure of a dial: no request was sent, so none can have been executed.
+    #[must_use]
+    pub(crate) fn before_any_request(self) -> Self {
+        Self { doubt: false, ..self }
+    }
+
+    /// Marks the failure of a call that was cut off: its request may have been executed, whatever became of the
+    /// connection since.
+    #[must_use]
+    pub(crate) fn in_doubt(self) -> Self {
+        Self { doubt: true, ..self }
+    }
+
+    #[must_use]
+    pub(crate) fn temporary(self) -> Self {
+        Self { outlook: Outlook::Temporary, ..self }
+    }
+
+    #[must_use]
+    pub(crate) fn permanent(self) -> Self {
+        Self { outlook: Outlook::Permanent, ..self }
+    }
+
+    #[must_use]
+    pub(crate) fn with_reaction(self, reaction: R) -> Self {
+        Self { reaction, ..self }
+    }
+
+    /// Names the server, where the store has several.
+    #[must_use]
+    pub(crate) fn at(self, server: impl fmt::Display) -> Self {
+        Self { text: format!("{server}: {}", self.text).into(), ..self }
+    }
+
+    pub(crate) fn kind(&self) -> LockErrorKind {
+        self.kind
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub(crate) fn is_permanent(&self) -> bool {
+        self.outlook == Outlook::Permanent
+    }
+
+    /// Returns the error that a caller gets; `store` says what failed, and where it is.
+    pub(crate) fn error_of(&self, store: impl fmt::Display) -> LockError {
+        let doubt = if self.doubt { "; the request may have been executed" } else { "" };
+        let error = LockError::new(self.kind, format!("{store}: {}{doubt}", self.text));
+        let error = if self.doubt { error } else { error.nothing_taken() };
+        if self.is_permanent() { error.permanent() } else { error }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure(kind: LockErrorKind) -> Failure<()> {
+        Failure::new(kind, "it failed")
+    }
+
+    #[test]
+    fn doubt_is_told_and_leaves_the_claim_to_be_released() {
+        let cut_off = failure(LockErrorKind::Unavailable).in_doubt();
+        let table = [
+            (failure(LockErrorKind::Unavailable), false, "store at h: it failed"),
+            (cut_off.clone(), true, "store at h: it failed; the request may have been executed"),
+            (Failure::no_answer(Duration::from_secs(1)), true, "no answer within 1s; the request may"),
+            (cut_off.before_any_request(), false, "store at h: it failed"),
+        ];
+        for (failure, ambiguous, text) in table {
+            let error = failure.error_of("store at h");
+            assert_eq!(error.is_ambiguous(), ambiguous, "{error}");
+            assert!(error.to_string().contains(text), "{error}");
+        }
+    }
+
+    #[test]
+    fn only_an_unavailable_store_is_asked_again() {
+        let table = [
+            (failure(LockErrorKind::Unavailable), true),
+            (failure(LockErrorKind::Unavailable).permanent(), false),
+            (failure(LockErrorKind::Unavailable).permanent().temporary(), true),
+            (failure(LockErrorKind::Unsupported), false),
+        ];
+        for (failure, temporary) in table {
+            assert_eq!(failure.is_permanent(), !temporary);
+            assert_eq!(failure.at("h:1").error_of("store").is_temporary(), temporary);
+        }
+    }
+}
