@@ -30,8 +30,6 @@ mod server_clock;
 mod shared;
 mod subscribe;
 mod supervisor;
-#[cfg_attr(not(feature = "redis-tls"), path = "no_tls.rs")]
-mod tls;
 mod units;
 pub mod voter;
 

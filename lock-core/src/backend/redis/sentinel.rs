@@ -20,7 +20,7 @@ use tokio::time::{sleep, timeout};
 use super::config::{Config, Sentinels};
 use super::error::Failure;
 use super::shared::Shared;
-use super::tls::Tls;
+use crate::backend::remote::Tls;
 use crate::error::LockErrorKind;
 
 /// Where a server listens.
@@ -206,7 +206,8 @@ async fn connect(
     });
     let (connection, driver) = match tls {
         Some(tls) => {
-            let stream = tls.wrap(stream, host).await.map_err(|failure| io::Error::other(failure.text()))?;
+            let stream =
+                tls.wrap(stream, host).await.map_err(|failure: Failure| io::Error::other(failure.text()))?;
             let (connection, driver) = MultiplexedConnection::new_with_config(&info, stream, options).await?;
             (connection, tokio::spawn(driver))
         }

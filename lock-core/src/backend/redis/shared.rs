@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use super::cluster::Router;
-use super::config::{Address, Config};
+use super::config::{Address, Config, FORM};
 use super::evictions::Evictions;
 use super::listeners::Listeners;
 use super::sentinel::Place;
-use super::tls::Tls;
 use super::voter::Voter;
+use crate::backend::remote::Tls;
 use crate::error::LockError;
 
 /// What all connections of one backend share.
@@ -33,7 +33,7 @@ impl Shared {
     pub(super) fn new(config: Config) -> Result<Self, LockError> {
         Ok(Self {
             tls: match &config.tls {
-                Some(files) => Some(Tls::new(files, config.address.hosts())?),
+                Some(files) => Some(Tls::new(&FORM, files, config.address.hosts())?),
                 None => None,
             },
             config,

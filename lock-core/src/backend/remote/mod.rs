@@ -6,9 +6,11 @@
 mod failure;
 mod join;
 mod single_flight;
+mod tls;
 mod url;
 
 pub(crate) use failure::Failure;
 pub(crate) use join::join_all;
 pub(crate) use single_flight::SingleFlight;
+pub(crate) use tls::{Tls, TlsFiles};
 pub(crate) use url::UrlForm;

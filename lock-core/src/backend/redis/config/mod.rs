@@ -9,6 +9,7 @@ mod settings;
 mod tests;
 
 pub(super) use address::{Address, Sentinels};
+pub(super) use form::FORM;
 #[cfg(feature = "redlock")]
 pub(super) use settings::CALL_TIMEOUT;
-pub(super) use settings::{Config, TlsFiles};
+pub(super) use settings::Config;

@@ -1,7 +1,5 @@
 //! The options of a URL, behind its `?`.
 
-use std::path::Path;
-
 use super::form::FORM;
 use super::parse::number;
 use super::{Address, Config};
@@ -52,17 +50,7 @@ impl Config {
                 let Some(tls) = &mut self.tls else {
                     return Err(FORM.invalid("`ca`, `cert` and `key` are options of a `rediss://` URL"));
                 };
-                let file = Some(Path::new(&FORM.decode(value)?).to_path_buf());
-                if value.is_empty() {
-                    return Err(
-                        FORM.invalid("`ca`, `cert` and `key` of the Redis URL need the path of a PEM file")
-                    );
-                }
-                match name {
-                    "ca" => tls.authorities = file,
-                    "cert" => tls.certificate = file,
-                    _ => tls.key = file,
-                }
+                tls.set(&FORM, name, value)?;
             }
             other => return Err(FORM.unknown_option(other)),
         }

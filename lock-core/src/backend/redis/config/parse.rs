@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use super::form::FORM;
-use super::settings::TlsFiles;
 use super::{Address, Config, Sentinels};
 use crate::backend::redis::durability::MinReplicas;
+use crate::backend::remote::TlsFiles;
 use crate::error::{LockError, LockErrorKind, Result};
 
 const DEFAULT_PORT: u16 = 6379;
@@ -42,15 +42,10 @@ impl Config {
         if config.min_replicas == MinReplicas::Assumed && config.durability.is_none() {
             return Err(FORM.invalid("the option `min_replicas` of the Redis URL belongs to `durability`"));
         }
-        match &config.tls {
-            Some(TlsFiles { certificate: Some(_), key: None, .. }) => {
-                Err(FORM.invalid("the Redis URL has a `cert` without its `key`"))
-            }
-            Some(TlsFiles { certificate: None, key: Some(_), .. }) => {
-                Err(FORM.invalid("the Redis URL has a `key` without its `cert`"))
-            }
-            _ => Ok(config),
+        if let Some(files) = &config.tls {
+            files.check(&FORM)?;
         }
+        Ok(config)
     }
 
     fn tcp(rest: &str) -> Result<Self> {

@@ -1,28 +1,18 @@
 //! What a URL says.
 
 use std::fmt;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use ::redis::{ProtocolVersion, RedisConnectionInfo};
 
 use super::Address;
 use crate::backend::redis::durability::{Durability, MinReplicas};
+use crate::backend::remote::TlsFiles;
 
 /// A dial that takes longer than this has most likely lost a packet on a network that drops them for good.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// A healthy server answers in less than a millisecond; half a second survives two retransmissions.
 pub(in crate::backend::redis) const CALL_TIMEOUT: Duration = Duration::from_millis(500);
-
-/// The PEM files of a `rediss://` URL.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::backend::redis) struct TlsFiles {
-    /// Who may have signed the server's certificate; without it, whom the system trusts.
-    pub(in crate::backend::redis) authorities: Option<PathBuf>,
-    /// What this client shows; without it, nothing.
-    pub(in crate::backend::redis) certificate: Option<PathBuf>,
-    pub(in crate::backend::redis) key: Option<PathBuf>,
-}
 
 /// Everything that the URL says. `Debug` shows no credentials.
 #[derive(Clone)]

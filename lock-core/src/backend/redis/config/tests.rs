@@ -7,6 +7,8 @@ use std::time::Duration;
 use super::settings::{CALL_TIMEOUT, CONNECT_TIMEOUT};
 use super::*;
 use crate::backend::redis::durability::{Durability, MinReplicas};
+#[cfg(feature = "redis-tls")]
+use crate::backend::remote::TlsFiles;
 use crate::error::LockErrorKind;
 
 fn parsed(url: &str) -> Config {

@@ -1,4 +1,4 @@
-//! TLS to a server: whom to trust, what to show, and the handshake.
+//! The TLS side of a connection: trusted authorities, the client certificate, and the handshake.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-use super::config::TlsFiles;
-use super::error::Failure;
+use super::TlsFiles;
+use crate::backend::remote::{Failure, UrlForm};
 use crate::error::{LockError, LockErrorKind, Result};
 
-/// Turns a connection into one that nobody reads along.
+/// Encrypts connections to the servers of one URL.
 #[derive(Clone)]
-pub(super) struct Tls(TlsConnector);
+pub(crate) struct Tls(TlsConnector);
 
 impl std::fmt::Debug for Tls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -26,9 +26,13 @@ impl std::fmt::Debug for Tls {
 }
 
 impl Tls {
-    /// Reads the files, once: a certificate that is replaced later needs a new backend. `hosts` are those that are known
+    /// Reads the files once: a certificate that is replaced later needs a new backend. `hosts` are those that are known
     /// by now.
-    pub(super) fn new<'a>(files: &TlsFiles, hosts: impl IntoIterator<Item = &'a str>) -> Result<Self> {
+    pub(crate) fn new<'a>(
+        form: &UrlForm,
+        files: &TlsFiles,
+        hosts: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Self> {
         for host in hosts {
             name(host).map_err(refused)?;
         }
@@ -36,12 +40,13 @@ impl Tls {
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|error| refused(format!("TLS cannot be set up ({error})")))?
-            .with_root_certificates(authorities(files.authorities.as_deref())?);
+            .with_root_certificates(authorities(form, files.authorities.as_deref())?);
         let config = match (&files.certificate, &files.key) {
             (Some(certificate), Some(key)) => {
                 let shown = builder.with_client_auth_cert(certificates(certificate)?, private_key(key)?);
                 shown.map_err(|error| {
-                    refused(format!("`cert` and `key` of the Redis URL do not go together ({error})"))
+                    let store = form.store;
+                    refused(format!("`cert` and `key` of the {store} URL do not go together ({error})"))
                 })?
             }
             _ => builder.with_no_client_auth(),
@@ -49,12 +54,12 @@ impl Tls {
         Ok(Self(TlsConnector::from(Arc::new(config))))
     }
 
-    /// `host` is the name that the server's certificate must have.
-    pub(super) async fn wrap(
+    /// Performs the handshake. `host` is the name that the server's certificate must have.
+    pub(crate) async fn wrap<R: Default>(
         &self,
         stream: TcpStream,
         host: &str,
-    ) -> std::result::Result<TlsStream<TcpStream>, Failure> {
+    ) -> std::result::Result<TlsStream<TcpStream>, Failure<R>> {
         let name = name(host).map_err(|text| Failure::new(LockErrorKind::Unavailable, text))?;
         self.0.connect(name, stream).await.map_err(|error| {
             let text = format!(
@@ -71,7 +76,7 @@ fn name(host: &str) -> std::result::Result<ServerName<'static>, String> {
     name.map_err(|_| format!("`{host}` is no name that a certificate could have"))
 }
 
-fn authorities(file: Option<&Path>) -> Result<RootCertStore> {
+fn authorities(form: &UrlForm, file: Option<&Path>) -> Result<RootCertStore> {
     let mut store = RootCertStore::empty();
     let (added, from) = match file {
         Some(file) => (store.add_parsable_certificates(certificates(file)?).0, file.display().to_string()),
@@ -82,7 +87,8 @@ fn authorities(file: Option<&Path>) -> Result<RootCertStore> {
     };
     if added == 0 {
         return Err(refused(format!(
-            "there is no authority in {from}: name one with `ca=/path/to/ca.pem` in the Redis URL"
+            "there is no authority in {from}: name one with `ca=/path/to/ca.pem` in the {} URL",
+            form.store
         )));
     }
     Ok(store)

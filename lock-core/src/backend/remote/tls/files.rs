@@ -1,0 +1,51 @@
+//! The PEM files that a URL names.
+
+use std::path::PathBuf;
+
+use crate::backend::remote::UrlForm;
+use crate::error::Result;
+
+/// The PEM files of a URL that asks for TLS.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TlsFiles {
+    /// The authorities that may have signed the server's certificate; `None` trusts those of the system.
+    pub(crate) authorities: Option<PathBuf>,
+    /// The certificate that this client presents; `None` presents none.
+    pub(crate) certificate: Option<PathBuf>,
+    /// The private key of the certificate.
+    pub(crate) key: Option<PathBuf>,
+}
+
+impl TlsFiles {
+    /// Sets one of the options `ca`, `cert` and `key`.
+    pub(crate) fn set(&mut self, form: &UrlForm, name: &str, value: &str) -> Result<()> {
+        let file = Some(PathBuf::from(form.decode(value)?));
+        if value.is_empty() {
+            return Err(form.invalid(format_args!(
+                "`ca`, `cert` and `key` of the {} URL need the path of a PEM file",
+                form.store
+            )));
+        }
+        match name {
+            "ca" => self.authorities = file,
+            "cert" => self.certificate = file,
+            "key" => self.key = file,
+            other => return Err(form.unknown_option(other)),
+        }
+        Ok(())
+    }
+
+    /// Refuses a certificate without its key, and a key without its certificate.
+    pub(crate) fn check(&self, form: &UrlForm) -> Result<()> {
+        let store = form.store;
+        match (&self.certificate, &self.key) {
+            (Some(_), None) => {
+                Err(form.invalid(format_args!("the {store} URL has a `cert` without its `key`")))
+            }
+            (None, Some(_)) => {
+                Err(form.invalid(format_args!("the {store} URL has a `key` without its `cert`")))
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! The twin of `connector.rs` in a build without TLS.
+
+use std::convert::Infallible;
+
+use tokio::net::TcpStream;
+
+use super::TlsFiles;
+use crate::backend::remote::{Failure, UrlForm};
+use crate::error::{LockError, LockErrorKind, Result};
+
+/// The TLS side of a connection, of which there is none.
+#[derive(Clone, Debug)]
+pub(crate) struct Tls(Infallible);
+
+impl Tls {
+    pub(crate) fn new<'a>(
+        form: &UrlForm,
+        _files: &TlsFiles,
+        _hosts: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Self> {
+        let detail = format!("this build has no TLS for {}", form.store);
+        Err(LockError::new(LockErrorKind::Unsupported, detail))
+    }
+
+    #[allow(clippy::unused_async, reason = "the twin awaits the handshake")]
+    pub(crate) async fn wrap<R>(
+        &self,
+        _stream: TcpStream,
+        _host: &str,
+    ) -> std::result::Result<TcpStream, Failure<R>> {
+        match self.0 {}
+    }
+}
