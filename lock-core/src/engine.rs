@@ -185,6 +185,10 @@ impl Engine {
             None => self.store.release(claim, keep_for).await,
         };
         claim.keys().for_each(|key| self.gate.freed(key));
+        if answer.is_ok() && claim.is_resent() {
+            // What was freed may be the grant of one request; the other may arrive behind the release.
+            self.give_back(claim, None, Certainty::MaybeAgain, self.clock.now().plus(claim.ttl));
+        }
         answer
     }
 
@@ -225,6 +229,7 @@ impl Engine {
         }
         // Those who wait here are told when the store has answered: before that they would ask in vain.
         let (claim, origin) = (claim.clone(), origin());
+        let certainty = if claim.is_resent() { Certainty::MaybeAgain } else { certainty };
         self.keepers.give_back(Unwanted { claim, keep_until, certainty, until, origin });
     }
 }

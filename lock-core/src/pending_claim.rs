@@ -158,7 +158,7 @@ impl InFlight {
         match &answer {
             Ok(Attempt::Granted(grant)) => return self.in_time(*grant).map(Attempt::Granted),
             Ok(Attempt::Held(held)) => self.held(held, expected),
-            Err(error) if error.is_ambiguous() || queued => self.start_over(),
+            Err(error) if error.is_ambiguous() || queued || self.claim.is_resent() => self.start_over(),
             Err(_) => self.state = Sent::Nothing,
         }
         answer
@@ -166,6 +166,10 @@ impl InFlight {
 
     fn held(&mut self, held: &Held, expected: Option<Expected>) {
         let Some(kept) = held.queued_at else {
+            if self.claim.is_resent() {
+                // The answer is that to the second request; the first may yet be granted.
+                self.start_over();
+            }
             (self.state, self.place) = (Sent::Nothing, None);
             return;
         };
@@ -247,7 +251,7 @@ impl InFlight {
     pub(crate) fn start_over(&mut self) {
         self.give_back();
         self.has_grants = false;
-        self.claim.owner = self.engine.owners.mint_like(self.claim.owner);
+        self.claim.set_owner(self.engine.owners.mint_like(self.claim.owner));
     }
 
     fn give_back(&mut self) {
@@ -275,7 +279,7 @@ impl InFlight {
         (self.state, self.place, self.has_grants) = (Sent::Nothing, None, false);
         let next = self.engine.owners.mint_like(self.claim.owner);
         let taken = self.claim.clone();
-        self.claim.owner = next;
+        self.claim.set_owner(next);
         taken
     }
 }

@@ -103,6 +103,8 @@ pub struct Claim {
 pub(crate) struct Marks {
     /// A request for it left the process.
     sent: AtomicBool,
+    /// A request for it was sent again with the same owner.
+    resent: AtomicBool,
     /// Its fencing token is ahead of the store's clock.
     fence_ahead: AtomicBool,
     /// The store may have made a shared grant of it.
@@ -117,6 +119,7 @@ impl Clone for Marks {
     fn clone(&self) -> Self {
         Self {
             sent: AtomicBool::new(self.sent.load(Ordering::Relaxed)),
+            resent: AtomicBool::new(self.resent.load(Ordering::Relaxed)),
             fence_ahead: AtomicBool::new(self.fence_ahead.load(Ordering::Relaxed)),
             shared: AtomicBool::new(self.shared.load(Ordering::Relaxed)),
             own_fence: AtomicU64::new(self.own_fence.load(Ordering::Relaxed)),
@@ -169,6 +172,25 @@ impl Claim {
     /// Takes the mark off, for another attempt.
     pub(crate) fn not_sent(&mut self) {
         *self.marks.sent.get_mut() = false;
+    }
+
+    /// Notes that a request whose answer was lost is about to be sent again with the same owner. From then on an answered
+    /// release does not prove that nothing is under way: the release may have freed the grant of one request, and the
+    /// other may arrive behind it. So the library repeats such a release.
+    pub fn mark_resent(&self) {
+        self.marks.resent.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether [`mark_resent`](Self::mark_resent) was called for this owner.
+    #[must_use]
+    pub fn is_resent(&self) -> bool {
+        self.marks.resent.load(Ordering::Relaxed)
+    }
+
+    /// Gives the claim another owner, of whom the store knows nothing.
+    pub(crate) fn set_owner(&mut self, owner: Owner) {
+        self.owner = owner;
+        *self.marks.resent.get_mut() = false;
     }
 
     /// Notes that the fencing token which the store just gave is ahead of its clock (which was set back): then no turn

@@ -67,6 +67,30 @@ async fn a_release_of_earlier_grants_does_not_settle_a_later_request() {
     drop(guard);
 }
 
+/// A release may free the grant of one of the two requests while the other is still under way.
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_was_sent_twice_is_released_to_the_last() {
+    let held = Ok(Attempt::Held(Held::default()));
+    for answer in [None, Some(held), Some(Err(no_answer().nothing_taken()))] {
+        let (locks, store) = slow();
+        let is_granted = answer.is_none();
+        store.script().resends = true;
+        store.script().acquire.extend(answer);
+        store.script().release.extend((0..20).map(|_| Ok(Released::Released)));
+        let start = Instant::now();
+        match fast(&locks, millis(60_000)).acquire().await {
+            Ok(guard) => assert!(is_granted && guard.release().await.is_ok()),
+            Err(error) => assert!(!is_granted, "{error}"),
+        }
+        tokio::time::sleep(millis(60_000)).await;
+        let times = store.release_times(start);
+        assert_eq!(times.len(), 4 + usize::from(is_granted), "{times:?}");
+        assert!(times[times.len() - 1] >= 5_000, "{times:?}");
+        let tries = store.tries();
+        assert!(store.releases().iter().all(|(owner, _)| *owner == tries[0]));
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_owner_that_was_given_back_is_never_used_again() {
     let (locks, store) = slow();

@@ -40,6 +40,8 @@ pub(crate) struct Script {
     /// What was asked for.
     pub(crate) claims: Vec<Claim>,
     pub(crate) acquire: VecDeque<Result<Attempt>>,
+    /// Whether each request is sent twice.
+    pub(crate) resends: bool,
     pub(crate) renew: VecDeque<Renewal>,
     pub(crate) release: VecDeque<Result<Released>>,
     pub(crate) fence: VecDeque<Result<FencingToken>>,
@@ -98,6 +100,9 @@ impl Scripted {
 
     fn ask_for(&self, claim: &Claim) -> Option<Result<Attempt>> {
         let mut script = self.ask(Asked::Acquire { owner: owner(claim), fencing: claim.fencing });
+        if script.resends {
+            claim.mark_resent();
+        }
         script.claims.push(claim.clone());
         script.acquire.pop_front()
     }

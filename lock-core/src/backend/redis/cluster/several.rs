@@ -50,7 +50,7 @@ impl Cluster {
         let deadline = give_up.remaining(Clock::Suspend.now());
         let mut grants = Vec::with_capacity(parts.len());
         for (number, part) in parts.iter().enumerate() {
-            let call = |node| self.ask(node, part, Ask::Try, give_up);
+            let call = |node| self.ask(node, part, claim, Ask::Try, give_up);
             match self.within(deadline, &part.key, call).await {
                 Ok(Attempt::Granted(grant)) => grants.push(grant),
                 answer => {

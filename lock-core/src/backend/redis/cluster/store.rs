@@ -133,7 +133,9 @@ impl Cluster {
             Some(parts) => timeout(deadline, self.acquire_parts(claim, &parts, give_up))
                 .await
                 .unwrap_or_else(|_| Err(Failure::no_answer(deadline))),
-            None => self.within(deadline, &claim.key, |node| self.ask(node, claim, ask, give_up)).await,
+            None => {
+                self.within(deadline, &claim.key, |node| self.ask(node, claim, claim, ask, give_up)).await
+            }
         };
         answer.map_err(|failure| {
             // A call that never got a connection leaves nothing to clean up.
@@ -142,12 +144,13 @@ impl Cluster {
         })
     }
 
-    /// One attempt at one node. Of a slot that is being moved, a key that is not there any more is asked for at the other
+    /// One attempt at one node for `claim`, which is `whole` or the part of it in one slot. Of a slot that is being moved, a key that is not there any more is asked for at the other
     /// node, as far as a plain SET will do; the scripts name keys that are on both sides, and have to wait.
     pub(super) async fn ask(
         &self,
         node: Arc<Server>,
         claim: &Claim,
+        whole: &Claim,
         ask: Ask,
         give_up: Moment,
     ) -> Result<Attempt, Failure> {
@@ -162,6 +165,7 @@ impl Cluster {
             }
             // One that is not granted yet is granted once at most, however often it is asked for.
             Err(failure) if failure.reaction == Reaction::Again && ask != Ask::Probe => {
+                whole.mark_resent();
                 node.acquire(claim, ask, deadline).await
             }
             answer => answer,
