@@ -1,5 +1,7 @@
 //! Random work, given up at random moments, on a network with random faults. The seed is printed when it fails.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -8,20 +10,26 @@ use lock_core::clock::Clock;
 use lock_core::strategy::{self, Backoff};
 use lock_core::testkit::history::{History, Hold};
 use lock_core::{LockGuard, LockManager};
-use lock_tests::{Bound, Flow, PATIENCE, Proxy, RedisServer, wait_until_ok};
+use lock_tests::{Bound, Flow, PATIENCE, Proxy, RedisServer, wait_until_or};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::support::{LONG, connect, ms};
 use crate::turns::{Beside, beside};
 
+/// The storm of random work lasts until there were this many holds, at least so long, and no longer than that.
+const ENOUGH: usize = 100;
+const SHORTEST: Duration = Duration::from_secs(5);
+const LONGEST: Duration = Duration::from_secs(90);
+/// How long the storm lasts that takes the data.
 const TIME: Duration = Duration::from_secs(5);
 const KEYS: [&str; 3] = ["k0", "k1", "k2"];
 
 /// Takes exclusive locks of every kind, and drops whatever it waits for after a random time.
-async fn work(worker: usize, locks: LockManager, history: History, mut random: Rng) {
-    let over = Bound::new(TIME);
-    while over.elapsed() < TIME {
+async fn work(worker: usize, locks: LockManager, history: History, held: Arc<AtomicUsize>, mut random: Rng) {
+    let over = Bound::new(LONGEST);
+    while over.elapsed() < SHORTEST || held.load(Ordering::Relaxed) < ENOUGH {
+        over.check(&format!("{ENOUGH} holds, until now {held:?}"));
         let first = random.usize(..KEYS.len());
         let (request, keys) = match random.u8(..4) {
             0 => (locks.all(KEYS[first..].iter().copied()), &KEYS[first..]),
@@ -33,7 +41,10 @@ async fn work(worker: usize, locks: LockManager, history: History, mut random: R
         let acquire = request.strategy(strategy::retry().within(LONG).backoff(backoff)).acquire();
         let asked = history.now();
         match timeout(ms(random.u64(1..60)), acquire).await {
-            Ok(Ok(guard)) => hold(worker, guard, keys, asked, &history, &mut random).await,
+            Ok(Ok(guard)) => {
+                hold(worker, guard, keys, asked, &history, &mut random).await;
+                held.fetch_add(1, Ordering::Relaxed);
+            }
             Ok(Err(error)) => assert!(error.is_temporary(), "{error}"),
             Err(_) => {}
         }
@@ -88,10 +99,11 @@ async fn a_storm_leaves_nothing_behind_and_shows_one_holder_at_a_time() {
     let managers = [connect(&ways[0].url()).await, connect(&ways[1].url()).await];
     let history = History::new(Clock::Suspend);
 
+    let held = Arc::new(AtomicUsize::new(0));
     let mut workers = JoinSet::new();
     for worker in 0..10 {
         let locks = managers[worker % 2].clone();
-        workers.spawn(work(worker, locks, history.clone(), random.fork()));
+        workers.spawn(work(worker, locks, history.clone(), Arc::clone(&held), random.fork()));
     }
     tokio::select! {
         _ = workers.join_all() => {}
@@ -101,16 +113,16 @@ async fn a_storm_leaves_nothing_behind_and_shows_one_holder_at_a_time() {
     ways.iter().for_each(Proxy::heal);
 
     history.check().unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
-    let holds = history.holds().len();
-    assert!(holds > 50, "seed {seed}: only {holds} holds");
     // Every lease is a minute, so what is gone was released.
-    wait_until_ok(&format!("no lock is left, seed {seed}"), PATIENCE, async || {
-        let keys = server.keys().into_iter().filter(|key| !key.ends_with(":f"));
-        let left: Vec<String> = keys.map(|key| server.describe(&key)).collect();
-        let held: usize = managers.iter().map(LockManager::held).sum();
-        if left.is_empty() && held == 0 { Ok(()) } else { Err(format!("{held} held\n{}", left.join("\n"))) }
-    })
-    .await;
+    let left = || server.keys().into_iter().filter(|key| !key.ends_with(":f"));
+    let is_clean = async || left().next().is_none() && managers.iter().all(|locks| locks.held() == 0);
+    let report = || {
+        let left = left().map(|key| server.describe(&key));
+        left.chain(managers.iter().map(|locks| format!("a manager holds {} locks", locks.held())))
+            .collect::<Vec<_>>()
+    };
+    let what = format!("no lock is left, seed {seed}");
+    wait_until_or(&what, PATIENCE, is_clean, || report().join("\n")).await;
 }
 
 /// The server forgets the lock again and again, in one way or another, while the holder's network is bad.

@@ -33,6 +33,6 @@ pub use recorder::{Recorder, SentCommand};
 pub use redis_server::{RedisBuilder, RedisServer};
 pub use replica::Replica;
 pub use sentinel::Sentinels;
-pub use wait::{Bound, PATIENCE, monotonic, wait_until, wait_until_ok};
+pub use wait::{Bound, PATIENCE, monotonic, wait_until, wait_until_or};
 pub use warnings::Warnings;
 pub use worker::Worker;

@@ -22,14 +22,21 @@ pub async fn wait_until(what: &str, bound: Duration, mut condition: impl AsyncFn
     }
 }
 
-/// Polls `check` until it returns `Ok`. As [`wait_until`], with a failure that says what was wrong to the last.
+/// As [`wait_until`], with a `report` of what is there instead.
 ///
 /// # Panics
-/// When `bound` is over, with the last error.
-pub async fn wait_until_ok(what: &str, bound: Duration, mut check: impl AsyncFnMut() -> Result<(), String>) {
-    let clock = Bound::new(bound);
-    while let Err(error) = check().await {
-        assert!(clock.elapsed() < bound, "waited {bound:?} in vain: {what}\n{error}");
+/// When `bound` is over, with the report, which is made then.
+pub async fn wait_until_or(
+    what: &str,
+    bound: Duration,
+    mut condition: impl AsyncFnMut() -> bool,
+    report: impl FnOnce() -> String,
+) {
+    let bound = Bound::new(bound);
+    while !condition().await {
+        if bound.elapsed() >= bound.limit {
+            panic!("waited {:?} in vain: {what}\n{}", bound.limit, report());
+        }
         tokio::time::sleep(LOOK_EVERY).await;
     }
 }
