@@ -7,6 +7,8 @@
 //! | `wait` | what the loop waits for |
 //! | `promote` | from what was offered to a guard |
 //! | `refusal` | why a wait ended without the lock |
+//! | `recorder` | what an operator sees of a request: metrics, events, log |
+//! | `spans` | its span, and that of the grant |
 //! | `multi` | several keys: all or none |
 //!
 //! [`InFlight`](crate::pending_claim::InFlight) gives back what a dropped loop may have taken.
@@ -14,8 +16,10 @@
 mod multi;
 mod plan;
 mod promote;
+mod recorder;
 mod refusal;
 mod run;
+mod spans;
 mod wait;
 mod watch;
 

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::run::Acquire;
+use super::spans::hold_span;
 use crate::backend::{Grant, Renew, Renewal};
 use crate::error::{LossReason, Result};
 use crate::guard::LockGuard;
 use crate::lease::Keeper;
 use crate::lease::{Hold, outlasts};
 use crate::local_queue::Turn;
-use crate::observe;
 
 /// While a process takes turns, it talks to the store so often at least: should the store's word that others wait be
 /// lost, the answer says so.
@@ -108,7 +108,7 @@ impl Acquire<'_> {
         let claim = self.claim.taken();
         self.parts.dissolve();
         self.record_attempts();
-        let span = observe::hold_span(self.plan);
+        let span = hold_span(self.plan);
         let hold = Hold::new(Arc::clone(self.engine), keeper, claim, self.plan.terms, grant, span);
         self.engine.hold_began();
         hold
@@ -146,7 +146,7 @@ impl Acquire<'_> {
 
     fn turn(&mut self, turn: Turn, keeper: &Arc<Keeper>) -> Arc<Hold> {
         self.record_attempts();
-        let span = observe::hold_span(self.plan);
+        let span = hold_span(self.plan);
         let (engine, lease) = (Arc::clone(self.engine), turn.accept());
         let hold = Hold::turn(engine, keeper, *lease, self.plan.ttl, self.plan.terms, span);
         self.engine.hold_began();

@@ -8,6 +8,8 @@ use tracing::{Instrument, Span};
 use super::multi::Parts;
 use super::plan::Plan;
 use super::promote::Offer;
+use super::recorder::{Asked, store_fails};
+use super::spans::acquire_span;
 use super::wait::Wake;
 use super::watch::Watch;
 use crate::backend::{Ask, Attempt, Held, Queue};
@@ -16,7 +18,6 @@ use crate::engine::{Acquiring, Engine};
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::guard::LockGuard;
 use crate::local_queue::Waiter;
-use crate::observe::{self, Asked};
 use crate::pending_claim::InFlight;
 use crate::strategy::Decision;
 
@@ -39,7 +40,7 @@ pub(super) enum Next {
 
 /// Acquires as planned.
 pub(crate) async fn acquire(plan: Box<Plan>) -> Result<LockGuard> {
-    let span = observe::acquire_span(&plan);
+    let span = acquire_span(&plan);
     let key = plan.key.clone();
     observed(plan, span.clone()).instrument(span).await.map_err(|error| error.or_key(&key))
 }
@@ -303,7 +304,7 @@ impl<'a> Acquire<'a> {
                 let now = self.engine.clock.now();
                 if self.warned.is_none_or(|last| now.since(last) >= STORE_WARNING) {
                     self.warned = Some(now);
-                    observe::store_fails(self.plan, &error);
+                    store_fails(self.plan, &error);
                 }
                 let pause = pause.max(STORE_PAUSE);
                 if self.waiter.is_some() || self.claim.has_place() {

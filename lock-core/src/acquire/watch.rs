@@ -44,8 +44,7 @@ impl Watch {
     pub(super) fn new(engine: &Arc<Engine>, claim: &InFlight) -> Self {
         let until = engine.clock.now().plus(floor(engine.capability.placement));
         let (owner, engine, claim) = (claim.claim.owner, Arc::clone(engine), claim.claim.clone());
-        let changed: BoxFuture<'static, ()> =
-            Box::pin(async move { engine.store.changed(&claim).await });
+        let changed: BoxFuture<'static, ()> = Box::pin(async move { engine.store.changed(&claim).await });
         Self { owner, until, changed: Mutex::new(changed) }
     }
 

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
+use super::recorder::Origin;
 use super::renewer::Keeper;
 use crate::backend::{Claim, Released};
 use crate::clock::Moment;
 use crate::engine;
 use crate::error::{LockError, LockErrorKind};
 use crate::local_queue::Gate;
-use crate::observe::{Observer, Origin};
+use crate::observe::Observer;
 
 /// Whether the claim is known to be granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,13 +8,13 @@ use tokio::sync::Notify;
 
 use super::deadline::nanos;
 use super::fencing::Numbering;
+use super::recorder::Seen;
 use super::state;
 use crate::backend::{Claim, Grant};
 use crate::clock::Moment;
 use crate::engine::Engine;
 use crate::kind::Kind;
 use crate::lease::Keeper;
-use crate::observe::Seen;
 
 /// How a hold is to be kept.
 #[derive(Clone, Copy, Debug)]

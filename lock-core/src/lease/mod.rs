@@ -9,6 +9,7 @@
 //! | `fencing` | its fencing token |
 //! | `fork` | what is refused in a forked child |
 //! | `handoff` | passing it on inside the process |
+//! | `recorder` | what an operator sees of it: metrics, events, log |
 //! | `renewer` | the loop that renews what is due and tells what is lost |
 //! | `schedule` | the queue ordered by due time |
 //! | `worker` | where the loop runs |
@@ -28,6 +29,7 @@ mod handoff;
 #[allow(clippy::module_inception, reason = "the folder is named after its type")]
 mod lease;
 mod loss;
+mod recorder;
 mod renewer;
 mod schedule;
 mod state;
@@ -39,5 +41,6 @@ pub(crate) use cleanup::{Certainty, Unwanted};
 pub(crate) use deadline::{drift, forgotten, outlasts};
 pub(crate) use fencing::Numbering;
 pub(crate) use lease::{Hold, Terms};
+pub(crate) use recorder::{Begins, Origin};
 pub(crate) use renewer::Keeper;
 pub(crate) use worker::Keepers;

@@ -28,7 +28,7 @@ pub struct LockName {
 }
 
 impl LockName {
-    pub(super) fn of_claim(claim: &Claim, kind: Kind, template: Option<Cow<'static, str>>) -> Self {
+    pub(crate) fn of_claim(claim: &Claim, kind: Kind, template: Option<Cow<'static, str>>) -> Self {
         Self {
             key: claim.key.clone(),
             more: Arc::clone(&claim.more),

@@ -1,10 +1,10 @@
 //! What one manager tells of its locks, and how much of it.
 
-use std::fmt;
 use std::time::Duration;
 
 use super::events::Events;
 use super::metrics::{Meter, Meters};
+use super::redact::{Shown, Told};
 use super::throttle::{Limiter, Warning};
 use crate::clock::Clock;
 use crate::error::LockError;
@@ -57,7 +57,7 @@ impl Observer {
     }
 
     /// What locks are counted by: few values, never a key.
-    pub(super) fn group<'a>(template: Option<&'a str>, label: Option<&'a str>) -> &'a str {
+    pub(crate) fn group<'a>(template: Option<&'a str>, label: Option<&'a str>) -> &'a str {
         template.or(label).unwrap_or(NONE)
     }
 
@@ -68,7 +68,7 @@ impl Observer {
 
     /// An error as the log may show it: its text may name keys.
     pub(crate) fn told<'a>(&self, error: &'a LockError) -> Told<'a> {
-        Told { error, hidden: self.settings.redact_keys }
+        Told::new(error, self.settings.redact_keys)
     }
 
     /// Whether a warning about locks of `group` is to be told now, and how many like it were left out before.
@@ -97,32 +97,3 @@ impl Observer {
 
 /// How many warnings like this one were left out before it; `None` when none was.
 pub(crate) type LeftOut = Option<u64>;
-
-/// A key, or the template in its place. What would end a line of the log is escaped: a key may come from outside.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Shown<'a> {
-    Key(&'a Key),
-    Hidden(Option<&'a str>),
-}
-
-impl fmt::Display for Shown<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Key(key) => key.as_str().escape_debug().fmt(f),
-            Self::Hidden(template) => f.write_str(template.unwrap_or("hidden")),
-        }
-    }
-}
-
-/// An error, or its kind in its place.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Told<'a> {
-    error: &'a LockError,
-    hidden: bool,
-}
-
-impl fmt::Display for Told<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.hidden { write!(f, "{:?}", self.error.kind()) } else { self.error.fmt(f) }
-    }
-}

@@ -4,20 +4,16 @@ use std::time::Duration;
 
 use tracing::{Level, Span};
 
-use super::event::{LockEvent, LockName};
-use super::labels::Outcome;
-use super::metrics::Meter;
-use super::observer::Observer;
-use super::spans::{failed, millis};
-use super::throttle::Warning;
-use crate::acquire::Plan;
+use super::plan::Plan;
 use crate::clock::Moment;
 use crate::error::{LockError, Result};
 use crate::guard::LockGuard;
+use crate::lease::Begins;
+use crate::observe::{LockEvent, LockName, Meter, Observer, Outcome, Warning, failed, millis};
 
 /// A request under way. Dropped before it has [ended](Self::ended), it was cancelled.
 #[derive(Debug)]
-pub(crate) struct Asked<'a> {
+pub(super) struct Asked<'a> {
     plan: &'a Plan,
     span: &'a Span,
     started: Moment,
@@ -25,16 +21,9 @@ pub(crate) struct Asked<'a> {
     has_ended: bool,
 }
 
-/// What is said of a grant once it has come to its caller.
-#[derive(Debug)]
-pub(crate) struct Begins {
-    pub(super) meter: Meter,
-    pub(super) waited: Option<Duration>,
-}
-
 impl<'a> Asked<'a> {
     /// A request that began at `started`, with its own span.
-    pub(crate) fn new(plan: &'a Plan, span: &'a Span, started: Moment) -> Self {
+    pub(super) fn new(plan: &'a Plan, span: &'a Span, started: Moment) -> Self {
         let group = Observer::group(plan.template.as_deref(), plan.label.as_deref());
         let meter = plan.engine.observer.meters.of(group, started);
         meter.asks();
@@ -42,7 +31,7 @@ impl<'a> Asked<'a> {
     }
 
     /// Tells what became of it.
-    pub(crate) fn ended(mut self, outcome: &Result<LockGuard>) -> Begins {
+    pub(super) fn ended(mut self, outcome: &Result<LockGuard>) -> Begins {
         self.has_ended = true;
         match outcome {
             Ok(guard) => self.granted(guard),
@@ -165,7 +154,7 @@ fn name(plan: &Plan) -> LockName {
 }
 
 /// The store failed a request that goes on.
-pub(crate) fn store_fails(plan: &Plan, error: &LockError) {
+pub(super) fn store_fails(plan: &Plan, error: &LockError) {
     let observer = &plan.engine.observer;
     let (template, label) = (plan.template.as_deref(), plan.label.as_deref());
     observer.events.tell(|| LockEvent::StoreFailed { lock: name(plan), error: error.to_string() });

@@ -5,17 +5,13 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 
-use super::asked::Begins;
-use super::event::{LockEvent, LockName};
-use super::labels::{End, ReleaseError, Renewed};
-use super::metrics::Meter;
-use super::observer::{LeftOut, Observer, Shown};
-use super::spans::{failed, millis};
-use super::throttle::Warning;
+use super::lease::Hold;
 use crate::backend::Renewal;
 use crate::clock::Moment;
 use crate::error::{LockError, LossReason};
-use crate::lease::Hold;
+use crate::observe::{
+    End, LeftOut, LockEvent, LockName, Meter, Observer, ReleaseError, Renewed, Shown, Warning, failed, millis,
+};
 
 /// What was told of a hold.
 ///
@@ -31,6 +27,13 @@ pub(crate) struct Seen {
 const IDLE: u8 = 0;
 const OPEN: u8 = 1;
 const CLOSED: u8 = 2;
+
+/// What is said of a grant once it has come to its caller.
+#[derive(Debug)]
+pub(crate) struct Begins {
+    pub(crate) meter: Meter,
+    pub(crate) waited: Option<Duration>,
+}
 
 #[derive(Clone, Debug)]
 pub(super) struct Begun {

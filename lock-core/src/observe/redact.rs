@@ -1,0 +1,41 @@
+//! Keys and errors as the log may show them.
+
+use std::fmt;
+
+use crate::error::LockError;
+use crate::key::Key;
+
+/// A key, or the template in its place. What would end a line of the log is escaped: a key may come from outside.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Shown<'a> {
+    Key(&'a Key),
+    Hidden(Option<&'a str>),
+}
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Key(key) => key.as_str().escape_debug().fmt(f),
+            Self::Hidden(template) => f.write_str(template.unwrap_or("hidden")),
+        }
+    }
+}
+
+/// An error, or its kind in its place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Told<'a> {
+    error: &'a LockError,
+    hidden: bool,
+}
+
+impl<'a> Told<'a> {
+    pub(super) fn new(error: &'a LockError, hidden: bool) -> Self {
+        Self { error, hidden }
+    }
+}
+
+impl fmt::Display for Told<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.hidden { write!(f, "{:?}", self.error.kind()) } else { self.error.fmt(f) }
+    }
+}
