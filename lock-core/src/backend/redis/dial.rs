@@ -18,6 +18,7 @@ use super::confirm::Confirmer;
 use super::connection::{Connection, Poisoned};
 use super::durability::Proof;
 use super::error::{Failure, Reaction};
+use super::messages;
 use super::probe;
 use super::scripts::{Script, Scripts};
 use super::sentinel::{self, Place};
@@ -199,7 +200,7 @@ where
     let looking = Arc::clone(&poisoned);
     let options = options.set_push_sender(move |push: PushInfo| {
         looking.look(&push);
-        listeners.hear(&push);
+        messages::deliver(&listeners, &push);
         Ok::<_, Infallible>(())
     });
     let (connection, driver) =

@@ -7,7 +7,7 @@ use ::redis::Value;
 
 use super::answer::conflict;
 use super::error::Failure;
-use super::listeners::Process;
+use super::messages::Process;
 use super::scripts::Script;
 use super::server::Server;
 use super::units::millis;

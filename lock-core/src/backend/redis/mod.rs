@@ -19,7 +19,7 @@ mod inspect;
 mod keys;
 mod latch;
 mod links;
-mod listeners;
+mod messages;
 mod probe;
 mod release;
 mod renew;

@@ -6,10 +6,9 @@ use std::sync::{Arc, Weak};
 use super::cluster::Router;
 use super::config::{Address, Config, FORM};
 use super::evictions::Evictions;
-use super::listeners::Listeners;
 use super::sentinel::Place;
 use super::voter::Voter;
-use crate::backend::remote::Tls;
+use crate::backend::remote::{Listeners, Tls};
 use crate::error::LockError;
 
 /// What all connections of one backend share.

@@ -12,7 +12,8 @@ use tokio::time::timeout;
 use super::cluster::slot;
 use super::connection::Connection;
 use super::error::Failure;
-use super::listeners::Listeners;
+use super::messages::{self, CHANNEL};
+use crate::backend::remote::Listeners;
 use crate::key::Key;
 
 /// The longest wait for another caller that is subscribing.
@@ -75,7 +76,7 @@ impl Connection {
             tokio::spawn(async move {
                 let _one = live.subscriptions.alone().await;
                 // One channel a command: see `subscribe_slot`.
-                for channel in listeners.held_channels() {
+                for channel in messages::held_channels(&listeners) {
                     if let Err(error) = live.multiplexed().subscribe(channel).await {
                         tracing::debug!(%error, "holders are not told when their lock is taken by force");
                         return;
@@ -102,7 +103,7 @@ impl Connection {
         if subscribed.load(Ordering::Acquire) >= version {
             return Ok(());
         }
-        let answer = self.multiplexed().subscribe(listeners.channels()).await;
+        let answer = self.multiplexed().subscribe(messages::channels(listeners, CHANNEL)).await;
         answer.map_err(|error| self.noted(Failure::of(&error)).before_any_request())?;
         subscribed.store(version, Ordering::Release);
         Ok(())
@@ -119,10 +120,9 @@ impl Connection {
         if self.subscriptions.version_of(slot) >= version {
             return Ok(());
         }
-        let beginning = slot::channel(slot);
-        for process in listeners.processes() {
+        for channel in messages::channels(listeners, &slot::channel(slot)) {
             let mut command = Cmd::new();
-            command.arg("SSUBSCRIBE").arg(format!("{beginning}{process}"));
+            command.arg("SSUBSCRIBE").arg(channel);
             self.send(&command).await.map_err(Failure::before_any_request)?;
         }
         self.subscriptions.covers(slot, version);

@@ -5,12 +5,14 @@
 
 mod failure;
 mod join;
+mod listeners;
 mod single_flight;
 mod tls;
 mod url;
 
 pub(crate) use failure::Failure;
 pub(crate) use join::join_all;
+pub(crate) use listeners::Listeners;
 pub(crate) use single_flight::SingleFlight;
 pub(crate) use tls::{Tls, TlsFiles};
 pub(crate) use url::UrlForm;

@@ -16,11 +16,10 @@ use super::map::View;
 use super::slot::SLOTS;
 use crate::backend::redis::config::{Address, Config};
 use crate::backend::redis::error::{Failure, Reaction, Redirect};
-use crate::backend::redis::listeners::Listeners;
 use crate::backend::redis::sentinel::Place;
 use crate::backend::redis::server::Server;
 use crate::backend::redis::shared::Shared;
-use crate::backend::remote::SingleFlight;
+use crate::backend::remote::{Listeners, SingleFlight};
 use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind};
 

@@ -96,7 +96,7 @@ pub(super) fn prepare() {
 /// What the channels of a slot begin with. Sharded messages stay among the servers that have the slot of their channel, so
 /// each slot has channels of its own; that they depend on nothing but the slot makes everybody name them alike.
 pub(in crate::backend::redis) fn channel(slot: u16) -> String {
-    format!("{}{{{}}}", crate::backend::redis::listeners::CHANNEL, TAGS[usize::from(slot)])
+    format!("{}{{{}}}", crate::backend::redis::messages::CHANNEL, TAGS[usize::from(slot)])
 }
 
 #[cfg(test)]

@@ -1,0 +1,116 @@
+//! The listeners that a store reports to.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use crate::backend::Listener;
+
+/// The listeners of one store, each with its process, shared by all connections.
+///
+/// The *process* is the random part that the owner tokens of one manager share; messages are addressed to it.
+#[derive(Debug, Default)]
+pub(crate) struct Listeners {
+    /// A `std` lock, never held across an await nor during a report.
+    registered: Mutex<Vec<(u128, Weak<dyn Listener>)>>,
+    /// Grows with every change, so that a connection knows whether its subscriptions cover all listeners.
+    version: AtomicU64,
+}
+
+impl Listeners {
+    /// Registers a listener and forgets those that are gone.
+    pub(crate) fn add(&self, process: u128, listener: Weak<dyn Listener>) {
+        let mut registered = self.registered();
+        registered.retain(|(_, listener)| listener.strong_count() > 0);
+        registered.push((process, listener));
+        // Under the lock: a connection that reads the version first and the processes then covers at least these.
+        self.version.fetch_add(1, Ordering::Release);
+    }
+
+    /// Returns a number that grows when the existing subscriptions no longer suffice.
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// Returns the processes of all listeners, each once and in order.
+    pub(crate) fn processes(&self) -> Vec<u128> {
+        let mut processes: Vec<u128> = self.registered().iter().map(|(process, _)| *process).collect();
+        processes.sort_unstable();
+        processes.dedup();
+        processes
+    }
+
+    /// Returns the listeners of one process.
+    pub(crate) fn of(&self, process: u128) -> Vec<Arc<dyn Listener>> {
+        self.matching(|of| of == process)
+    }
+
+    /// Returns all listeners.
+    fn all(&self) -> Vec<Arc<dyn Listener>> {
+        self.matching(|_| true)
+    }
+
+    /// Reports to all listeners that messages may have been lost.
+    pub(crate) fn reconnected(&self) {
+        self.all().iter().for_each(|listener| listener.reconnected());
+    }
+
+    /// Reports to all listeners that the server evicted this many keys.
+    pub(crate) fn keys_evicted(&self, keys: u64) {
+        self.all().iter().for_each(|listener| listener.keys_evicted(keys));
+    }
+
+    /// Reports that the server ended a subscription. Every connection subscribes again before it relies on one.
+    pub(crate) fn unsubscribed(&self) {
+        self.version.fetch_add(1, Ordering::Release);
+        self.reconnected();
+    }
+
+    fn matching(&self, wanted: impl Fn(u128) -> bool) -> Vec<Arc<dyn Listener>> {
+        let registered = self.registered();
+        registered
+            .iter()
+            .filter(|(of, _)| wanted(*of))
+            .filter_map(|(_, listener)| listener.upgrade())
+            .collect()
+    }
+
+    fn registered(&self) -> MutexGuard<'_, Vec<(u128, Weak<dyn Listener>)>> {
+        self.registered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::owner::Owner;
+
+    /// A listener that counts the reports of a new connection.
+    #[derive(Debug, Default)]
+    struct Counter(AtomicU64);
+
+    impl Listener for Counter {
+        fn granted(&self, _owner: Owner, _waiters: usize) {}
+        fn contended(&self, _key: &str) {}
+        fn opened(&self, _key: &str) {}
+        fn reconnected(&self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn reports_reach_the_listeners_that_live() {
+        let (listeners, one, two) =
+            (Listeners::default(), Arc::<Counter>::default(), Arc::<Counter>::default());
+        let weak = |counter: &Arc<Counter>| -> Weak<dyn Listener> { Arc::downgrade(counter) as _ };
+        for (process, counter) in [(7, &one), (3, &two), (7, &two)] {
+            listeners.add(process, weak(counter));
+        }
+        assert_eq!((listeners.processes(), listeners.version()), (vec![3, 7], 3));
+        assert_eq!([7, 3, 9].map(|process| listeners.of(process).len()), [2, 1, 0]);
+        drop(one);
+        listeners.unsubscribed();
+        assert_eq!((two.0.load(Ordering::Relaxed), listeners.version()), (2, 4), "it is registered twice");
+        listeners.add(1, weak(&two));
+        assert_eq!(listeners.registered().len(), 3, "the one that is gone is forgotten");
+    }
+}
