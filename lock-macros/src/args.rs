@@ -5,9 +5,9 @@ use syn::ext::IdentExt as _;
 use syn::parse::{ParseStream, Parser as _};
 use syn::{Expr, LitStr, Token, token};
 
-use crate::elsewhere;
 use crate::errors::Errors;
 use crate::suggest::{did_you_mean, list};
+use crate::synonyms;
 
 /// The words that a list of `name = value` may have, each with the form that an error shows.
 pub(crate) struct Words {
@@ -15,12 +15,12 @@ pub(crate) struct Words {
     pub(crate) one: &'static str,
     pub(crate) forms: &'static [(&'static str, &'static str)],
     /// What an error adds to a word that is known from elsewhere.
-    pub(crate) elsewhere: fn(&str) -> Option<&'static str>,
+    pub(crate) synonyms: fn(&str) -> Option<&'static str>,
 }
 
 const OPTIONS: Words = Words {
     one: "option",
-    elsewhere: elsewhere::option,
+    synonyms: synonyms::option,
     forms: &[
         ("key", "key = \"order:<id>\""),
         ("keys", "keys = [\"a:<x>\", \"b:<y>\"]"),
@@ -203,7 +203,7 @@ impl Words {
         if let Some((_, form)) = forms.iter().find(|(option, _)| *option == word) {
             return Ok(form);
         }
-        let hint = (self.elsewhere)(&word);
+        let hint = (self.synonyms)(&word);
         let near = hint.map_or_else(|| did_you_mean(&word, self.words()), str::to_owned);
         let message = format!("unknown {one} `{word}`{near}\n{one}s: {}", self.known());
         Err(syn::Error::new(name.span(), message))
@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn a_word_from_elsewhere_is_no_option() {
         for option in OPTIONS.words() {
-            assert_eq!(elsewhere::option(option), None, "{option}");
+            assert_eq!(synonyms::option(option), None, "{option}");
         }
     }
 

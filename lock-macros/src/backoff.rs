@@ -12,7 +12,7 @@ use crate::value::duration_of;
 const PARTS: Words = Words {
     one: "part",
     forms: &[("base", "base = \"10ms\""), ("max", "max = \"200ms\"")],
-    elsewhere: |_| None,
+    synonyms: |_| None,
 };
 
 /// What the parts are where they are not given; those of `lock_core::strategy::Backoff`.

@@ -4,9 +4,11 @@ use proc_macro2::{TokenStream, TokenTree};
 use quote::quote;
 use syn::ext::IdentExt as _;
 
+use crate::bindings::Parameter;
 use crate::kind::Kind;
-use crate::shape::{Body, Parameter};
-use crate::spec::{LockSpec, Strategy};
+use crate::shape::Body;
+use crate::spec::LockSpec;
+use crate::strategy::Strategy;
 use crate::template::Segment;
 
 // Output:

@@ -5,7 +5,8 @@ use quote::{ToTokens, quote};
 
 use crate::keys::Keys;
 use crate::kind::Kind;
-use crate::spec::{LockSpec, Strategy};
+use crate::spec::LockSpec;
+use crate::strategy::Strategy;
 
 // Output:
 //     #[doc = ""] #[doc = "Locked by `order:<id>`, kind `read`, ttl `500ms`, strategy `retry`."]
@@ -13,12 +14,10 @@ pub(crate) fn of(spec: &LockSpec, has_docs: bool) -> TokenStream {
     let mut line = format!("Locked by {}", locked_by(&spec.keys));
     match &spec.kind {
         Kind::Reentrant => {}
-        Kind::Fair => line += ", kind `fair`",
-        Kind::Read => line += ", kind `read`",
-        Kind::Write => line += ", kind `write`",
-        Kind::Semaphore(permits) => {
-            line += &format!(", kind `semaphore`, permits {}", code(&expression(permits)));
-        }
+        kind => line += &format!(", kind `{}`", kind.name()),
+    }
+    if let Kind::Semaphore(permits) = &spec.kind {
+        line += &format!(", permits {}", code(&expression(permits)));
     }
     if let Some((ttl, _)) = &spec.ttl {
         line += &format!(", ttl `{}`", ttl.value().trim());

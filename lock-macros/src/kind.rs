@@ -4,14 +4,14 @@ use proc_macro2::Span;
 use syn::{Expr, LitStr};
 
 use crate::args::{Arg, Args};
-use crate::elsewhere;
 use crate::errors::Errors;
 use crate::suggest::{did_you_mean, list};
+use crate::synonyms;
 use crate::value::{expected, number, string};
 
 /// A word of the option `kind`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Word {
+enum Word {
     Reentrant,
     Fair,
     Read,
@@ -22,7 +22,7 @@ pub(crate) enum Word {
 impl Word {
     const ALL: [Self; 5] = [Self::Reentrant, Self::Fair, Self::Read, Self::Write, Self::Semaphore];
 
-    pub(crate) fn name(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             Self::Reentrant => "reentrant",
             Self::Fair => "fair",
@@ -34,7 +34,7 @@ impl Word {
 }
 
 /// What other libraries call a kind. These words are no part of the attribute: they only find the right one.
-const ELSEWHERE: [(&str, Word); 7] = [
+const SYNONYMS: [(&str, Word); 7] = [
     ("exclusive", Word::Reentrant),
     ("lock", Word::Reentrant),
     ("mutex", Word::Reentrant),
@@ -55,6 +55,18 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    /// The word of the option `kind`.
+    pub(crate) fn name(&self) -> &'static str {
+        let word = match self {
+            Self::Reentrant => Word::Reentrant,
+            Self::Fair => Word::Fair,
+            Self::Read => Word::Read,
+            Self::Write => Word::Write,
+            Self::Semaphore(_) => Word::Semaphore,
+        };
+        word.name()
+    }
+
     /// Reads `kind` and `permits`; without either, [`Kind::Reentrant`]. `None` when there are errors.
     pub(crate) fn of(args: &Args, errors: &mut Errors) -> Option<Self> {
         let word = match &args.kind {
@@ -84,13 +96,13 @@ fn semaphore(args: &Args, errors: &mut Errors) -> Option<Kind> {
 }
 
 /// Reads the option `kind`.
-pub(crate) fn word(arg: &Arg) -> syn::Result<Word> {
+fn word(arg: &Arg) -> syn::Result<Word> {
     let names = || Word::ALL.map(Word::name);
     let literal: LitStr = string(&arg.value)
         .ok_or_else(|| expected(arg, &format!("the name of a kind as a string: {}", list(names()))))?;
     let text = literal.value();
     Word::ALL.into_iter().find(|word| word.name() == text).ok_or_else(|| {
-        let near = match (ELSEWHERE.iter().find(|(other, _)| *other == text), elsewhere::kind(&text)) {
+        let near = match (SYNONYMS.iter().find(|(other, _)| *other == text), synonyms::kind(&text)) {
             (Some((_, word)), _) => format!("; did you mean `{}`?", word.name()),
             (None, Some(hint)) => hint.to_owned(),
             (None, None) => did_you_mean(&text, names()),
@@ -129,13 +141,7 @@ mod tests {
         let args = Args::parse(options.parse().expect(options), &mut errors);
         let kind = Kind::of(&args, &mut errors);
         match (kind, errors.into_tokens()) {
-            (Some(kind), None) => Ok(match kind {
-                Kind::Reentrant => "reentrant",
-                Kind::Fair => "fair",
-                Kind::Read => "read",
-                Kind::Write => "write",
-                Kind::Semaphore(_) => "semaphore",
-            }),
+            (Some(kind), None) => Ok(kind.name()),
             (None, Some(errors)) => Err(errors.to_string()),
             (kind, errors) => panic!("{options}: kind {}, errors {errors:?}", kind.is_some()),
         }
@@ -183,7 +189,7 @@ mod tests {
 
     #[test]
     fn a_word_from_elsewhere_is_no_kind() {
-        for (word, _) in ELSEWHERE {
+        for (word, _) in SYNONYMS {
             assert!(Word::ALL.iter().all(|kind| kind.name() != word), "{word}");
         }
     }

@@ -7,11 +7,12 @@ use quote::{format_ident, quote, quote_spanned};
 use syn::spanned::Spanned as _;
 
 use crate::backoff::Backoff;
-use crate::expand::private;
 use crate::keys::{Keys, Template};
 use crate::kind::Kind;
-use crate::spec::{LockSpec, OnLost, Strategy};
+use crate::spec::{LockSpec, OnLost};
+use crate::strategy::Strategy;
 use crate::template::Segment;
+use crate::tokens::private;
 
 // Output:
 //     Request::new(current(), KeyBuilder::new().., Kind::Reentrant, "order:<id>", label).ttl(..).strategy(..)
@@ -89,8 +90,8 @@ fn options(spec: &LockSpec) -> TokenStream {
     let [wait, renew_every, max_hold, min_hold] = [
         ("wait", wait),
         ("renew_every", spec.renew_every),
-        ("max_hold", spec.max_hold),
-        ("min_hold", spec.min_hold),
+        ("max_hold", spec.max_hold.as_ref().map(|(_, max)| *max)),
+        ("min_hold", spec.min_hold.as_ref().map(|(_, min)| *min)),
     ]
     .map(|(name, value)| {
         let (name, value) = (format_ident!("{name}"), duration(value?));

@@ -1,34 +1,47 @@
 //! Options that contradict each other. Each is refused at the later one of the two, with both named.
 
+use std::time::Duration;
+
+use syn::LitStr;
+
 use crate::args::{Arg, Args};
 use crate::errors::Errors;
-use crate::kind::{self, Word};
-use crate::spec::{self, Named, Strategy};
-use crate::value::duration_of;
+use crate::kind::Kind;
+use crate::strategy::{Named, Strategy};
 
-/// Refuses what contradicts itself. An option that is wrong in itself has its own error and is passed over here.
-pub(crate) fn check(args: &Args, errors: &mut Errors) {
-    wait_without_waiting(args, errors);
-    backoff_without_trying_again(args, errors);
-    max_waiters_without_waiting(args, errors);
-    keys_of_another_kind(args, errors);
-    min_hold_beyond_max_hold(args, errors);
-    min_hold_beyond_a_fixed_ttl(args, errors);
-    renew_every_without_renewal(args, errors);
+/// What the options say that the rules compare. An option that is not given, or wrong in itself, is `None`: it has its
+/// own error.
+pub(crate) struct Readings<'a> {
+    pub(crate) kind: Option<&'a Kind>,
+    pub(crate) ttl: Option<&'a (LitStr, Duration)>,
+    pub(crate) strategy: Option<&'a Strategy>,
+    pub(crate) renew: Option<bool>,
+    pub(crate) max_hold: Option<&'a (LitStr, Duration)>,
+    pub(crate) min_hold: Option<&'a (LitStr, Duration)>,
+}
+
+/// Refuses what contradicts itself.
+pub(crate) fn check(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
+    wait_without_waiting(args, read, errors);
+    backoff_without_trying_again(args, read, errors);
+    max_waiters_without_waiting(args, read, errors);
+    keys_of_another_kind(args, read, errors);
+    min_hold_beyond_max_hold(args, read, errors);
+    min_hold_beyond_a_fixed_ttl(args, read, errors);
+    renew_every_without_renewal(args, read, errors);
 }
 
 /// The strategy, where it has a name.
-fn strategy(args: &Args) -> Option<(&Arg, Named)> {
-    let arg = args.strategy.as_ref()?;
-    match spec::strategy(arg) {
-        Ok(Strategy::Named(named)) => Some((arg, named)),
+fn named<'a>(args: &'a Args, read: &Readings<'_>) -> Option<(&'a Arg, Named)> {
+    match (&args.strategy, read.strategy?) {
+        (Some(arg), Strategy::Named(named)) => Some((arg, *named)),
         _ => None,
     }
 }
 
 /// A length of the wait says nothing to a strategy that does not wait, or that waits for ever.
-fn wait_without_waiting(args: &Args, errors: &mut Errors) {
-    let (Some(wait), Some((strategy, named))) = (&args.wait, strategy(args)) else { return };
+fn wait_without_waiting(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
+    let (Some(wait), Some((strategy, named))) = (&args.wait, named(args, read)) else { return };
     if named.waits_for_a_while() {
         return;
     }
@@ -41,27 +54,27 @@ fn wait_without_waiting(args: &Args, errors: &mut Errors) {
 }
 
 /// Pauses say nothing to a strategy that does not try again. One that is an expression has pauses of its own, or none.
-fn backoff_without_trying_again(args: &Args, errors: &mut Errors) {
+fn backoff_without_trying_again(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     let (Some(backoff), Some(strategy)) = (&args.backoff, &args.strategy) else { return };
-    let message = match spec::strategy(strategy) {
-        Ok(Strategy::Named(named)) if !named.tries_again() => format!(
+    let message = match read.strategy {
+        Some(Strategy::Named(named)) if !named.tries_again() => format!(
             "`backoff` cannot be combined with `strategy = \"{}\"`, which does not try again: remove `backoff`, or choose `retry`, \
              `retry_or_skip` or `wait`",
             named.name()
         ),
-        Ok(Strategy::Value(_)) => {
+        Some(Strategy::Value(_)) => {
             "`backoff` cannot be combined with a `strategy` that is an expression: write it into the \
                                    expression, such as `retry().backoff(Backoff::exponential(base, max))`"
                 .to_owned()
         }
-        Ok(Strategy::Named(_)) | Err(_) => return,
+        Some(Strategy::Named(_)) | None => return,
     };
     errors.at(backoff.later_of(strategy).name.span(), message);
 }
 
 /// Where nobody waits, there are no waiters to count.
-fn max_waiters_without_waiting(args: &Args, errors: &mut Errors) {
-    let (Some(max), Some((strategy, named))) = (&args.max_waiters, strategy(args)) else { return };
+fn max_waiters_without_waiting(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
+    let (Some(max), Some((strategy, named))) = (&args.max_waiters, named(args, read)) else { return };
     if named.tries_again() {
         return;
     }
@@ -74,22 +87,21 @@ fn max_waiters_without_waiting(args: &Args, errors: &mut Errors) {
 }
 
 /// Several keys have one holder each.
-fn keys_of_another_kind(args: &Args, errors: &mut Errors) {
-    let (Some(keys), Some(kind)) = (&args.keys, &args.kind) else { return };
-    let Ok(word) = kind::word(kind) else { return };
-    if word == Word::Reentrant {
+fn keys_of_another_kind(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
+    let (Some(keys), Some(arg), Some(kind)) = (&args.keys, &args.kind, read.kind) else { return };
+    if matches!(kind, Kind::Reentrant) {
         return;
     }
     let message = format!(
         "`keys` cannot be combined with `kind = \"{}\"`: several keys have one holder each; remove `kind`, or lock one `key`",
-        word.name()
+        kind.name()
     );
-    errors.at(keys.later_of(kind).name.span(), message);
+    errors.at(keys.later_of(arg).name.span(), message);
 }
 
-fn min_hold_beyond_max_hold(args: &Args, errors: &mut Errors) {
+fn min_hold_beyond_max_hold(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     let (Some(min), Some(max)) = (&args.min_hold, &args.max_hold) else { return };
-    let (Ok((min_text, shortest)), Ok((max_text, longest))) = (duration_of(min), duration_of(max)) else {
+    let (Some((min_text, shortest)), Some((max_text, longest))) = (read.min_hold, read.max_hold) else {
         return;
     };
     if shortest > longest {
@@ -102,9 +114,9 @@ fn min_hold_beyond_max_hold(args: &Args, errors: &mut Errors) {
     }
 }
 
-fn renew_every_without_renewal(args: &Args, errors: &mut Errors) {
+fn renew_every_without_renewal(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     let (Some(every), Some(renew)) = (&args.renew_every, &args.renew) else { return };
-    if matches!(spec::renew(renew), Ok(false)) {
+    if read.renew == Some(false) {
         let message =
             "`renew_every` cannot be combined with `renew = false`, which does not renew: remove one of them";
         errors.at(every.later_of(renew).name.span(), message);
@@ -112,10 +124,10 @@ fn renew_every_without_renewal(args: &Args, errors: &mut Errors) {
 }
 
 /// A lease that nobody renews ends with its ttl, whatever `min_hold` says.
-fn min_hold_beyond_a_fixed_ttl(args: &Args, errors: &mut Errors) {
+fn min_hold_beyond_a_fixed_ttl(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     let (Some(min), Some(ttl), Some(renew)) = (&args.min_hold, &args.ttl, &args.renew) else { return };
-    let (Ok((min_text, shortest)), Ok((ttl_text, lease)), Ok(false)) =
-        (duration_of(min), duration_of(ttl), spec::renew(renew))
+    let (Some((min_text, shortest)), Some((ttl_text, lease)), Some(false)) =
+        (read.min_hold, read.ttl, read.renew)
     else {
         return;
     };

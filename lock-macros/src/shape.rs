@@ -3,16 +3,13 @@
 //! A shape that is not recognised is an error, never a guess: a body that is not found would run without the lock.
 
 use proc_macro2::{Ident, Span, TokenStream};
-use quote::ToTokens as _;
 use syn::ext::IdentExt as _;
 use syn::parse::{ParseStream, Parser as _};
 use syn::spanned::Spanned as _;
-use syn::visit::{self, Visit};
-use syn::{
-    Attribute, ExprPath, FnArg, GenericArgument, PatIdent, PathArguments, ReturnType, Signature, Token, Type,
-    TypeParamBound, Visibility, braced, parenthesized,
-};
+use syn::{Attribute, ReturnType, Signature, Token, Type, Visibility, braced};
 
+use crate::bindings::{Parameter, bindings};
+use crate::boxed::{Pinned, is_impl_future, only_box_pin, pinned_output};
 use crate::errors::Errors;
 
 /// The function behind the attribute.
@@ -35,13 +32,6 @@ pub(crate) struct Body {
     pub(crate) parameters: Vec<Parameter>,
     /// `Box::pin` when the statements stand in `Box::pin(async move { .. })`; `None` for an `async fn`.
     pub(crate) boxed_by: Option<TokenStream>,
-}
-
-/// A name that the signature binds.
-pub(crate) struct Parameter {
-    pub(crate) name: Ident,
-    /// The `#[cfg]`s and the levels of lints that stand before the parameter.
-    pub(crate) attrs: Vec<Attribute>,
 }
 
 impl Function {
@@ -195,112 +185,4 @@ fn impl_future(ret: &Type) -> syn::Error {
         "a function that returns `impl Future` cannot be locked: the code before its future would run without the \
          lock\nhelp: write it as an `async fn` that returns what the future gives",
     )
-}
-
-/// `impl Future<..>`, with whatever bounds beside it.
-fn is_impl_future(ty: &Type) -> bool {
-    let Type::ImplTrait(object) = ty else { return false };
-    object.bounds.iter().any(|bound| match bound {
-        TypeParamBound::Trait(bound) => {
-            bound.path.segments.last().is_some_and(|segment| segment.ident == "Future")
-        }
-        _ => false,
-    })
-}
-
-enum Pinned<'a> {
-    /// Not a pinned box at all.
-    No,
-    /// A pinned box whose future cannot be read.
-    Unclear,
-    /// `Pin<Box<dyn Future<Output = T>>>`.
-    Future(&'a Type),
-}
-
-/// The `T` of `Pin<Box<dyn Future<Output = T> + ..>>`.
-fn pinned_output(ty: &Type) -> Pinned<'_> {
-    let Some(pinned) = generic_of(ty, "Pin") else { return Pinned::No };
-    let Some(Type::TraitObject(object)) = generic_of(pinned, "Box") else { return Pinned::Unclear };
-    let output = object.bounds.iter().find_map(|bound| match bound {
-        TypeParamBound::Trait(bound) => future_output(&bound.path),
-        _ => None,
-    });
-    output.map_or(Pinned::Unclear, Pinned::Future)
-}
-
-/// The `T` of `Future<Output = T>`.
-fn future_output(path: &syn::Path) -> Option<&Type> {
-    let segment = path.segments.last().filter(|segment| segment.ident == "Future")?;
-    let PathArguments::AngleBracketed(arguments) = &segment.arguments else { return None };
-    arguments.args.iter().find_map(|argument| match argument {
-        GenericArgument::AssocType(assoc) if assoc.ident == "Output" => Some(&assoc.ty),
-        _ => None,
-    })
-}
-
-/// The first type argument of a path that ends in `name`.
-fn generic_of<'a>(ty: &'a Type, name: &str) -> Option<&'a Type> {
-    let Type::Path(path) = ty else { return None };
-    let segment = path.path.segments.last().filter(|segment| segment.ident == name)?;
-    let PathArguments::AngleBracketed(arguments) = &segment.arguments else { return None };
-    arguments.args.iter().find_map(|argument| match argument {
-        GenericArgument::Type(inner) => Some(inner),
-        _ => None,
-    })
-}
-
-/// `Box::pin` and the statements of `Box::pin(async move { .. })`, when that is all there is: a statement before it would
-/// run without the lock. The statements are not parsed.
-fn only_box_pin(input: ParseStream<'_>) -> syn::Result<(TokenStream, TokenStream)> {
-    let function: ExprPath = input.parse()?;
-    let ends = function.path.segments.iter().rev().map(|segment| &segment.ident);
-    if !ends.take(2).eq(["pin", "Box"]) {
-        return Err(input.error("not `Box::pin`"));
-    }
-    let (argument, block);
-    parenthesized!(argument in input);
-    argument.parse::<Token![async]>()?;
-    argument.parse::<Token![move]>()?;
-    braced!(block in argument);
-    argument.parse::<Option<Token![,]>>()?;
-    // `parse2` and the parentheses check that nothing follows.
-    Ok((function.into_token_stream(), block.parse()?))
-}
-
-/// The names that the signature binds, `self` included. Not those that begin with an underscore: to mention one of them
-/// is what a lint of the user may mind, and an `allow` is what a user who forbids that lint could not compile.
-fn bindings(signature: &Signature) -> Vec<Parameter> {
-    let mut all: Vec<Parameter> = Vec::new();
-    for input in &signature.inputs {
-        let (attrs, names) = match input {
-            FnArg::Receiver(receiver) => (&receiver.attrs, vec![Ident::from(receiver.self_token)]),
-            FnArg::Typed(typed) => {
-                let mut names = Names::default();
-                names.visit_pat(&typed.pat);
-                (&typed.attrs, names.0)
-            }
-        };
-        let told = |attr: &&Attribute| {
-            ["cfg", "allow", "expect", "warn", "deny", "forbid"].iter().any(|word| attr.path().is_ident(word))
-        };
-        let attrs: Vec<_> = attrs.iter().filter(told).cloned().collect();
-        for (at, name) in names.iter().enumerate() {
-            // The cases of `A(x) | B(x)` bind one name. In two parameters the same word is two names, of a macro's code.
-            if !names[..at].contains(name) && !name.to_string().starts_with('_') {
-                all.push(Parameter { name: name.clone(), attrs: attrs.clone() });
-            }
-        }
-    }
-    all
-}
-
-/// The names that a pattern binds.
-#[derive(Default)]
-struct Names(Vec<Ident>);
-
-impl Visit<'_> for Names {
-    fn visit_pat_ident(&mut self, pattern: &PatIdent) {
-        self.0.push(pattern.ident.clone());
-        visit::visit_pat_ident(self, pattern);
-    }
 }

@@ -7,14 +7,14 @@ use syn::{Expr, ExprPath, Lit, LitStr, Path, Signature};
 
 use crate::args::{Arg, Args};
 use crate::backoff::{Backoff, backoff};
-use crate::elsewhere;
 use crate::errors::Errors;
 use crate::fallback::fallback;
 use crate::keys::Keys;
 use crate::kind::Kind;
 use crate::params::Params;
-use crate::rules;
-use crate::suggest::{did_you_mean, list};
+use crate::rules::{self, Readings};
+use crate::strategy::{Strategy, strategy};
+use crate::suggest::did_you_mean;
 use crate::value::{duration_of, expected, literal, number, string, text, ungrouped};
 
 /// No store can keep a shorter lease: a single round trip and the clock's rate of error take as long.
@@ -34,61 +34,14 @@ pub(crate) struct LockSpec {
     pub(crate) fallback: Option<ExprPath>,
     pub(crate) renew: Option<bool>,
     pub(crate) renew_every: Option<Duration>,
-    pub(crate) max_hold: Option<Duration>,
-    pub(crate) min_hold: Option<Duration>,
+    pub(crate) max_hold: Option<(LitStr, Duration)>,
+    pub(crate) min_hold: Option<(LitStr, Duration)>,
     pub(crate) on_lost: Option<OnLost>,
     pub(crate) handle: Option<Ident>,
     pub(crate) label: Option<LitStr>,
     pub(crate) profile: Option<LitStr>,
     pub(crate) manager: Option<Expr>,
     pub(crate) krate: Path,
-}
-
-/// What to do while another holds the key.
-pub(crate) enum Strategy {
-    Named(Named),
-    /// Evaluated once per call.
-    Value(Box<Expr>),
-}
-
-/// A strategy that has a name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Named {
-    FailFast,
-    Skip,
-    Retry,
-    RetryOrSkip,
-    Wait,
-}
-
-impl Named {
-    const ALL: [Self; 5] = [Self::FailFast, Self::Skip, Self::Retry, Self::RetryOrSkip, Self::Wait];
-
-    /// The word in the attribute, and the name of the constructor in `lock_core::strategy`.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::FailFast => "fail_fast",
-            Self::Skip => "skip",
-            Self::Retry => "retry",
-            Self::RetryOrSkip => "retry_or_skip",
-            Self::Wait => "wait",
-        }
-    }
-
-    /// Whether "done without" is a success, so that the return type must be able to say it.
-    pub(crate) fn skips(self) -> bool {
-        matches!(self, Self::Skip | Self::RetryOrSkip)
-    }
-
-    /// Whether it tries again at all: only then are there waiters to count, and pauses between tries.
-    pub(crate) fn tries_again(self) -> bool {
-        self.waits_for_a_while() || self == Self::Wait
-    }
-
-    /// Whether it waits, and not for ever: only then does a length of the wait mean anything.
-    pub(crate) fn waits_for_a_while(self) -> bool {
-        matches!(self, Self::Retry | Self::RetryOrSkip)
-    }
 }
 
 /// What becomes of the body when the lock is lost.
@@ -105,20 +58,28 @@ impl LockSpec {
         let keys = Keys::of(args, &params, errors);
         let kind = Kind::of(args, errors);
         let ttl = check(args.ttl.as_ref(), errors, ttl);
-        let strategy = check(args.strategy.as_ref(), errors, |arg| strategy_of(arg, &params));
+        let strategy = check(args.strategy.as_ref(), errors, |arg| strategy(arg, &params));
         let wait = check(args.wait.as_ref(), errors, duration_or_profile);
         let backoff = check(args.backoff.as_ref(), errors, backoff);
         let max_waiters = check(args.max_waiters.as_ref(), errors, max_waiters);
         let fallback = check(args.fallback.as_ref(), errors, |arg| fallback(arg, signature));
         let renew = check(args.renew.as_ref(), errors, renew);
         let renew_every = check(args.renew_every.as_ref(), errors, |arg| Ok(duration_of(arg)?.1));
-        let max_hold = check(args.max_hold.as_ref(), errors, |arg| Ok(duration_of(arg)?.1));
-        let min_hold = check(args.min_hold.as_ref(), errors, |arg| Ok(duration_of(arg)?.1));
+        let max_hold = check(args.max_hold.as_ref(), errors, duration_of);
+        let min_hold = check(args.min_hold.as_ref(), errors, duration_of);
         let on_lost = check(args.on_lost.as_ref(), errors, on_lost);
         let handle = check(args.handle.as_ref(), errors, |arg| handle(arg, &params));
         let label = check(args.label.as_ref(), errors, |arg| text(arg, "\"pay\""));
         let profile = check(args.profile.as_ref(), errors, |arg| text(arg, "\"checkout\""));
-        rules::check(args, errors);
+        let readings = Readings {
+            kind: kind.as_ref(),
+            ttl: given(&ttl),
+            strategy: given(&strategy),
+            renew: given(&renew).copied(),
+            max_hold: given(&max_hold),
+            min_hold: given(&min_hold),
+        };
+        rules::check(args, &readings, errors);
         let krate = errors.take(krate(args.krate.as_ref()));
         Some(Self {
             keys: keys?,
@@ -161,6 +122,11 @@ fn check<T>(
     }
 }
 
+/// The value of an option that is given and right.
+fn given<T>(option: &Option<Option<T>>) -> Option<&T> {
+    option.as_ref().and_then(Option::as_ref)
+}
+
 /// A duration that a profile can have as well, which is the place for one that is known only when the program runs.
 fn duration_or_profile(arg: &Arg) -> syn::Result<(LitStr, Duration)> {
     if literal(&arg.value).is_none() {
@@ -184,50 +150,12 @@ fn ttl(arg: &Arg) -> syn::Result<(LitStr, Duration)> {
     Ok((literal, duration))
 }
 
-/// Reads the option `strategy`. The bare name of one is no value, unless a parameter is called so.
-fn strategy_of(arg: &Arg, params: &Params) -> syn::Result<Strategy> {
-    if let Expr::Path(path) = ungrouped(&arg.value)
-        && let Some(name) = path.path.get_ident()
-        && params.bound(name).is_none()
-        && Named::ALL.iter().any(|named| name == named.name())
-    {
-        let message = format!(
-            "`{name}` is the name of a strategy: write it as a string, `strategy = \"{name}\"`, or as a value, \
-             `strategy = lock_core::strategy::{name}()`"
-        );
-        return Err(syn::Error::new(name.span(), message));
-    }
-    strategy(arg)
-}
-
-/// Reads the option `strategy`.
-pub(crate) fn strategy(arg: &Arg) -> syn::Result<Strategy> {
-    let names = || Named::ALL.map(Named::name);
-    match literal(&arg.value) {
-        None => Ok(Strategy::Value(Box::new(arg.value.clone()))),
-        Some(Lit::Str(literal)) => {
-            let word = literal.value();
-            let named = Named::ALL.into_iter().find(|named| named.name() == word);
-            named.map(Strategy::Named).ok_or_else(|| {
-                let hint = elsewhere::strategy(&word);
-                let near = hint.map_or_else(|| did_you_mean(&word, names()), str::to_owned);
-                let message = format!("unknown strategy `{word}`{near}\nstrategies: {}", list(names()));
-                syn::Error::new(literal.span(), message)
-            })
-        }
-        Some(_) => {
-            Err(expected(arg, "the name of a strategy such as `\"retry\"`, or an expression that is one"))
-        }
-    }
-}
-
 fn max_waiters(arg: &Arg) -> syn::Result<Expr> {
     let zero = "`max_waiters = 0` lets nobody wait: write `strategy = \"fail_fast\"` for that, or at least `max_waiters = 1`";
     number(arg, "usize", u64::from(u32::MAX), zero)
 }
 
-/// Reads the option `renew`.
-pub(crate) fn renew(arg: &Arg) -> syn::Result<bool> {
+fn renew(arg: &Arg) -> syn::Result<bool> {
     match literal(&arg.value) {
         Some(Lit::Bool(flag)) => Ok(flag.value),
         _ => Err(expected(arg, "`true` or `false`")),

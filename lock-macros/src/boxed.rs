@@ -1,0 +1,76 @@
+//! Functions that return a boxed future, as `#[async_trait]` writes them.
+
+use proc_macro2::TokenStream;
+use quote::ToTokens as _;
+use syn::parse::ParseStream;
+use syn::{ExprPath, GenericArgument, PathArguments, Token, Type, TypeParamBound, braced, parenthesized};
+
+/// `impl Future<..>`, with whatever bounds beside it.
+pub(crate) fn is_impl_future(ty: &Type) -> bool {
+    let Type::ImplTrait(object) = ty else { return false };
+    object.bounds.iter().any(|bound| match bound {
+        TypeParamBound::Trait(bound) => {
+            bound.path.segments.last().is_some_and(|segment| segment.ident == "Future")
+        }
+        _ => false,
+    })
+}
+
+pub(crate) enum Pinned<'a> {
+    /// Not a pinned box at all.
+    No,
+    /// A pinned box whose future cannot be read.
+    Unclear,
+    /// `Pin<Box<dyn Future<Output = T>>>`.
+    Future(&'a Type),
+}
+
+/// The `T` of `Pin<Box<dyn Future<Output = T> + ..>>`.
+pub(crate) fn pinned_output(ty: &Type) -> Pinned<'_> {
+    let Some(pinned) = generic_of(ty, "Pin") else { return Pinned::No };
+    let Some(Type::TraitObject(object)) = generic_of(pinned, "Box") else { return Pinned::Unclear };
+    let output = object.bounds.iter().find_map(|bound| match bound {
+        TypeParamBound::Trait(bound) => future_output(&bound.path),
+        _ => None,
+    });
+    output.map_or(Pinned::Unclear, Pinned::Future)
+}
+
+/// The `T` of `Future<Output = T>`.
+fn future_output(path: &syn::Path) -> Option<&Type> {
+    let segment = path.segments.last().filter(|segment| segment.ident == "Future")?;
+    let PathArguments::AngleBracketed(arguments) = &segment.arguments else { return None };
+    arguments.args.iter().find_map(|argument| match argument {
+        GenericArgument::AssocType(assoc) if assoc.ident == "Output" => Some(&assoc.ty),
+        _ => None,
+    })
+}
+
+/// The first type argument of a path that ends in `name`.
+fn generic_of<'a>(ty: &'a Type, name: &str) -> Option<&'a Type> {
+    let Type::Path(path) = ty else { return None };
+    let segment = path.path.segments.last().filter(|segment| segment.ident == name)?;
+    let PathArguments::AngleBracketed(arguments) = &segment.arguments else { return None };
+    arguments.args.iter().find_map(|argument| match argument {
+        GenericArgument::Type(inner) => Some(inner),
+        _ => None,
+    })
+}
+
+/// `Box::pin` and the statements of `Box::pin(async move { .. })`, when that is all there is: a statement before it would
+/// run without the lock. The statements are not parsed.
+pub(crate) fn only_box_pin(input: ParseStream<'_>) -> syn::Result<(TokenStream, TokenStream)> {
+    let function: ExprPath = input.parse()?;
+    let ends = function.path.segments.iter().rev().map(|segment| &segment.ident);
+    if !ends.take(2).eq(["pin", "Box"]) {
+        return Err(input.error("not `Box::pin`"));
+    }
+    let (argument, block);
+    parenthesized!(argument in input);
+    argument.parse::<Token![async]>()?;
+    argument.parse::<Token![move]>()?;
+    braced!(block in argument);
+    argument.parse::<Option<Token![,]>>()?;
+    // `parse2` and the parentheses check that nothing follows.
+    Ok((function.into_token_stream(), block.parse()?))
+}
