@@ -1,4 +1,4 @@
-//! What handlers can ask about the lock they run under.
+//! Extractors for the lock of a request.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -12,14 +12,14 @@ use crate::answer::LockRejection;
 use crate::config::Config;
 use crate::once;
 
-/// Extracts a view of the lock that the request runs under: its key, what is left of it, whether it is lost.
+/// Extracts a handle of the lock that the request runs under: its key, its remaining time, whether it is lost.
 ///
-/// It dereferences to [`lock_core::LockHandle`]. Of several nested layers, the innermost counts.
+/// It dereferences to [`lock_core::LockHandle`]. Under several layers, it is the lock of the innermost.
 ///
 /// # Errors
-/// A request without a lock is answered with 500, and the log says which route lacks a
-/// [`LockLayer`](crate::LockLayer); with 503 where the layer serves requests without a lock while the store does not
-/// answer. `Option<LockHandle>` is `None` then.
+/// A request without a lock is answered with 500, and the log names the route that lacks a
+/// [`LockLayer`](crate::LockLayer). It is answered with 503 if the layer serves requests without a lock because the store
+/// does not answer. In both cases an `Option<LockHandle>` is `None` instead.
 ///
 /// # Examples
 /// ```
@@ -33,12 +33,12 @@ use crate::once;
 #[derive(Clone, Debug)]
 pub struct LockHandle(lock_core::LockHandle);
 
-/// Says in a request why its layer serves it without a lock.
+/// The reason for which a layer serves a request without a lock, in the extensions of that request.
 #[derive(Clone, Debug)]
 pub(crate) enum Unlocked {
     /// The store did not answer.
     StoreDown(Arc<Config>),
-    /// The layer does not concern it.
+    /// The layer does not lock such requests.
     Skipped,
 }
 
@@ -47,7 +47,7 @@ impl LockHandle {
         Self(handle)
     }
 
-    /// The handle itself.
+    /// Returns the handle itself.
     #[must_use]
     pub fn into_inner(self) -> lock_core::LockHandle {
         self.0
@@ -69,20 +69,20 @@ impl<S: Send + Sync> FromRequestParts<S> for LockHandle {
         parts.extensions.get::<Self>().cloned().ok_or_else(|| {
             let why = parts.extensions.get::<Unlocked>();
             if let Some(Unlocked::StoreDown(config)) = why {
-                config.tell_lock_is_needed();
+                config.log_lock_needed();
                 return LockRejection::store_unavailable();
             }
             let route = parts.extensions.get::<MatchedPath>().map_or("(none)", MatchedPath::as_str);
-            let mend = match why {
-                Some(_) => "the `LockLayer` there skips such requests, so take an `Option` of it, on",
-                None => "add `LockLayer` to",
+            let fix = match why {
+                Some(_) => "the `LockLayer` there skips such requests, so take an `Option<LockHandle>` on",
+                None => "add a `LockLayer` to",
             };
-            // It is the same for each request.
-            if once::is_news(format!("{} {route}", parts.method)) {
+            // Once, because it is the same for every request.
+            if once::is_first(format!("{} {route}", parts.method)) {
                 tracing::error!(
                     http.route = route,
                     http.method = %parts.method,
-                    "the handler asks for its lock and runs under none: {mend} the route `{route}`"
+                    "the handler extracts its lock, but runs without one: {fix} the route `{route}`"
                 );
             }
             LockRejection::misconfigured()
@@ -98,12 +98,15 @@ impl<S: Send + Sync> OptionalFromRequestParts<S> for LockHandle {
     }
 }
 
-/// Extracts the fencing token of the lock that the request runs under: what the protected resource compares, so that a
-/// late write of an earlier owner is refused. May ask the store once. It dereferences to [`lock_core::FencingToken`], which is
-/// inside.
+/// Extracts the fencing token of the lock that the request runs under. The protected resource compares it, and so refuses
+/// a late write of an earlier owner.
+///
+/// It may ask the store once: see [`LockLayer::fencing`](crate::LockLayer::fencing). It dereferences to the
+/// [`lock_core::FencingToken`] inside.
 ///
 /// # Errors
-/// As [`LockHandle`], with `Option<FencingToken>` too; 503 when the lock is lost or the store does not answer, 500 when the store gives no tokens.
+/// As [`LockHandle`]. A request is also answered with 503 if its lock is lost or the store does not answer, and with 500
+/// if the store has no tokens; an `Option<FencingToken>` does not prevent these two.
 ///
 /// # Examples
 /// ```
@@ -149,7 +152,7 @@ impl<S: Send + Sync> FromRequestParts<S> for FencingToken {
                 let (manager, template) = lock.origin();
                 if let Some(left_out) = manager.admit_refusal(template.unwrap_or_default()) {
                     let error = manager.told(&error);
-                    tracing::warn!(lock.template = template, %error, left_out, "no fencing token for the request");
+                    tracing::warn!(lock.template = template, %error, left_out, "the request cannot get its fencing token");
                 }
                 Err(LockRejection::of_error(&error, None, parts.version))
             }
@@ -157,7 +160,7 @@ impl<S: Send + Sync> FromRequestParts<S> for FencingToken {
     }
 }
 
-/// `None` for a request without a lock; a lock without a token is an error all the same.
+/// `None` for a request without a lock. A lock without a token is still an error.
 impl<S: Send + Sync> OptionalFromRequestParts<S> for FencingToken {
     type Rejection = LockRejection;
 

@@ -1,31 +1,31 @@
-//! How long the lock is held.
+//! How long a request holds its lock.
 
 use http::{Method, StatusCode};
 use http_body::Body;
 
-/// Until when a request holds its lock.
+/// The end of the time for which a request holds its lock.
 ///
-/// Whichever is chosen, the release is awaited before the client can know that its answer is complete, so a client
-/// that sends its next request after that never meets its own lock. The wait for the store is limited to a second; then
-/// the release goes on in the background.
+/// In each case the layer awaits the release before the client can know that its answer is complete. So a client that
+/// sends its next request after that never finds its own lock. The layer waits for the store for at most a second; then
+/// the release continues in the background.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Hold {
-    /// For a body whose exact length is known, such as JSON: as [`Handler`](Self::Handler). For a body that is still
-    /// being made, such as a stream: as [`Body`](Self::Body). The default.
+    /// [`Handler`](Self::Handler) if the exact length of the body is known, as for JSON; [`Body`](Self::Body) if the body
+    /// is still being produced, as for a stream. The default.
     #[default]
     Auto,
-    /// Until the handler has returned its response. A body that is streamed after that is not protected.
+    /// The lock is held until the handler has returned its response. A body that is streamed after that is not protected.
     Handler,
-    /// Until the body has ended: its last frame is held back until the body is over and the lock given back. When the
-    /// lock is lost on the way, the body ends with an error and the connection is cut.
+    /// The lock is held until the body has ended. The last frame is held back until the lock is released. If the lock is
+    /// lost before that, the body ends with an error and the connection is cut.
     ///
-    /// An answer that has no body, such as one to HEAD, gives the lock back before its head is sent.
+    /// If an answer has no body, as one to HEAD, the lock is released before the head is sent.
     Body,
 }
 
 impl Hold {
-    /// Whether the lock is given back before the head is sent.
+    /// Returns whether the lock is released before the head is sent.
     pub(crate) fn ends_with_handler(
         self,
         method: &Method,
@@ -33,7 +33,7 @@ impl Hold {
         announced: Option<u64>,
         body: &impl Body,
     ) -> bool {
-        // A server drops the body of these without a look at it.
+        // A server drops the bodies of these without polling them.
         let never_sent = method == Method::HEAD
             || (method == Method::CONNECT && status.is_success())
             || announced == Some(0)

@@ -1,16 +1,16 @@
-//! How many different keys the requests of a layer lock, or wait for, right now.
+//! A limit on the number of different keys that the requests of a layer lock, or wait for, at the same time.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lock_core::key::Key;
 
-/// Shared by all services of a layer.
+/// The keys in use, with the number of requests for each. All services of a layer share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KeyLimit(Arc<Mutex<HashMap<Key, usize>>>);
 
 impl KeyLimit {
-    /// Counts `keys` until the permit is dropped; `None` when there would be more than `max` different ones.
+    /// Counts `keys` until the permit is dropped. Returns `None` if there would be more than `max` different keys.
     pub(crate) fn enter(&self, keys: &[Key], max: usize) -> Option<KeyPermit> {
         let mut counts = self.counts();
         let is_new = |&(at, key): &(usize, &Key)| !counts.contains_key(key) && !keys[..at].contains(key);
@@ -35,7 +35,7 @@ impl KeyLimit {
     }
 }
 
-/// The keys of one request.
+/// The keys of one request, counted until this is dropped.
 #[derive(Debug)]
 pub(crate) struct KeyPermit {
     all: KeyLimit,
@@ -74,7 +74,7 @@ mod tests {
         assert!(all.enter(&keys(["a", "b"]), 2).is_some(), "both are there");
         assert!(all.enter(&keys(["b", "c"]), 2).is_none());
         drop(a);
-        assert_eq!(all.len(), 2, "the other request for it goes on");
+        assert_eq!(all.len(), 2, "the other request for it still runs");
         drop(again);
         assert!(all.enter(&keys(["c", "c"]), 2).is_some(), "one key, twice");
         let c = all.enter(&keys(["c"]), 2).expect("room again");

@@ -15,7 +15,7 @@ pub use config::{OnDisconnect, OnNoRoute, OnStoreError};
 pub use extract::{FencingToken, LockHandle};
 pub use hold::Hold;
 pub use key::{IntoKeyChoice, KeyChoice, KeyValues, PathParams};
-pub use layer::{HasKey, HasNoKey, Keyed, LockLayer, NoKeyYet};
+pub use layer::{HasKey, HasNoKey, Keyed, LockLayer, NoKeyYet, TakesExtension};
 pub use service::{Lock, LockBody, ResponseFuture};
 
 /// The README, so that its examples compile and run.

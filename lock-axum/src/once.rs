@@ -1,17 +1,17 @@
-//! What the log is told once, where no layer is there to remember it.
+//! Log messages that a process writes once, for code that has no layer to remember them.
 
 use std::collections::HashSet;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-/// The most that is remembered; what comes after is left out.
-const MOST: usize = 256;
+/// The number of messages that are remembered. Further ones are not written.
+const MAX_MESSAGES: usize = 256;
 
-static TOLD: LazyLock<Mutex<HashSet<String>>> = LazyLock::new(Mutex::default);
+static WRITTEN: LazyLock<Mutex<HashSet<String>>> = LazyLock::new(Mutex::default);
 
-/// Whether this is the first time in this process that `what` is wrong with the program.
-pub(crate) fn is_news(what: String) -> bool {
-    let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
-    told.len() < MOST && told.insert(what)
+/// Returns whether `message` is written for the first time in this process.
+pub(crate) fn is_first(message: String) -> bool {
+    let mut written = WRITTEN.lock().unwrap_or_else(PoisonError::into_inner);
+    written.len() < MAX_MESSAGES && written.insert(message)
 }
 
 #[cfg(test)]
@@ -19,9 +19,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thing_is_news_once_and_not_everything_is_kept() {
-        assert!(is_news("a".to_owned()) && !is_news("a".to_owned()));
-        let news = (0..1_000).filter(|number| is_news(number.to_string())).count();
-        assert_eq!(news, MOST - 1);
+    fn a_message_is_first_once_and_not_all_are_remembered() {
+        assert!(is_first("a".to_owned()) && !is_first("a".to_owned()));
+        let first = (0..1_000).filter(|number| is_first(number.to_string())).count();
+        assert_eq!(first, MAX_MESSAGES - 1);
     }
 }

@@ -1,4 +1,4 @@
-//! How a layer answers what it does not serve.
+//! The answers of a layer to requests that it does not serve.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,53 +11,42 @@ use super::grpc;
 use super::outcome::Outcome;
 use super::rejection::LockRejection;
 
+/// A function of the program that makes the answer.
 type Respond = Arc<dyn Fn(&LockRejection, &Parts) -> Response + Send + Sync>;
 
-/// In what form.
+/// The form of the answers, and the statuses that the program chose. Without either, they are
+/// `application/problem+json` with the statuses of the table.
 #[derive(Clone, Default)]
-pub(crate) enum Form {
-    /// `application/problem+json`.
-    #[default]
-    Problem,
-    /// A status of gRPC.
-    Grpc,
-    /// What a function of the program makes of it.
-    Custom(Respond),
-}
-
-impl fmt::Debug for Form {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Problem => "Problem",
-            Self::Grpc => "Grpc",
-            Self::Custom(_) => "Custom(..)",
-        })
-    }
-}
-
-/// The form and the statuses.
-#[derive(Clone, Debug, Default)]
 pub(crate) struct Answers {
-    pub(crate) form: Form,
-    /// The last one of an outcome counts.
+    is_grpc: bool,
+    respond: Option<Respond>,
+    /// The last one for an outcome counts.
     statuses: Vec<(Outcome, StatusCode)>,
 }
 
 impl Answers {
+    pub(crate) fn set_grpc(&mut self) {
+        self.is_grpc = true;
+    }
+
+    pub(crate) fn set_respond(&mut self, respond: Respond) {
+        self.respond = Some(respond);
+    }
+
     pub(crate) fn set_status(&mut self, outcome: Outcome, status: StatusCode) {
         self.statuses.push((outcome, status));
     }
 
-    /// Whether the function that makes an answer wants to see the request.
-    pub(crate) fn look_at_request(&self) -> bool {
-        matches!(self.form, Form::Custom(_))
+    /// Returns whether an answer depends on the head of its request.
+    pub(crate) fn need_request(&self) -> bool {
+        self.respond.is_some()
     }
 
-    pub(crate) fn are_grpc(&self) -> bool {
-        matches!(self.form, Form::Grpc)
+    pub(crate) fn is_grpc(&self) -> bool {
+        self.is_grpc
     }
 
-    /// Refuses what no client could understand.
+    /// Refuses answers that no client could understand, and options of which one would be ignored.
     pub(crate) fn check(&self) -> Result<(), String> {
         if let Some((outcome, status)) =
             self.statuses.iter().find(|(_, status)| !status.is_client_error() && !status.is_server_error())
@@ -66,15 +55,19 @@ impl Answers {
                 "status {status} for {outcome:?} would tell the client that its request was served: use a 4xx or 5xx"
             ));
         }
-        match (&self.form, self.statuses.first()) {
-            (Form::Grpc, Some((outcome, _))) => Err(format!(
-                "gRPC answers have the HTTP status 200, so a status for {outcome:?} says nothing: drop `status` or `grpc`"
+        if self.is_grpc && self.respond.is_some() {
+            return Err("`grpc` and `respond_with` both make the answers: remove one of them".to_owned());
+        }
+        match self.statuses.first() {
+            Some((outcome, _)) if self.is_grpc => Err(format!(
+                "gRPC answers always have the HTTP status 200, so the status for {outcome:?} would be ignored: remove \
+                 `status` or `grpc`"
             )),
             _ => Ok(()),
         }
     }
 
-    /// The answer; `request` is there if this [wants it](Self::look_at_request).
+    /// Returns the answer. `request` is present if the answers [need it](Self::need_request).
     pub(crate) fn response(&self, rejection: LockRejection, request: Option<&Parts>) -> Response {
         let outcome = rejection.outcome();
         let status = self.statuses.iter().rev().find(|(of, _)| *of == outcome).map(|(_, status)| *status);
@@ -82,10 +75,20 @@ impl Answers {
             Some(status) => rejection.with_status(status),
             None => rejection,
         };
-        match (&self.form, request) {
-            (Form::Custom(respond), Some(request)) => respond(&rejection, request),
-            (Form::Grpc, _) => grpc::response(&rejection),
+        match (&self.respond, request) {
+            (Some(respond), Some(request)) => respond(&rejection, request),
+            _ if self.is_grpc => grpc::response(&rejection),
             _ => rejection.to_response(),
         }
+    }
+}
+
+impl fmt::Debug for Answers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Answers")
+            .field("is_grpc", &self.is_grpc)
+            .field("has_respond", &self.respond.is_some())
+            .field("statuses", &self.statuses)
+            .finish()
     }
 }

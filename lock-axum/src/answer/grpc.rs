@@ -1,6 +1,6 @@
-//! Answers that a gRPC client understands: no body, and the status in the head ("Trailers-Only").
+//! Answers for gRPC clients: no body, and the status in the head ("Trailers-Only").
 //!
-//! Source: [gRPC over HTTP2](https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md), and for the pushback
+//! Specified in [gRPC over HTTP2](https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md); the pushback in
 //! [A6](https://github.com/grpc/proposal/blob/master/A6-client-retries.md).
 
 use std::fmt::Write;
@@ -20,7 +20,7 @@ pub(super) fn response(rejection: &LockRejection) -> Response {
     let mut response = Response::new(Body::empty());
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
-    headers.insert(STATUS, HeaderValue::from(u16::from(rejection.outcome().words().grpc)));
+    headers.insert(STATUS, HeaderValue::from(u16::from(rejection.outcome().text().grpc)));
     let message = encoded(rejection.detail());
     headers.insert(MESSAGE, HeaderValue::from_str(&message).expect("BUG: encoded text is printable ASCII"));
     if let Some(after) = rejection.retry_after() {
@@ -30,7 +30,7 @@ pub(super) fn response(rejection: &LockRejection) -> Response {
     response
 }
 
-/// Percent-encodes everything but printable ASCII, and the percent sign.
+/// Percent-encodes the percent sign and everything that is not printable ASCII.
 fn encoded(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {

@@ -1,4 +1,4 @@
-//! What a client gets whose request was not served.
+//! The answers to requests that are not served.
 
 mod answers;
 mod grpc;
@@ -6,6 +6,6 @@ mod outcome;
 mod problem;
 mod rejection;
 
-pub(crate) use answers::{Answers, Form};
+pub(crate) use answers::Answers;
 pub use outcome::Outcome;
 pub use rejection::LockRejection;

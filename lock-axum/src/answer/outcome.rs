@@ -1,19 +1,19 @@
-//! The ways in which a request is not served, and what there is to say about each.
+//! The reasons for which a request is not served, and the answer to each.
 
 use http::StatusCode;
 use lock_core::LockErrorKind;
 
-/// Why a request was not served.
+/// The reason for which a request was not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// Another request has locked the key: it is at work, or its `min_hold` is not over. 409.
+    /// Another request holds the key: it is still running, or its `min_hold` is not over. 409.
     Contended,
-    /// As [`Contended`](Self::Contended), until the wait was over. 409.
+    /// Another request held the key until the wait was over. 409.
     TimedOut,
-    /// Too many wait, or too many keys are locked at once. 503.
+    /// Too many requests wait, or too many keys are locked at once. 503.
     Overloaded,
-    /// The store of locks does not answer. 503.
+    /// The lock store does not answer. 503.
     StoreUnavailable,
     /// The lock was lost while the handler ran. 503.
     Lost,
@@ -21,29 +21,29 @@ pub enum Outcome {
     KeyInvalid,
     /// The body is longer than [`after_body`](crate::LockLayer::after_body) allows. 413.
     BodyTooLarge,
-    /// The body, which [`after_body`](crate::LockLayer::after_body) waits for, broke off. 400.
+    /// The body, which [`after_body`](crate::LockLayer::after_body) waits for, ended early. 400.
     BodyIncomplete,
     /// The manager is shutting down. 503.
     ShuttingDown,
-    /// The layer is set up wrongly. 500.
+    /// The layer is misconfigured. 500.
     Misconfigured,
 }
 
-/// One line of the table.
+/// The answer to one outcome.
 #[derive(Debug)]
-pub(super) struct Words {
+pub(super) struct Text {
     pub(super) kind: &'static str,
     pub(super) status: StatusCode,
     pub(super) title: &'static str,
     pub(super) detail: &'static str,
-    /// The code of gRPC: <https://grpc.io/docs/guides/status-codes/>.
+    /// The [status code of gRPC](https://grpc.io/docs/guides/status-codes/).
     pub(super) grpc: u8,
 }
 
-macro_rules! words {
+macro_rules! texts {
     ($outcome:expr; $($name:ident = $kind:literal, $status:ident, $grpc:literal, $title:literal, $detail:literal;)*) => {
         match $outcome {
-            $(Outcome::$name => &Words {
+            $(Outcome::$name => &Text {
                 kind: $kind, status: StatusCode::$status, title: $title, detail: $detail, grpc: $grpc,
             },)*
         }
@@ -64,26 +64,26 @@ impl Outcome {
         }
     }
 
-    pub(super) fn words(self) -> &'static Words {
-        words! { self;
+    pub(super) fn text(self) -> &'static Text {
+        texts! { self;
             Contended = "urn:problem-type:lock-contended", CONFLICT, 10, "Locked",
-                "Another request has locked this.";
+                "Another request has locked this resource.";
             TimedOut = "urn:problem-type:lock-timed-out", CONFLICT, 10, "Locked",
-                "Another request had locked this for longer than this one could wait.";
+                "Another request kept this resource locked for longer than this one could wait.";
             Overloaded = "urn:problem-type:lock-overloaded", SERVICE_UNAVAILABLE, 8, "Overloaded",
-                "Too many requests wait for this.";
+                "Too many requests are waiting for this resource.";
             StoreUnavailable = "urn:problem-type:lock-store-unavailable", SERVICE_UNAVAILABLE, 14, "Lock not available",
-                "The request was not started because its lock could not be taken.";
+                "The request was not started because its lock could not be acquired.";
             Lost = "urn:problem-type:lock-lost", SERVICE_UNAVAILABLE, 10, "Lock lost",
-                "The request was stopped on the way. It may have had effects: look before you repeat it.";
-            KeyInvalid = "urn:problem-type:lock-key-invalid", BAD_REQUEST, 3, "Key of the lock is invalid",
-                "A part of the request that says what is to be locked is invalid.";
+                "The request lost its lock while it ran. It may have had effects: check before you repeat it.";
+            KeyInvalid = "urn:problem-type:lock-key-invalid", BAD_REQUEST, 3, "Lock key invalid",
+                "A part of the request that the lock key is made of is invalid.";
             BodyTooLarge = "urn:problem-type:lock-body-too-large", PAYLOAD_TOO_LARGE, 8, "Body too large",
-                "The body of the request is longer than this server reads.";
+                "The body of the request is longer than this server accepts.";
             BodyIncomplete = "urn:problem-type:lock-body-incomplete", BAD_REQUEST, 1, "Body incomplete",
-                "The body of the request did not arrive as a whole.";
+                "The body of the request ended early.";
             ShuttingDown = "urn:problem-type:lock-shutting-down", SERVICE_UNAVAILABLE, 14, "Shutting down",
-                "This server takes no more work.";
+                "This server accepts no more work.";
             Misconfigured = "about:blank", INTERNAL_SERVER_ERROR, 13, "Internal Server Error",
                 "The server is not set up to serve this request.";
         }

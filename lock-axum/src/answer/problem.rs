@@ -1,4 +1,4 @@
-//! The document of an answer: `application/problem+json` (RFC 9457).
+//! The headers and the document of an answer: `application/problem+json` (RFC 9457).
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -7,18 +7,18 @@ use std::time::Duration;
 use http::header::{CONNECTION, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, StatusCode};
 
-use super::outcome::{Outcome, Words};
+use super::outcome::{Outcome, Text};
 
-/// The longest time that a client is told to stay away.
+/// The longest time in `Retry-After`.
 pub(super) const LONGEST: Duration = Duration::from_secs(30);
 
-/// What there is to say about a request that was not served.
+/// The content of an answer to a request that was not served.
 #[derive(Clone, Debug)]
 pub(super) struct Problem {
     pub(super) outcome: Outcome,
     pub(super) status: StatusCode,
     pub(super) detail: Option<Cow<'static, str>>,
-    /// The template of the key, where there is one to show.
+    /// The template of the key, if the client may see one.
     pub(super) lock: Option<Box<str>>,
     pub(super) retry_after: Option<Duration>,
     pub(super) waited: Option<Duration>,
@@ -27,7 +27,7 @@ pub(super) struct Problem {
 
 impl Problem {
     pub(super) fn detail(&self) -> &str {
-        self.detail.as_deref().unwrap_or(self.outcome.words().detail)
+        self.detail.as_deref().unwrap_or(self.outcome.text().detail)
     }
 
     pub(super) fn write_headers(&self, headers: &mut HeaderMap) {
@@ -42,7 +42,7 @@ impl Problem {
 
     pub(super) fn document(&self) -> String {
         let mut json = String::with_capacity(256);
-        let Words { kind, title, .. } = self.outcome.words();
+        let Text { kind, title, .. } = self.outcome.text();
         json.push_str("{\"type\":");
         write_text(&mut json, kind);
         json.push_str(",\"title\":");
@@ -66,7 +66,7 @@ impl Problem {
     }
 }
 
-/// Whole seconds for `Retry-After`: rounded up, so that nobody comes too early, and at least 1.
+/// Returns `after` in whole seconds for `Retry-After`: rounded up, so that no client retries too early, and at least 1.
 fn seconds(after: Duration) -> u64 {
     let up = u64::from(after.subsec_nanos() > 0);
     after.as_secs().saturating_add(up).clamp(1, LONGEST.as_secs())

@@ -1,4 +1,4 @@
-//! Answers that say why a request was not served: `application/problem+json` (RFC 9457).
+//! The public answer to a request that was not served.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,13 +13,15 @@ use super::outcome::Outcome;
 use super::problem::{LONGEST, Problem};
 use crate::once;
 
-/// What a client is told when nobody knows when the lock will be free.
+/// The retry hint if it is unknown when the lock will be free.
 const UNKNOWN: Duration = Duration::from_secs(1);
 
-/// Why a request was not served: a status, headers and a problem document without secrets.
+/// The reason for which a request was not served, as a response: a status, headers and a problem document without
+/// secrets.
 ///
-/// The document never holds the key, the name of the store or who holds the lock; the log does. As a response it is what
-/// the client gets unless [`LockLayer::respond_with`](crate::LockLayer::respond_with) says otherwise.
+/// The document never contains the key, the name of the store or the holder of the lock; the log does. The client gets
+/// this response unless [`LockLayer::respond_with`](crate::LockLayer::respond_with) or
+/// [`LockLayer::grpc`](crate::LockLayer::grpc) replaces it.
 #[derive(Clone, Debug)]
 pub struct LockRejection(Box<Problem>);
 
@@ -27,7 +29,7 @@ impl LockRejection {
     fn new(outcome: Outcome) -> Self {
         Self(Box::new(Problem {
             outcome,
-            status: outcome.words().status,
+            status: outcome.text().status,
             detail: None,
             lock: None,
             retry_after: None,
@@ -36,7 +38,7 @@ impl LockRejection {
         }))
     }
 
-    /// The answer to `error`, over `version` of HTTP; `template` is shown to clients.
+    /// Makes the answer to `error` over `version` of HTTP. Clients get to see `template`.
     pub(crate) fn of_error(error: &LockError, template: Option<&str>, version: Version) -> Self {
         let mut rejection = Self::new(Outcome::of(error.kind()));
         let problem = &mut *rejection.0;
@@ -45,16 +47,16 @@ impl LockRejection {
             problem.waited = error.waited();
         }
         let shutting_down = error.kind() == LockErrorKind::ShuttingDown;
-        // A lost lock is not temporary in this sense: nobody knows what the handler has done.
+        // A lost lock is not temporary in this sense: it is unknown what the handler has done.
         if error.is_temporary() || shutting_down {
             problem.retry_after = Some(error.retry_after().unwrap_or(UNKNOWN).min(LONGEST));
         }
-        // HTTP/2 knows no such header; its server says goodbye in a frame of its own.
+        // HTTP/2 has no such header: its servers announce the end of a connection with a GOAWAY frame.
         problem.close = shutting_down && version <= Version::HTTP_11;
         rejection
     }
 
-    /// A client sent a part of the key that cannot be one.
+    /// The client sent a value that cannot be a part of the key.
     pub(crate) fn key_invalid(detail: Cow<'static, str>, template: &str) -> Self {
         let mut rejection = Self::new(Outcome::KeyInvalid);
         rejection.0.detail = Some(detail);
@@ -62,29 +64,29 @@ impl LockRejection {
         rejection
     }
 
-    /// The program is wrong. The log says how, the client is told nothing.
+    /// The program has a mistake. The log describes it; the client learns nothing about it.
     pub(crate) fn misconfigured() -> Self {
         Self::new(Outcome::Misconfigured)
     }
 
-    /// The body did not arrive, or is too much.
+    /// The body did not arrive as a whole, or is too large.
     pub(crate) fn body(outcome: Outcome, template: &str) -> Self {
         let mut rejection = Self::new(outcome);
         rejection.0.lock = Some(template.into());
         rejection
     }
 
-    /// The handler needs the lock that it was not given.
+    /// The handler needs a lock, but ran without one because the store does not answer.
     pub(crate) fn store_unavailable() -> Self {
         let mut rejection = Self::new(Outcome::StoreUnavailable);
         rejection.0.retry_after = Some(UNKNOWN);
         rejection
     }
 
-    /// So many keys are locked by requests of this layer that no further one is taken.
+    /// Requests of this layer lock so many keys that a further key is refused.
     pub(crate) fn too_many_keys(template: &str) -> Self {
         let mut rejection = Self::new(Outcome::Overloaded);
-        rejection.0.detail = Some("Too many requests are being worked on.".into());
+        rejection.0.detail = Some("Too many requests are being served.".into());
         rejection.0.lock = Some(template.into());
         rejection.0.retry_after = Some(UNKNOWN);
         rejection
@@ -95,43 +97,45 @@ impl LockRejection {
         self
     }
 
-    /// What happened.
+    /// Returns the reason for the answer.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         self.0.outcome
     }
 
-    /// The status of the answer.
+    /// Returns the HTTP status of the answer.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         self.0.status
     }
 
-    /// One sentence for people.
+    /// Returns the reason as a sentence for people.
     #[must_use]
     pub fn detail(&self) -> &str {
         self.0.detail()
     }
 
-    /// The template of the key, of several with commas; `None` where the program is at fault.
+    /// Returns the template of the key, or the templates of several keys with commas between them. `None` if the program
+    /// is at fault.
     #[must_use]
     pub fn template(&self) -> Option<&str> {
         self.0.lock.as_deref()
     }
 
-    /// When another try makes sense, at most 30 s: a hint, and what `Retry-After` says in whole seconds.
+    /// Returns the time after which another try makes sense, at most 30 s. It is a hint; `Retry-After` has it in whole
+    /// seconds.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.0.retry_after
     }
 
-    /// How long the request waited for its lock.
+    /// Returns how long the request waited for its lock.
     #[must_use]
     pub fn waited(&self) -> Option<Duration> {
         self.0.waited
     }
 
-    /// The answer: status, headers and document, to be changed at will.
+    /// Returns the answer, for the program to change: status, headers and document.
     #[must_use]
     pub fn to_response(&self) -> Response {
         let mut response = Response::new(Body::from(self.0.document()));
@@ -141,10 +145,10 @@ impl LockRejection {
     }
 }
 
-/// For locks that a handler takes itself: the client gets what the layer would answer, also from a function under
-/// `#[distributed_lock]` that returns `Result<_, LockRejection>`.
+/// For locks that a handler acquires itself: the client gets the answer that the layer would give. A function under
+/// `#[distributed_lock]` can return `Result<_, LockRejection>`.
 ///
-/// It names no template, and the status is that of the table, whatever a layer says.
+/// The answer names no template and has the status of the table, even where a layer has options for it.
 ///
 /// # Examples
 /// ```
@@ -167,11 +171,12 @@ impl LockRejection {
 /// ```
 impl From<LockError> for LockRejection {
     fn from(error: LockError) -> Self {
-        // The version is not known here, and a server of HTTP/1 closes the connection when it ends all the same.
+        // The version of HTTP is unknown here. A server of HTTP/1 closes the connection when it ends in any case.
         let rejection = Self::of_error(&error, None, Version::HTTP_2);
-        if rejection.outcome() == Outcome::Misconfigured && once::is_news(format!("{:?}", error.kind())) {
-            // Without its text, which may name what is kept out of the log; the lock itself tells it where it may.
-            tracing::error!(why = ?error.kind(), "a lock of a handler cannot be had, which is answered with 500");
+        if rejection.outcome() == Outcome::Misconfigured && once::is_first(format!("{:?}", error.kind())) {
+            // Without the text of the error, which may contain a key that is kept out of the log. The lock itself logs it
+            // where that is allowed.
+            tracing::error!(why = ?error.kind(), "a handler cannot acquire a lock, and its request is answered with 500");
         }
         rejection
     }

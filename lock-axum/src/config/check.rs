@@ -7,12 +7,12 @@ use super::methods::Methods;
 use super::options::Options;
 use crate::key::Keys;
 
-/// Refuses options that contradict each other. `strategy` is `None` where the profile says it.
+/// Refuses options that contradict each other. `strategy` is `None` if it comes from the profile.
 pub(super) fn all(keys: &Keys, options: &Options, strategy: Option<&dyn Strategy>) -> Result<()> {
-    check_waiting(options, strategy)?;
-    check_kind(keys, options)?;
-    check_times(options)?;
-    check_requests(keys, options)?;
+    waiting(options, strategy)?;
+    kind(keys, options)?;
+    hold_times(options)?;
+    requests(keys, options)?;
     options.answers.check().map_err(invalid)
 }
 
@@ -20,13 +20,13 @@ fn invalid(contradiction: String) -> LockError {
     LockError::new(LockErrorKind::InvalidRequest, contradiction)
 }
 
-fn check_waiting(options: &Options, strategy: Option<&dyn Strategy>) -> Result<()> {
+fn waiting(options: &Options, strategy: Option<&dyn Strategy>) -> Result<()> {
     if let (Some(wait), Some(strategy)) = (options.wait, strategy)
         && !strategy.takes_wait_limit()
     {
         let name = strategy.name();
         return Err(invalid(format!(
-            "wait is {wait:?}, but the strategy `{name}` takes no limit: drop one, or use `retry`"
+            "wait is {wait:?}, but the strategy `{name}` takes no limit: remove one of them, or use `retry`"
         )));
     }
     let tries_again =
@@ -36,56 +36,62 @@ fn check_waiting(options: &Options, strategy: Option<&dyn Strategy>) -> Result<(
         None => options.wait.is_none() && options.strategy.is_none() && options.profile.is_none(),
     };
     match options.max_waiters {
-        Some(0) => Err(invalid("max_waiters is 0, so nobody could wait: drop it, and `wait` too".to_owned())),
+        Some(0) => {
+            Err(invalid("max_waiters is 0, so no request could wait: remove it, and `wait` too".to_owned()))
+        }
         Some(max) if nobody_waits => Err(invalid(format!(
-            "max_waiters is {max}, but no request waits: add `wait`, or a `strategy` that waits, or drop it"
+            "max_waiters is {max}, but no request waits: add `wait` or a `strategy` that waits, or remove it"
         ))),
         _ => Ok(()),
     }
 }
 
-fn check_kind(keys: &Keys, options: &Options) -> Result<()> {
+fn kind(keys: &Keys, options: &Options) -> Result<()> {
     let kind = options.kind;
     if matches!(kind, Kind::Semaphore { permits: 0 }) {
-        return Err(invalid("a semaphore with 0 permits admits nobody: give it at least 1".to_owned()));
+        return Err(invalid("a semaphore with 0 permits admits no request: give it at least 1".to_owned()));
     }
     if matches!(keys, Keys::All { .. }) && kind != Kind::Reentrant {
         return Err(invalid(format!(
-            "kind is {kind}, but several keys have one holder each: drop `kind`, or lock one `key`"
+            "kind is {kind}, but several keys have one holder each: remove `kind`, or lock one `key`"
         )));
     }
     Ok(())
 }
 
-fn check_times(options: &Options) -> Result<()> {
+fn hold_times(options: &Options) -> Result<()> {
     match (options.min_hold, options.max_hold) {
         (Some(min), Some(max)) if min > max => {
-            Err(invalid(format!("min_hold is {min:?}, longer than max_hold {max:?}: make one fit the other")))
+            Err(invalid(format!("min_hold is {min:?}, longer than max_hold {max:?}: change one of them")))
         }
         _ => Ok(()),
     }
 }
 
-fn check_requests(keys: &Keys, options: &Options) -> Result<()> {
+fn requests(keys: &Keys, options: &Options) -> Result<()> {
     if keys.template().is_empty() {
-        return Err(invalid("`key_fn` has no name: spans, metrics and the log need one".to_owned()));
+        return Err(invalid(
+            "the name of the `key_fn` is empty: spans, metrics and the log need one".to_owned(),
+        ));
     }
     if matches!(&options.methods, Methods::Only(methods) if methods.is_empty()) {
         return Err(invalid(
-            "`methods` names none, so no request would be locked: name one, or drop it".to_owned(),
+            "`methods` is empty, so no request would be locked: name a method, or remove it".to_owned(),
         ));
     }
     if options.after_body == Some(0) {
         return Err(invalid(
-            "after_body is 0, so no body would be taken: give it a limit, or drop it".to_owned(),
+            "after_body is 0, so every body would be too large: give it a limit, or remove it".to_owned(),
         ));
     }
     if options.max_keys == 0 {
-        return Err(invalid("max_keys is 0, so no request could be locked: give it at least 1".to_owned()));
+        return Err(invalid(
+            "max_keys is 0, so every request would be refused: set it to at least 1".to_owned(),
+        ));
     }
     if options.max_keys < keys.count() {
         return Err(invalid(format!(
-            "max_keys is {}, but each request locks up to {}: give it at least as many",
+            "max_keys is {}, but each request locks up to {}: set it to at least that number",
             options.max_keys,
             keys.count()
         )));

@@ -1,4 +1,4 @@
-//! A layer whose options go together, and the request that it makes.
+//! A layer without contradictions, and the lock request that it makes.
 
 use std::sync::Arc;
 
@@ -10,17 +10,17 @@ use super::check;
 use super::options::Options;
 use crate::key::{Keys, Rendered};
 
-/// A layer whose options go together.
+/// The keys and options of a layer, without contradictions.
 #[derive(Debug)]
 pub(crate) struct Config {
     keys: Keys,
     options: Options,
-    /// `None` where the profile says it.
+    /// `None` if it comes from the profile.
     strategy: Option<Arc<dyn Strategy>>,
 }
 
 impl Config {
-    /// What a layer asks for, or why its options do not go together.
+    /// Checks the options of a layer against each other, the manager and its store.
     pub(crate) fn new(keys: Keys, options: Options) -> Result<Self> {
         let profile = options.profile.as_deref().map(|name| options.manager.profile(name)).transpose()?;
         let strategy: Option<Arc<dyn Strategy>> = match &options.strategy {
@@ -35,14 +35,14 @@ impl Config {
         Ok(config)
     }
 
-    /// What remains to be found out is found out by a request: what the profile says, and what the store can do.
+    /// Checks a sample request, for what depends on the profile and the store.
     fn check_sample(&self) -> Result<()> {
         let keys = self.keys();
         let sample = if let Keys::All { .. } = keys {
-            // As many as each request has: the manager bounds them.
+            // As many keys as a real request has, because the manager limits their number.
             Rendered::All((0..keys.count()).map(|i| Key::new(&i.to_string())).collect::<Result<_>>()?)
         } else {
-            // A template that is too long for a key says nothing about the keys that are made of it.
+            // A template that is no valid key says nothing about the keys rendered from it.
             let Ok(key) = Key::new(keys.template()) else { return Ok(()) };
             Rendered::One(key)
         };
@@ -60,7 +60,7 @@ impl Config {
         &self.options
     }
 
-    /// The request for the lock on `keys`.
+    /// Returns the request for the lock on `keys`.
     pub(crate) fn request(&self, keys: Rendered) -> LockRequest {
         let options = self.options();
         let request = match keys {

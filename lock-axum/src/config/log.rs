@@ -2,62 +2,88 @@
 
 use std::fmt;
 use std::mem;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use http::StatusCode;
 use lock_core::clock::Moment;
 
-/// What was logged already. All services of a layer share it: a router makes many, even one for each request until it
-/// is given its state.
+/// The log messages that one layer has written. All its services share it, because a router may mount a layer once for
+/// each request until it gets its state.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct Logged {
     misconfigured: Mutex<Vec<String>>,
-    pub(super) no_route: AtomicBool,
-    pub(super) unlocked: Unlocked,
+    no_route: AtomicBool,
+    unlocked: UnlockedCount,
 }
 
-/// So many different mistakes of one layer are told at the most.
-const MOST_MISTAKES: usize = 16;
+/// How many different mistakes of one layer are logged as errors.
+const MAX_MISTAKES: usize = 16;
 
-impl Told {
-    /// Says what is wrong with the program: once, as it is the same for each request. What depends on the request as well
-    /// has several texts, of which the first few are told.
+impl Logged {
+    /// Logs a mistake in the program. The first occurrence of each text is an error, because it is the same for every
+    /// request; repetitions, and texts beyond the first few, are debug messages.
     pub(super) fn misconfigured(&self, template: &str, text: &dyn fmt::Display) {
         let text = text.to_string();
-        let is_news = {
-            let mut told = self.misconfigured.lock().unwrap_or_else(PoisonError::into_inner);
-            let is_news = told.len() < MOST_MISTAKES && !told.contains(&text);
-            is_news.then(|| told.push(text.clone())).is_some()
+        let is_new = {
+            let mut logged = self.misconfigured.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_new = logged.len() < MAX_MISTAKES && !logged.contains(&text);
+            is_new.then(|| logged.push(text.clone())).is_some()
         };
-        if !is_news {
-            tracing::debug!(lock.template = template, "misconfigured: {text}");
-        } else {
+        if is_new {
             tracing::error!(
                 lock.template = template,
                 "misconfigured, such requests are answered with 500: {text}"
+            );
+        } else {
+            tracing::debug!(lock.template = template, "misconfigured: {text}");
+        }
+    }
+
+    /// Logs, once, that a service has answered a request that ran without a lock because the router found no route.
+    pub(super) fn no_route(&self, template: &str, status: StatusCode) {
+        if !self.no_route.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                lock.template = template,
+                http.status = status.as_u16(),
+                "a request for which the router found no route was served without a lock: mount the layer inside \
+                 `nest_service`, or on the routes with `route_layer`"
+            );
+        }
+    }
+
+    /// Counts a request that is served without a lock because the store does not answer, and logs it now and then.
+    pub(super) fn unlocked(&self, template: &str, error: &dyn fmt::Display, now: Moment) {
+        if let Some(count) = self.unlocked.add(now) {
+            tracing::warn!(
+                lock.template = template,
+                %error,
+                count,
+                "the lock store does not answer, and requests are served without a lock as `on_store_error` says; `count` \
+                 is their number since the last message"
             );
         }
     }
 }
 
-/// Requests that were served without a lock because the store did not answer.
+/// Requests that were served without a lock since the last log message, and when that was.
 #[derive(Debug, Default)]
-pub(super) struct Unlocked(Mutex<(u64, Option<Moment>)>);
+struct UnlockedCount(Mutex<(u64, Option<Moment>)>);
 
-/// So often the log tells of them, while there are any.
+/// The shortest time between two log messages about requests without a lock.
 const UNLOCKED_EVERY: Duration = Duration::from_secs(10);
 
-impl Unlocked {
-    /// Counts one more; how many there were since the log last told of them, if it is to do so now.
-    pub(super) fn add(&self, now: Moment) -> Option<u64> {
+impl UnlockedCount {
+    /// Counts one request. Returns the number since the last message if a new one is due.
+    fn add(&self, now: Moment) -> Option<u64> {
         let mut guard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (count, told) = &mut *guard;
+        let (count, logged) = &mut *guard;
         *count += 1;
-        if told.is_some_and(|told| now.since(told) < UNLOCKED_EVERY) {
+        if logged.is_some_and(|logged| now.since(logged) < UNLOCKED_EVERY) {
             return None;
         }
-        *told = Some(now);
+        *logged = Some(now);
         Some(mem::take(count))
     }
 }

@@ -1,10 +1,10 @@
-//! Which methods are locked.
+//! The HTTP methods that a layer locks.
 
 use std::sync::Arc;
 
 use http::Method;
 
-/// Which methods are locked.
+/// The methods that a layer locks; it serves the others without a lock.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Methods {
     #[default]
@@ -17,14 +17,14 @@ impl Methods {
     pub(crate) fn include(&self, method: &Method) -> bool {
         match self {
             Self::All => true,
-            // RFC 9110, 9.2.1.
+            // The safe methods of RFC 9110, section 9.2.1.
             Self::Unsafe => ![Method::GET, Method::HEAD, Method::OPTIONS, Method::TRACE].contains(method),
             Self::Only(methods) => methods.iter().any(|named| served_by(named) == served_by(method)),
         }
     }
 }
 
-/// A router gives HEAD to the handler of GET.
+/// Returns the method whose handler serves `method`: a router gives HEAD to the handler of GET.
 fn served_by(method: &Method) -> &Method {
     if method == Method::HEAD { &Method::GET } else { method }
 }

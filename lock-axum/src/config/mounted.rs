@@ -1,4 +1,4 @@
-//! What a mounted layer is.
+//! The configuration that a service carries.
 
 use std::sync::Arc;
 
@@ -7,25 +7,25 @@ use super::options::Options;
 use crate::answer::Answers;
 use crate::key::Keys;
 
-/// What the clones of one service share.
+/// The configuration that the clones of one service share.
 #[derive(Clone, Debug)]
 pub(crate) enum Mounted {
-    Sound(Arc<Config>),
-    /// The options contradict each other, so no request can be served; so are they answered.
-    Broken(Arc<Answers>),
+    Valid(Arc<Config>),
+    /// The options contradict each other, so every request is refused. These answers do it.
+    Invalid(Arc<Answers>),
 }
 
 impl Mounted {
-    /// Never panics: a router mounts a layer when it gets its state, and that may be for each connection.
+    /// Checks the layer. Never panics: a router may mount a layer when it gets its state, once for each connection.
     pub(crate) fn of(keys: &Keys, options: &Options) -> Self {
         let error = match Config::new(keys.clone(), options.clone()) {
-            Ok(config) => return Self::Sound(Arc::new(config)),
+            Ok(config) => return Self::Valid(Arc::new(config)),
             Err(error) => error,
         };
-        options.told.misconfigured(keys.template(), &error);
-        // Answers that are a part of the contradiction would tell the client anything.
+        options.logged.misconfigured(keys.template(), &error);
+        // Answers that contradict each other could tell the client anything.
         let answers =
             options.answers.check().map_or_else(|_| Answers::default(), |()| options.answers.clone());
-        Self::Broken(Arc::new(answers))
+        Self::Invalid(Arc::new(answers))
     }
 }

@@ -1,4 +1,4 @@
-//! Everything that a layer says but its key.
+//! The options of a layer, all but its key.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,7 +9,7 @@ use http::request::Parts;
 use lock_core::strategy::Strategy;
 use lock_core::{Kind, LockManager, OnLost};
 
-use super::log::Told;
+use super::log::Logged;
 use super::methods::Methods;
 use super::policy::{OnDisconnect, OnNoRoute, OnStoreError};
 use crate::answer::Answers;
@@ -17,7 +17,7 @@ use crate::hold::Hold;
 use crate::key::Registered;
 use crate::key_limit::KeyLimit;
 
-/// See the methods of [`LockLayer`](crate::LockLayer) of the same names.
+/// The options of a layer. Each is described at the method of [`LockLayer`](crate::LockLayer) with its name.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) manager: LockManager,
@@ -40,17 +40,17 @@ pub(crate) struct Options {
     pub(crate) on_no_route: OnNoRoute,
     pub(crate) methods: Methods,
     pub(crate) skip_if: Option<SkipIf>,
-    /// The most bytes of a body that is read before the lock is taken.
+    /// The largest body, in bytes, that is read before the lock is acquired.
     pub(crate) after_body: Option<usize>,
     pub(crate) max_keys: usize,
     pub(crate) key_limit: KeyLimit,
     pub(crate) answers: Answers,
-    pub(crate) told: Arc<Told>,
-    /// What `<ext.Name>` stands for.
+    pub(crate) logged: Arc<Logged>,
+    /// The types that `<ext.Name>` stands for.
     pub(crate) extensions: Registered,
 }
 
-/// More keys at once than a process serves requests, as a rule.
+/// The default of `max_keys`: more keys than a process usually serves requests at once.
 const MAX_KEYS: usize = 10_000;
 
 impl Options {
@@ -80,13 +80,13 @@ impl Options {
             max_keys: MAX_KEYS,
             key_limit: KeyLimit::default(),
             answers: Answers::default(),
-            told: Arc::default(),
+            logged: Arc::default(),
             extensions: Registered::default(),
         }
     }
 
-    /// Whether a request with this head is to be locked.
-    pub(crate) fn concern(&self, parts: &Parts) -> bool {
+    /// Returns whether a request with this head is locked.
+    pub(crate) fn lock(&self, parts: &Parts) -> bool {
         self.methods.include(&parts.method) && !self.skip_if.as_ref().is_some_and(|skip| (skip.0)(parts))
     }
 }

@@ -1,46 +1,47 @@
-//! What becomes of a request when something goes wrong on the way.
+//! What happens to a request when something goes wrong.
 
-/// What becomes of a handler whose client has gone away.
+/// What happens to a handler when its client disconnects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnDisconnect {
-    /// It is dropped at its next await point, as every handler is whose client has gone, and the lock given back. The
+    /// The server drops the handler at its next await point, as it does without the layer, and the lock is released. The
     /// default.
     #[default]
     Cancel,
-    /// It comes to its end in a task of its own, and the lock is held until then. A request that still waits for its lock
-    /// is dropped all the same.
+    /// The handler runs to its end in a task of its own, which holds the lock until then. A request that still waits for
+    /// its lock is dropped all the same.
     ///
-    /// What would have stopped the handler from outside does not reach it any more: a timeout, or the loss of a lock of a
-    /// layer outside of this one, so this is the outermost of several. Its own lock does: see
-    /// [`on_lost`](LockLayer::on_lost). Task-local values of other crates are not there, and of a body that the client was
-    /// still sending the rest is missing. A server that shuts down does not wait for the task;
-    /// [`LockManager::shutdown`](lock_core::LockManager::shutdown) does, for its grace.
+    /// Nothing outside the task stops the handler: neither a timeout nor the loss of a lock of an outer layer. So, of
+    /// several lock layers, give this option to the outermost. The loss of its own lock does stop it: see
+    /// [`on_lost`](crate::LockLayer::on_lost). Task-local values of other crates are missing, and so is the part of the
+    /// body that the client had not sent. A server that shuts down does not wait for the task;
+    /// [`LockManager::shutdown`](lock_core::LockManager::shutdown) waits for it, up to its grace period.
     Finish,
 }
 
-/// What becomes of a request when the store of locks does not answer.
+/// What happens to a request when the lock store does not answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnStoreError {
-    /// It is refused with 503. The default.
+    /// The request is refused with 503. The default.
     #[default]
     Reject,
-    /// It is served **without a lock**, beside whatever others do: for work where a rare double execution costs less than
-    /// an outage. Each is counted, and the log says so. Each asks the store first, and begins when that call has failed:
-    /// on Redis after up to the `timeout` of the URL, 500 ms.
+    /// The request is served **without a lock**, whatever else runs at the same time: for work where a rare double
+    /// execution costs less than an outage. A metric counts such requests, and the log reports them. Each request asks the
+    /// store first, and starts when that call has failed: on Redis after up to the `timeout` of the URL, 500 ms.
     RunUnlocked,
 }
 
-/// What becomes of a request that the router has found no route for, where the key needs one: a path parameter or
+/// What happens to a request for which the router found no route, if the key needs one: for a path parameter or
 /// `<route>`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnNoRoute {
-    /// It is served **without a lock**, so that its 404 stays one. Where the answer is anything else, as behind
-    /// [`nest_service`](axum::Router::nest_service), the log says so once. The default.
+    /// The request is served **without a lock**, so that a 404 remains a 404. If the answer is anything else, as behind
+    /// [`nest_service`](axum::Router::nest_service), the log reports it once. The default.
     #[default]
     Serve,
-    /// It is answered with 500, and the log says so once: nothing is done without the lock, and a 404 is a 500 too.
+    /// The request is answered with 500, and the log reports it once. Nothing runs without the lock, and a 404 becomes a
+    /// 500 too.
     Refuse,
 }

@@ -1,4 +1,4 @@
-//! The one spelling of a value, so that one thing has one key. Pure.
+//! The canonical spelling of a value, so that one thing has one key. Pure.
 
 use std::borrow::Cow;
 
@@ -6,12 +6,12 @@ use lock_core::key::Values;
 
 use super::uuid;
 
-/// What a value is taken for: the word behind the colon in `<id:u64>`.
+/// The type of a value: the word after the colon in `<id:u64>`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// No word: text, but no number in a spelling that is not its own.
+    /// No word: text, except a number or a UUID that is not in its canonical spelling.
     Plain,
-    /// Text, as it is.
+    /// Any text, unchanged.
     Text,
     /// Text in lower case.
     Lower,
@@ -20,12 +20,12 @@ pub(crate) enum Form {
     Number(Number),
 }
 
-/// Why a value has no canonical spelling, behind "The path parameter `id`".
+/// The reason for which a value is refused, as the end of a sentence that starts with "The path parameter `id`".
 type Refusal = Cow<'static, str>;
 
 macro_rules! numbers {
     ($($variant:ident = $type:ident: $values:ident,)*) => {
-        /// The types of whole numbers.
+        /// An integer type.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum Number { $($variant,)* }
 
@@ -35,7 +35,7 @@ macro_rules! numbers {
             fn canonical(self, value: &str) -> Result<String, Refusal> {
                 match self {
                     $(Self::$variant => value.parse::<$type>().map(|number| number.to_string()).map_err(|_| {
-                        format!("is no whole number from {} to {}", $type::MIN, $type::MAX).into()
+                        format!("is not a whole number from {} to {}", $type::MIN, $type::MAX).into()
                     }),)*
                 }
             }
@@ -66,19 +66,19 @@ impl Form {
     const WORDS: [(&'static str, Self); 3] =
         [("uuid", Self::Uuid), ("text", Self::Text), ("lower", Self::Lower)];
 
-    /// What the word means, if it means anything.
+    /// Returns the form that `word` names, if any.
     pub(crate) fn of(word: &str) -> Option<Self> {
         let number =
             Number::ALL.iter().find(|(name, _)| *name == word).map(|(_, number)| Self::Number(*number));
         number.or_else(|| Self::WORDS.iter().find(|(name, _)| *name == word).map(|(_, form)| *form))
     }
 
-    /// Every word.
+    /// Returns every word that names a form.
     pub(crate) fn words() -> impl Iterator<Item = &'static str> {
         Number::ALL.iter().map(|(name, _)| *name).chain(Self::WORDS.iter().map(|(name, _)| *name))
     }
 
-    /// What the canonical spellings are made of.
+    /// Returns the characters that the canonical spellings consist of.
     pub(crate) fn values(self) -> Values {
         match self {
             Self::Plain | Self::Text | Self::Lower => Values::Text,
@@ -87,40 +87,40 @@ impl Form {
         }
     }
 
-    /// The one spelling of `value`.
+    /// Returns the canonical spelling of `value`.
     pub(crate) fn canonical(self, value: Cow<'_, str>) -> Result<Cow<'_, str>, Refusal> {
         match self {
             Self::Text => Ok(value),
-            Self::Plain => match of_plain(&value) {
+            Self::Plain => match refusal_of_plain(&value) {
                 Some(refusal) => Err(refusal.into()),
                 None => Ok(value),
             },
             Self::Lower => Ok(value.to_lowercase().into()),
-            Self::Uuid => uuid::canonical(&value).map(Cow::Owned).ok_or_else(|| "is no UUID".into()),
+            Self::Uuid => uuid::canonical(&value).map(Cow::Owned).ok_or_else(|| "is not a UUID".into()),
             Self::Number(number) => number.canonical(&value).map(Cow::Owned),
         }
     }
 }
 
-/// A path in one spelling: each of its parts is the value of a parameter of some route, and is looked at as one.
+/// Checks a path. Each of its segments may be the value of a parameter of some route, so each is checked like one.
 pub(super) fn of_path(path: Cow<'_, str>) -> Result<Cow<'_, str>, Refusal> {
-    match path.split('/').find_map(of_plain) {
-        Some(refusal) => Err(format!("has a part that {refusal}").into()),
+    match path.split('/').find_map(refusal_of_plain) {
+        Some(refusal) => Err(format!("has a segment that {refusal}").into()),
         None => Ok(path),
     }
 }
 
-/// Why text without a type is refused: a handler would parse it to what another text is parsed to.
-fn of_plain(value: &str) -> Option<&'static str> {
-    if is_another_spelling(value) {
-        return Some("is a number with a sign or with zeros in front of it: write it without them");
+/// Returns the reason to refuse text without a type: a handler could parse it to the same value as another text.
+fn refusal_of_plain(value: &str) -> Option<&'static str> {
+    if is_noncanonical_number(value) {
+        return Some("is a number with a sign or leading zeros: write it without them");
     }
-    uuid::is_another_spelling(value)
+    uuid::is_noncanonical(value)
         .then_some("is a UUID in an unusual spelling: write it in lower case with hyphens")
 }
 
-/// Whether `value` is a whole number that a handler would parse, and not as that number is written.
-fn is_another_spelling(value: &str) -> bool {
+/// Returns whether `value` is a whole number that a handler would parse, but not in its canonical spelling.
+fn is_noncanonical_number(value: &str) -> bool {
     let (sign, digits) = match value.as_bytes() {
         [sign @ (b'+' | b'-'), digits @ ..] => (Some(*sign), digits),
         digits => (None, digits),
@@ -179,7 +179,7 @@ mod tests {
             ("", "++1", Some("++1")),
             ("", "0a", Some("0a")),
             ("", "67e55044-10b1-426f-9247-bb680e5fe0c8", Some("67e55044-10b1-426f-9247-bb680e5fe0c8")),
-            // Digits alone may be a hash.
+            // Without hyphens, it may be a hash.
             ("", "67E5504410B1426F9247BB680E5FE0C8", Some("67E5504410B1426F9247BB680E5FE0C8")),
             ("", "67E55044-10b1-426f-9247-bb680e5fe0c8", None),
             ("", "{67e55044-10b1-426f-9247-bb680e5fe0c8}", None),
@@ -213,9 +213,9 @@ mod tests {
     #[test]
     fn a_refusal_says_what_is_expected() {
         for (word, value, says) in [
-            ("i8", "200", "is no whole number from -128 to 127"),
-            ("uuid", "x", "is no UUID"),
-            ("", "01", "is a number with a sign or with zeros"),
+            ("i8", "200", "is not a whole number from -128 to 127"),
+            ("uuid", "x", "is not a UUID"),
+            ("", "01", "is a number with a sign or leading zeros"),
         ] {
             let refusal = spelt(word, value).expect_err("refused");
             assert!(refusal.contains(says), "{refusal}");

@@ -1,4 +1,4 @@
-//! Keys that a function of the program chooses.
+//! Keys from a function of the program.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,26 +12,26 @@ use lock_core::key::Key;
 
 use super::no_key::NoKey;
 
-/// What a function of [`LockLayer::key_fn`](crate::LockLayer::key_fn) says about a request.
+/// The choice of a function of [`LockLayer::key_fn`](crate::LockLayer::key_fn) for one request.
 #[derive(Clone, Debug)]
 pub enum KeyChoice {
-    /// Lock this key. Values that come from the client are encoded by [`KeyBuilder`](lock_core::key::KeyBuilder).
+    /// Lock this key. Use a [`KeyBuilder`](lock_core::key::KeyBuilder), which encodes values that come from the client.
     Lock(Key),
     /// Serve the request without a lock.
     Skip,
-    /// Refuse the request with 400 and this text, which must not repeat what the client has sent.
+    /// Refuse the request with 400 and this text, which must not repeat what the client sent.
     Reject(Cow<'static, str>),
 }
 
-/// What a function of [`LockLayer::key_fn`](crate::LockLayer::key_fn) may return.
+/// A type that a function of [`LockLayer::key_fn`](crate::LockLayer::key_fn) can return.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no choice of a key",
+    message = "`{Self}` does not choose a key",
     label = "the function must return a `KeyChoice`, a `Key`, or a `Result` of a `Key`",
-    note = "encode what comes from outside: `KeyBuilder::new().literal(\"order:\").value(&id).finish()`",
-    note = "a future is not awaited: use `key_of` with an extractor of your own, which may"
+    note = "encode values that come from outside: `KeyBuilder::new().literal(\"order:\").value(&id).finish()`",
+    note = "a future is not awaited: use `key_of` with an extractor of your own, which can await"
 )]
 pub trait IntoKeyChoice {
-    /// Makes the choice.
+    /// Converts the value into the choice.
     fn into_key_choice(self) -> KeyChoice;
 }
 
@@ -53,7 +53,7 @@ impl IntoKeyChoice for Result<Key, LockError> {
     }
 }
 
-/// An error says what to do with the request without a key: for the `?` of a function.
+/// The error is the choice for a request without a key, so that a function can use `?`.
 impl IntoKeyChoice for Result<Key, KeyChoice> {
     fn into_key_choice(self) -> KeyChoice {
         self.map_or_else(|choice| choice, KeyChoice::Lock)
@@ -66,12 +66,12 @@ impl From<Key> for KeyChoice {
     }
 }
 
-/// A key that cannot be one is the client's fault: 400.
+/// An invalid key is the client's fault: 400.
 impl From<Result<Key, LockError>> for KeyChoice {
     fn from(key: Result<Key, LockError>) -> Self {
         key.map_or_else(
             |error| {
-                // Without its text, which may name what is kept out of the log.
+                // Without the text of the error, which may contain a key that is kept out of the log.
                 tracing::debug!(why = ?error.kind(), "a request has no key");
                 Self::Reject("The key of the lock cannot be made from this request.".into())
             },
@@ -85,18 +85,18 @@ impl From<Result<Key, LockError>> for KeyChoice {
 pub struct PathParams<'a>(&'a RawPathParams);
 
 impl<'a> PathParams<'a> {
-    /// The text of the parameter `name`, decoded; of two with this name the inner one.
+    /// Returns the text of the parameter `name`, decoded. If there are two of this name, it is that of the inner router.
     ///
-    /// A handler takes several texts for one number: use [`parse`](Self::parse) where it does.
+    /// A handler parses several texts to one number: if it does, use [`parse`](Self::parse).
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&'a str> {
         self.0.iter().filter(|(param, _)| *param == name).last().map(|(_, value)| value)
     }
 
-    /// The parameter `name` as the handler parses it.
+    /// Returns the parameter `name`, parsed as the handler parses it.
     ///
     /// # Errors
-    /// [`KeyChoice::Reject`] when there is none, or none of this type.
+    /// [`KeyChoice::Reject`] if it is missing or not of this type.
     pub fn parse<T: FromStr>(&self, name: &str) -> Result<T, KeyChoice> {
         self.get(name).and_then(|text| text.parse().ok()).ok_or_else(|| {
             KeyChoice::Reject(format!("The path parameter `{name}` is missing or invalid.").into())
@@ -104,7 +104,7 @@ impl<'a> PathParams<'a> {
     }
 }
 
-/// The function, under a name for spans and metrics.
+/// A function that chooses keys, with its name for spans and metrics.
 #[derive(Clone)]
 pub(crate) struct Chooser {
     name: Box<str>,
@@ -141,11 +141,11 @@ impl Chooser {
         &self.name
     }
 
-    /// The key of this request; `params` are there when it [needs them](Self::needs_path).
+    /// Returns the key of this request. `params` are present if the function [needs them](Self::needs_path).
     pub(crate) fn key(&self, parts: &Parts, params: Option<&RawPathParams>) -> Result<Key, NoKey> {
         let choice = match (&self.choose, params) {
             (Choose::Of(choose), _) => choose(parts),
-            // The 404 of a request without a route stays one.
+            // A request without a route keeps its 404.
             (Choose::WithPath(_), Some(_)) if parts.extensions.get::<MatchedPath>().is_none() => {
                 return Err(NoKey::NoRoute);
             }

@@ -1,4 +1,4 @@
-//! Values that a layer outside has put into the extensions of the request.
+//! Values that an outer layer has put into the extensions of the request.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,16 +18,15 @@ impl Registered {
         self.0.insert(name.into(), Arc::new(read));
     }
 
-    /// The type of this name, or what to do about its absence.
+    /// Returns the type of this name, or an error that says how to register it.
     pub(super) fn get(&self, name: &str) -> Result<Registration, String> {
         if let Some(read) = self.0.get(name) {
             return Ok(Registration { name: name.into(), read: Arc::clone(read) });
         }
         let known: Vec<_> = self.0.keys().map(|name| format!("`{name}`")).collect();
-        let known =
-            if known.is_empty() { "none is".to_owned() } else { format!("there are {}", known.join(", ")) };
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
         Err(format!(
-            "no extension `{name}` is registered ({known}): say which type it is before the key, such as \
+            "no extension `{name}` is registered (registered: {known}): register its type before the key, with \
              `.extension::<{}>(\"{name}\")`, or use `key_of`",
             if name.is_empty() { "Tenant" } else { name }
         ))
@@ -40,7 +39,7 @@ impl fmt::Debug for Registered {
     }
 }
 
-/// One of them.
+/// A registered type.
 #[derive(Clone)]
 pub(super) struct Registration {
     pub(super) name: Box<str>,
@@ -48,14 +47,14 @@ pub(super) struct Registration {
 }
 
 impl Registration {
-    /// The value in this request, or what is wrong with the program.
+    /// Returns the value in this request, or the mistake of the program.
     pub(super) fn value(&self, extensions: &Extensions) -> Result<String, String> {
         let name = &self.name;
         match (self.read)(extensions) {
             Some(value) if value.is_empty() => Err(format!("the extension `{name}` of the request is empty")),
             Some(value) => Ok(value),
             None => Err(format!(
-                "the request has no extension `{name}`: mount the layer that puts it there outside of the `LockLayer`"
+                "the request has no extension `{name}`: mount the layer that adds it outside the `LockLayer`"
             )),
         }
     }

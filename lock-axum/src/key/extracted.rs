@@ -1,4 +1,4 @@
-//! Keys from an extractor of axum.
+//! Keys from an axum extractor.
 
 use std::fmt::{self, Display};
 use std::future::Future;
@@ -13,28 +13,28 @@ use lock_core::{LockError, LockErrorKind, Result};
 
 use super::no_key::NoKey;
 
-/// What a function of [`LockLayer::key_of`](crate::LockLayer::key_of) gives: one value that can be shown, or two to four
-/// of them, one for each placeholder of the template.
+/// A type that a function of [`LockLayer::key_of`](crate::LockLayer::key_of) can return: one value with [`Display`], or a
+/// tuple of two to four, one for each placeholder of the template.
 ///
-/// `M` tells the two apart and is never written.
+/// `M` distinguishes the two cases; the compiler infers it.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no value of a key",
-    label = "expected a value with `Display`, or a tuple of two to four of them",
-    note = "give what identifies the thing, such as its id: `|Path(id): Path<u64>| id`"
+    message = "`{Self}` cannot be a value of a key",
+    label = "expected a value that implements `Display`, or a tuple of two to four such values",
+    note = "return what identifies the thing, such as its id: `|Path(id): Path<u64>| id`"
 )]
 pub trait KeyValues<M> {
-    /// How many values there are.
+    /// The number of values.
     const COUNT: usize;
 
-    /// The values, not encoded.
+    /// Returns the values, not encoded.
     fn values(self) -> Vec<String>;
 }
 
-/// Marks one value.
+/// The marker for one value.
 #[derive(Clone, Copy, Debug)]
 pub struct One(());
 
-/// Marks several values.
+/// The marker for several values.
 #[derive(Clone, Copy, Debug)]
 pub struct Several(());
 
@@ -51,7 +51,7 @@ macro_rules! tuples {
         impl<$($name: Display),*> KeyValues<Several> for ($($name,)*) {
             const COUNT: usize = $count;
 
-            #[allow(non_snake_case, reason = "a value is called as its type")]
+            #[allow(non_snake_case, reason = "each value has the name of its type")]
             fn values(self) -> Vec<String> {
                 let ($($name,)*) = self;
                 vec![$($name.to_string()),*]
@@ -70,7 +70,7 @@ type Extracting<'a> = Pin<Box<dyn Future<Output = Result<Vec<String>, NoKey>> + 
 
 type Extract = dyn for<'a> Fn(&'a mut Parts) -> Extracting<'a> + Send + Sync;
 
-/// A template, and the function that gives its values.
+/// A template, and the function that extracts its values.
 #[derive(Clone)]
 pub(crate) struct Extracted {
     template: KeyTemplate,
@@ -90,9 +90,9 @@ impl Extracted {
         let placeholders = template.placeholders().count();
         if placeholders != P::COUNT {
             let detail = format!(
-                "the template `{template}` has {placeholders} placeholders, and the function gives {} of their values: one for \
-                 each, such as `order:<id>` for one",
-                P::COUNT
+                "the number of placeholders in the template `{template}` is {placeholders}, but the function returns {}: \
+                 it must return one value for each placeholder",
+                if P::COUNT == 1 { "1 value".to_owned() } else { format!("{} values", P::COUNT) }
             );
             return Err(LockError::new(LockErrorKind::InvalidKey, detail));
         }
@@ -100,7 +100,7 @@ impl Extracted {
         let extract: Arc<Extract> = Arc::new(move |parts| {
             let values = Arc::clone(&values);
             let extracting = async move {
-                // Neither what was extracted nor the rejection need be `Send`, so neither is kept over the next await.
+                // Neither the extracted value nor the rejection need be `Send`, so neither lives across the next await.
                 let extracted = E::from_request_parts(parts, &()).await;
                 let found = extracted.map(|extracted| values(extracted).values());
                 match found.map_err(IntoResponse::into_response) {
@@ -129,7 +129,8 @@ impl Extracted {
     }
 }
 
-/// A request that a router has seen and found no route for has nothing to extract: its 404 stays one.
+/// Decides what the rejection of the extractor means. If a router has found no route for the request, there was nothing to
+/// extract, and the request keeps its 404.
 async fn no_key(parts: &mut Parts, rejection: axum::response::Response) -> NoKey {
     let has_router = RawPathParams::from_request_parts(parts, &()).await.is_ok();
     if has_router && parts.extensions.get::<MatchedPath>().is_none() {

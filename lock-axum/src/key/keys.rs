@@ -1,4 +1,4 @@
-//! What a layer locks: one key, or several at once.
+//! The keys of a layer: one, or several at once.
 
 use http::request::Parts;
 use lock_core::key::Key;
@@ -10,24 +10,24 @@ use super::extracted::Extracted;
 use super::no_key::NoKey;
 use super::source::{KeySource, path_params};
 
-/// The templates of a layer.
+/// The source of the keys of a layer.
 #[derive(Clone, Debug)]
 pub(crate) enum Keys {
-    /// Of [`LockLayer::key`](crate::LockLayer::key).
+    /// Set by [`LockLayer::key`](crate::LockLayer::key).
     One(KeySource),
-    /// Of [`LockLayer::keys`](crate::LockLayer::keys).
+    /// Set by [`LockLayer::keys`](crate::LockLayer::keys).
     All {
         sources: Box<[KeySource]>,
-        /// The templates with commas between them, for clients and the log.
+        /// The templates, separated by commas, for clients and the log.
         templates: Box<str>,
     },
-    /// Of [`LockLayer::key_fn`](crate::LockLayer::key_fn) and [`LockLayer::key_with`](crate::LockLayer::key_with).
+    /// Set by [`LockLayer::key_fn`](crate::LockLayer::key_fn) or [`LockLayer::key_with`](crate::LockLayer::key_with).
     Chosen(Chooser),
-    /// Of [`LockLayer::key_of`](crate::LockLayer::key_of).
+    /// Set by [`LockLayer::key_of`](crate::LockLayer::key_of).
     Extracted(Extracted),
 }
 
-/// What one request locks.
+/// The keys that one request locks.
 #[derive(Debug)]
 pub(crate) enum Rendered {
     One(Key),
@@ -57,26 +57,26 @@ impl Keys {
             let source = KeySource::parse(template.as_ref(), extensions)?;
             if sources.iter().any(|other| other.template() == source.template()) {
                 let detail =
-                    format!("`keys` has the template `{}` twice: drop one of the two", source.template());
+                    format!("`keys` contains the template `{}` twice: remove one of them", source.template());
                 return Err(LockError::new(LockErrorKind::InvalidKey, detail));
             }
             if let Some((other, key)) = sources.iter().find_map(|other| Some((other, other.clash(&source)?)))
             {
-                return Err(meet(other, &source, &key));
+                return Err(clashing(other, &source, &key));
             }
             sources.push(source);
         }
         if sources.is_empty() {
             return Err(LockError::new(
                 LockErrorKind::InvalidKey,
-                "`keys` has no template: give at least one",
+                "`keys` is empty: give it at least one template",
             ));
         }
         let templates = sources.iter().map(KeySource::template).collect::<Vec<_>>().join(", ").into();
         Ok(Self::All { sources: sources.into(), templates })
     }
 
-    /// Of one key or several: what clients and the log get to see.
+    /// Returns the template of the key or keys, for clients and the log.
     pub(crate) fn template(&self) -> &str {
         match self {
             Self::One(source) => source.template(),
@@ -86,7 +86,7 @@ impl Keys {
         }
     }
 
-    /// How many keys a request has at most.
+    /// Returns the largest number of keys that a request has.
     pub(crate) fn count(&self) -> usize {
         match self {
             Self::One(_) | Self::Chosen(_) | Self::Extracted(_) => 1,
@@ -102,7 +102,7 @@ impl Keys {
         }
     }
 
-    /// The keys of this request.
+    /// Returns the keys of this request.
     pub(crate) async fn render(&self, parts: &mut Parts) -> Result<Rendered, NoKey> {
         let needs_path = match self {
             Self::Extracted(extracted) => return extracted.key(parts).await.map(Rendered::One),
@@ -121,16 +121,16 @@ impl Keys {
                 keys.collect::<Result<_, _>>().map(Rendered::All)
             }
             Self::Chosen(chooser) => chooser.key(parts, params).map(Rendered::One),
-            Self::Extracted(_) => unreachable!("BUG: has been rendered"),
+            Self::Extracted(_) => unreachable!("BUG: rendered above"),
         }
     }
 }
 
-fn meet(one: &KeySource, other: &KeySource, key: &str) -> LockError {
+fn clashing(one: &KeySource, other: &KeySource, key: &str) -> LockError {
     let (one, other) = (one.template(), other.template());
     let detail = format!(
-        "`keys` has the templates `{one}` and `{other}`, which can both give the key `{key}`: let their fixed texts differ \
-         in a character such as `:`, which no value contains"
+        "`keys` contains the templates `{one}` and `{other}`, which can both give the key `{key}`: make their fixed texts \
+         differ in a character that no value contains, such as `:`"
     );
     LockError::new(LockErrorKind::InvalidKey, detail)
 }
@@ -148,13 +148,13 @@ mod tests {
             assert_eq!(keys.template(), templates.join(", "));
         }
         for (templates, says) in [
-            (&[][..], "has no template"),
-            (&["a:<x>", "b", "a:<x>"], "has the template `a:<x>` twice"),
+            (&[][..], "`keys` is empty"),
+            (&["a:<x>", "b", "a:<x>"], "contains the template `a:<x>` twice"),
             (&["a:<x>", "b:<y"], "is not closed"),
             (&["a:<x>", ""], "is empty"),
             (&["a:<x>", "b", "a:b"], "`a:<x>` and `a:b`, which can both give the key `a:b`"),
             (&["a:<x>", "a:<x>.b"], "which can both give the key"),
-            (&["a:<x>", "b:{x}"], "placeholders are written `<x>`"),
+            (&["a:<x>", "b:{x}"], "write the placeholder as `<x>`"),
             (&["a:<x>", "<cookie.a>"], "expected a path parameter"),
         ] {
             let error = Keys::all(templates, &Registered::default()).unwrap_err();

@@ -1,4 +1,4 @@
-//! What a request locks: templates with the values of the request, or what a function says.
+//! The keys that a request locks: from templates and the values of the request, from a function or from an extractor.
 
 mod canonical;
 mod choice;
@@ -6,9 +6,9 @@ mod extension;
 mod extracted;
 mod keys;
 mod no_key;
-mod place;
 mod query;
 mod source;
+mod uri_path;
 mod uuid;
 mod value;
 

@@ -1,18 +1,18 @@
-//! Why a request has no key.
+//! The reasons for which a request has no key.
 
 use std::borrow::Cow;
 
-/// Why a request has no key.
+/// The reason for which a request has no key.
 #[derive(Debug)]
 pub(crate) enum NoKey {
-    /// The program says that this request needs none.
+    /// The program serves this request without a lock.
     Skip,
     /// The router found no route, so there is nothing to lock.
     NoRoute,
-    /// The client's fault; the text names the part, never its value.
+    /// The client sent an invalid value. The text names its part of the request, never the value.
     Client(Cow<'static, str>),
-    /// The program's fault; the text is for its log.
+    /// The program has a mistake. The text is for its log.
     Program(String),
-    /// An extractor has refused the request, with this answer.
+    /// An extractor has rejected the request with this answer.
     Refused(Box<axum::response::Response>),
 }

@@ -1,18 +1,18 @@
-//! Queries that are encoded as forms.
+//! Parameters of the query.
 
 use std::borrow::Cow;
 
 use super::no_key::NoKey;
-use super::place::hex;
+use super::uri_path::hex;
 
-/// The one parameter `name` of a query that is encoded as a form.
+/// Returns the parameter `name` of a form-encoded query, in which it must occur once.
 pub(super) fn parameter<'a>(name: &str, query: &'a str) -> Result<Cow<'a, str>, NoKey> {
     let invalid = |what: &str| NoKey::Client(format!("The query parameter `{name}` {what}.").into());
     let mut found = None;
     for pair in query.split('&') {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
         if decode(key).is_some_and(|key| key == name) && found.replace(value).is_some() {
-            return Err(invalid("is there more than once"));
+            return Err(invalid("occurs more than once"));
         }
     }
     let value = found.ok_or_else(|| invalid("is missing"))?;
@@ -23,7 +23,7 @@ pub(super) fn parameter<'a>(name: &str, query: &'a str) -> Result<Cow<'a, str>, 
     }
 }
 
-/// Decodes `+` and `%41`; a `%` without two hexadecimal digits stands for itself. `None` when that is not UTF-8.
+/// Decodes `+` and `%41`. A `%` without two hexadecimal digits stands for itself. Returns `None` if the result is not UTF-8.
 fn decode(text: &str) -> Option<Cow<'_, str>> {
     if !text.contains(['+', '%']) {
         return Some(Cow::Borrowed(text));
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_parameter_is_there_once() {
+    fn a_query_parameter_occurs_once() {
         for (text, value) in [
             ("q=1", Ok("1")),
             ("a=2&q=1", Ok("1")),
@@ -82,8 +82,8 @@ mod tests {
             ("qq=1", Err("is missing")),
             ("q", Err("is empty")),
             ("q=", Err("is empty")),
-            ("q=1&q=1", Err("is there more than once")),
-            ("q=1&%71", Err("is there more than once")),
+            ("q=1&q=1", Err("occurs more than once")),
+            ("q=1&%71", Err("occurs more than once")),
             ("q=%ff", Err("is not UTF-8")),
         ] {
             match (parameter("q", text), value) {

@@ -1,4 +1,4 @@
-//! One key of a request: a template and where its values come from.
+//! A key from a template and the values of the request.
 
 use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{FromRequestParts, RawPathParams};
@@ -10,11 +10,11 @@ use super::extension::Registered;
 use super::no_key::NoKey;
 use super::value::{Value, values_of};
 
-/// A template whose placeholders are known to mean something.
+/// A template with valid placeholders.
 #[derive(Clone, Debug)]
 pub(crate) struct KeySource {
     template: KeyTemplate,
-    /// In the order of the template.
+    /// The values of the placeholders, in their order.
     values: Vec<Value>,
 }
 
@@ -33,18 +33,18 @@ impl KeySource {
         self.template.as_str()
     }
 
-    /// A key that this template and `other` can both give although they look different.
+    /// Returns a key that both this template and `other` can give, although their fixed texts differ.
     pub(crate) fn clash(&self, other: &Self) -> Option<String> {
         self.template.clash_with_values(&other.template, values_of)
     }
 
-    /// Whether it has a path parameter.
+    /// Returns whether it has a path parameter.
     pub(crate) fn needs_path(&self) -> bool {
         self.values.iter().any(Value::is_of_path)
     }
 
-    /// Whether there is a route, as far as this template can tell. That goes before what the client sent: a 404 must not
-    /// become a 400.
+    /// Checks that the request has a route, as far as this template needs one. This comes before the check of what the
+    /// client sent: a 404 must not become a 400.
     pub(crate) fn check_route(&self, parts: &Parts, params: Option<&RawPathParams>) -> Result<(), NoKey> {
         for value in self.values.iter().filter(|value| value.is_of_route()) {
             value.raw(parts, params)?;
@@ -52,7 +52,7 @@ impl KeySource {
         Ok(())
     }
 
-    /// The key of this request; `params` are there when it [needs them](Self::needs_path).
+    /// Returns the key of this request. `params` are present if the template [needs them](Self::needs_path).
     pub(crate) fn render(&self, parts: &Parts, params: Option<&RawPathParams>) -> Result<Key, NoKey> {
         let mut values = self.values.iter();
         let mut failure = None;
@@ -70,7 +70,7 @@ impl KeySource {
     }
 }
 
-/// Refuses `order:{id}`: written as in the path of the route, it would be one key for all orders.
+/// Refuses `order:{id}`, which is written like the path of a route: it would be one key for all orders.
 fn no_braces(template: &str) -> Result<()> {
     let in_braces = template.split('{').skip(1).filter_map(|rest| rest.split_once('}')).map(|(name, _)| name);
     let is_name = |name: &&str| {
@@ -81,8 +81,8 @@ fn no_braces(template: &str) -> Result<()> {
         None => Ok(()),
         Some(name) => {
             let detail = format!(
-                "`{{{name}}}` in the template `{template}` is plain text, the same for every request: placeholders are \
-                 written `<{name}>`"
+                "`{{{name}}}` in the template `{template}` is plain text, the same for every request: write the \
+                 placeholder as `<{name}>`"
             );
             Err(LockError::new(LockErrorKind::InvalidKey, detail))
         }
@@ -95,8 +95,8 @@ pub(crate) async fn path_params(parts: &mut Parts) -> Result<RawPathParams, NoKe
             NoKey::Client("A parameter of the path is not UTF-8.".into())
         }
         _ => NoKey::Program(
-            "no axum router has matched the request yet: mount the layer on a route or a `Router`, not around it, or \
-             use a template without path parameters"
+            "no axum router has matched the request yet: mount the layer on a route or a `Router`, not around the \
+             `Router`, or use a template without path parameters"
                 .to_owned(),
         ),
     })
@@ -122,8 +122,8 @@ mod tests {
         for (template, says) in [
             ("", "is empty"),
             ("order:<id", "is not closed"),
-            ("<header.>", "no name of a header"),
-            ("<header.a b>", "no name of a header"),
+            ("<header.>", "not the name of a header"),
+            ("<header.a b>", "not the name of a header"),
             ("<query.>", "a name is expected after the dot"),
             ("<cookie.a>", "expected a path parameter, `<header.name>`"),
             ("<ext.Tenant>", "`.extension::<Tenant>(\"Tenant\")`"),
@@ -136,7 +136,7 @@ mod tests {
             ("<id:string>", "expected one of `u8`"),
             ("<id:>", "expected one of `u8`"),
             ("<:u64>", "a name is expected before the colon"),
-            ("<method:lower>", "`<method>` takes no type"),
+            ("<method:lower>", "`method` has no type: write `<method>`"),
             ("<header.x:y>", "expected one of `u8`"),
         ] {
             let error = KeySource::parse(template, &Registered::default()).unwrap_err();

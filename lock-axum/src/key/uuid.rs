@@ -1,14 +1,14 @@
-//! UUIDs in the one spelling that RFC 9562 prefers. Pure.
+//! UUIDs in the spelling that RFC 9562 prefers. Pure.
 
-/// The hexadecimal digits of a UUID.
+/// The number of hexadecimal digits of a UUID.
 const DIGITS: usize = 32;
 
-/// Where the canonical spelling has its hyphens.
+/// The positions of the hyphens in the canonical spelling.
 const HYPHENS: [usize; 4] = [8, 13, 18, 23];
 
-/// `value` in lower case and with hyphens; `None` when it is no UUID.
+/// Returns `value` in lower case and with hyphens, or `None` if it is not a UUID.
 ///
-/// Takes every spelling that common parsers take: upper case, without hyphens, in braces, with `urn:uuid:` before it.
+/// Accepts every spelling that common parsers accept: upper case, without hyphens, in braces, after `urn:uuid:`.
 pub(super) fn canonical(value: &str) -> Option<String> {
     let value = without_urn(value);
     let value = value.strip_prefix('{').map_or(Some(value), |rest| rest.strip_suffix('}'))?;
@@ -31,8 +31,9 @@ pub(super) fn canonical(value: &str) -> Option<String> {
     Some(canonical)
 }
 
-/// Whether `value` is certainly a UUID, and not in its one spelling. Thirty-two digits may be anything else.
-pub(super) fn is_another_spelling(value: &str) -> bool {
+/// Returns whether `value` is certainly a UUID, but not in its canonical spelling. Thirty-two digits without hyphens may be
+/// something else.
+pub(super) fn is_noncanonical(value: &str) -> bool {
     value.len() != DIGITS && canonical(value).is_some_and(|canonical| canonical != value)
 }
 

@@ -1,4 +1,4 @@
-//! Where the values of a key come from.
+//! The values of a key, from the parts of a request.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,9 +12,9 @@ use lock_core::{LockError, LockErrorKind, Result};
 use super::canonical::{self, Form};
 use super::extension::{Registered, Registration};
 use super::no_key::NoKey;
-use super::{place, query};
+use super::{query, uri_path};
 
-/// What one placeholder stands for.
+/// The value that a placeholder stands for.
 #[derive(Clone, Debug)]
 pub(super) struct Value {
     origin: Origin,
@@ -32,25 +32,26 @@ enum Origin {
     Extension(Registration),
 }
 
-/// The longest header that is a part of a key: long enough for every identifier, and no token by mistake.
+/// The longest header that can be a part of a key: long enough for an identifier, too short for most tokens, which should
+/// not end up in a key by mistake.
 const LONGEST_HEADER: usize = 255;
 
-/// What the values of the placeholder `name` are made of.
+/// Returns the characters that the values of the placeholder `name` consist of.
 pub(super) fn values_of(name: &str) -> Values {
     let (_, form) = split(name);
     form.and_then(Form::of).map_or(Values::Text, Form::values)
 }
 
-/// `id:u64` in two.
+/// Splits `id:u64` at its colon.
 fn split(name: &str) -> (&str, Option<&str>) {
     name.rsplit_once(':').map_or((name, None), |(name, word)| (name, Some(word)))
 }
 
 impl Value {
-    /// What the placeholder `name` of `template` stands for.
+    /// Parses the placeholder `name` of `template`.
     pub(super) fn parse(name: &str, template: &KeyTemplate, extensions: &Registered) -> Result<Self> {
         let invalid = |detail: String| {
-            let detail = format!("the template `{template}` has the placeholder `<{name}>`: {detail}");
+            let detail = format!("placeholder `<{name}>` in the template `{template}`: {detail}");
             LockError::new(LockErrorKind::InvalidKey, detail)
         };
         let (place, word) = split(name);
@@ -62,11 +63,11 @@ impl Value {
         let origin = Origin::parse(place, extensions).map_err(invalid)?;
         match (&origin, form) {
             (Origin::Method | Origin::Route, Some(_)) => {
-                Err(invalid(format!("`<{place}>` takes no type: write it without")))
+                Err(invalid(format!("`{place}` has no type: write `<{place}>`")))
             }
-            (Origin::Uri, Some(form)) if form != Form::Text => {
-                Err(invalid("`<uri.path>` takes no type but `text`: write it without".to_owned()))
-            }
+            (Origin::Uri, Some(form)) if form != Form::Text => Err(invalid(
+                "`uri.path` has no type but `text`: write `<uri.path>` or `<uri.path:text>`".to_owned(),
+            )),
             (Origin::Path(_) | Origin::Query(_) | Origin::Uri, None) => {
                 Ok(Self { origin, form: Form::Plain })
             }
@@ -74,17 +75,17 @@ impl Value {
         }
     }
 
-    /// Whether it is a path parameter.
+    /// Returns whether it is a path parameter.
     pub(super) fn is_of_path(&self) -> bool {
         matches!(self.origin, Origin::Path(_))
     }
 
-    /// Whether it can say that there is no route.
+    /// Returns whether it needs a route.
     pub(super) fn is_of_route(&self) -> bool {
         matches!(self.origin, Origin::Path(_) | Origin::Route)
     }
 
-    /// Its one spelling in this request, not encoded.
+    /// Returns the value in this request, in its canonical spelling, not encoded.
     pub(super) fn of<'a>(
         &self,
         parts: &'a Parts,
@@ -96,13 +97,13 @@ impl Value {
             _ => self.form.canonical(value),
         };
         canonical.map_err(|why| match &self.origin {
-            // What the program has put there is not for the client to mend.
+            // The program added the extension, so the client cannot correct it.
             Origin::Extension(_) => NoKey::Program(format!("the {} {why}", self.origin)),
             _ => NoKey::Client(format!("The {} {why}.", self.origin).into()),
         })
     }
 
-    /// As the request has it.
+    /// Returns the value as the request contains it.
     pub(super) fn raw<'a>(
         &self,
         parts: &'a Parts,
@@ -116,10 +117,10 @@ impl Value {
             Origin::Header(name) => header(name, parts).map(Cow::Borrowed),
             Origin::Query(name) => query::parameter(name, parts.uri.query().unwrap_or_default()),
             Origin::Method => Ok(parts.method.as_str().into()),
-            // A router that is nested in another has cut its own part off.
+            // Inside a nested router, `parts.uri` lacks the prefix of the outer router.
             Origin::Uri => {
                 let uri = parts.extensions.get::<OriginalUri>().map_or(&parts.uri, |uri| &uri.0);
-                Ok(place::canonical(uri.path()))
+                Ok(uri_path::canonical(uri.path()))
             }
             Origin::Extension(extension) => {
                 extension.value(&parts.extensions).map(Cow::Owned).map_err(NoKey::Program)
@@ -132,19 +133,19 @@ impl Value {
     }
 }
 
-/// What to write in place of the `word` behind the colon of `<place:word>`.
+/// Returns an error for the unknown `word` in `<place:word>`, with what to write instead.
 fn unknown(place: &str, word: &str) -> String {
     if ["header", "query", "uri", "ext"].contains(&place) {
-        return format!("`{word}` is no type of a value; did you mean `<{place}.{word}>`?");
+        return format!("`{word}` is not a type; did you mean `<{place}.{word}>`?");
     }
     let lower = word.to_ascii_lowercase();
     let near = Form::words().map(|known| (strsim::jaro_winkler(&lower, known), known));
     let near = near.filter(|(likeness, _)| *likeness > 0.7).max_by(|one, other| one.0.total_cmp(&other.0));
     match near {
-        Some((_, known)) => format!("`{word}` is no type of a value; did you mean `<{place}:{known}>`?"),
+        Some((_, known)) => format!("`{word}` is not a type; did you mean `<{place}:{known}>`?"),
         None => {
             let words: Vec<_> = Form::words().map(|word| format!("`{word}`")).collect();
-            format!("`{word}` is no type of a value: expected one of {}", words.join(", "))
+            format!("`{word}` is not a type: expected one of {}", words.join(", "))
         }
     }
 }
@@ -154,7 +155,7 @@ impl Origin {
         if let Some(header) = name.strip_prefix("header.") {
             return match HeaderName::try_from(header) {
                 Ok(header) => Ok(Self::Header(header)),
-                Err(_) => Err("this is no name of a header".to_owned()),
+                Err(_) => Err(format!("`{header}` is not the name of a header")),
             };
         }
         if let Some(extension) = name.strip_prefix("ext.") {
@@ -178,7 +179,7 @@ impl Origin {
     }
 }
 
-/// As a client knows it.
+/// The name by which a client knows the part of the request.
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -199,7 +200,7 @@ fn path_param<'a>(name: &str, parts: &Parts, params: &'a RawPathParams) -> Resul
     match (found.next(), found.next(), route) {
         (Some(value), None, _) => Ok(value),
         (Some(_), Some(_), _) => Err(NoKey::Program(format!(
-            "the route {} has the parameter `{name}` twice: give the two different names",
+            "the route {} has two parameters `{name}`: give them different names",
             route.map_or("of this request", MatchedPath::as_str)
         ))),
         (None, _, None) => Err(NoKey::NoRoute),
@@ -221,12 +222,12 @@ fn header<'a>(name: &HeaderName, parts: &'a Parts) -> Result<&'a str, NoKey> {
     let invalid = |what: &str| Err(NoKey::Client(format!("The header `{name}` {what}.").into()));
     let Some(value) = values.next() else { return invalid("is missing") };
     if values.next().is_some() {
-        return invalid("is there more than once");
+        return invalid("occurs more than once");
     }
     match value.to_str() {
         Ok("") => invalid("is empty"),
         Ok(value) if value.len() > LONGEST_HEADER => invalid("is longer than 255 characters"),
-        // `to_str` lets a tab through.
+        // `to_str` accepts a tab.
         Ok(value) if !value.contains('\t') => Ok(value),
         Ok(_) | Err(_) => invalid("has characters that are not visible ASCII"),
     }

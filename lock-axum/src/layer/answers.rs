@@ -1,4 +1,4 @@
-//! What a client gets whose request was not served.
+//! The answers to requests that are not served.
 
 use std::sync::Arc;
 
@@ -7,12 +7,13 @@ use http::StatusCode;
 use http::request::Parts;
 
 use super::builder::LockLayer;
-use crate::answer::{Form, LockRejection, Outcome};
+use crate::answer::{LockRejection, Outcome};
 
 impl<K> LockLayer<K> {
-    /// Answers `outcome` with `status`, in place of the one in the table of the crate's documentation.
+    /// Answers `outcome` with `status` instead of the status in the [table of the crate](crate#answers).
     ///
-    /// [`check`](LockLayer::check) refuses a status that is no 4xx or 5xx, and one beside [`grpc`](Self::grpc).
+    /// [`check`](LockLayer::check) refuses a status other than 4xx and 5xx, and a status together with
+    /// [`grpc`](Self::grpc).
     ///
     /// # Examples
     /// ```
@@ -37,8 +38,8 @@ impl<K> LockLayer<K> {
         self
     }
 
-    /// Answers a request that found its key held with 423 Locked, in place of 409: for clients that tell a lock from
-    /// another conflict.
+    /// Answers with 423 Locked instead of 409 if the key is held: for clients that distinguish a lock from other
+    /// conflicts.
     ///
     /// # Examples
     /// ```
@@ -46,11 +47,11 @@ impl<K> LockLayer<K> {
     /// let layer = lock_axum::LockLayer::new(locks).key("order:<id>").locked();
     /// ```
     pub fn locked(self) -> Self {
-        self.held(StatusCode::LOCKED)
+        self.status_if_held(StatusCode::LOCKED)
     }
 
-    /// Answers a request that found its key held with 429 Too Many Requests, in place of 409: most clients and proxies
-    /// try such a request again by themselves, which they do not do for 409 and 423.
+    /// Answers with 429 Too Many Requests instead of 409 if the key is held: most clients and proxies retry such a request
+    /// by themselves, which they do not do after 409 or 423.
     ///
     /// # Examples
     /// ```
@@ -58,14 +59,15 @@ impl<K> LockLayer<K> {
     /// let layer = lock_axum::LockLayer::new(locks).key("order:<id>").too_many_requests();
     /// ```
     pub fn too_many_requests(self) -> Self {
-        self.held(StatusCode::TOO_MANY_REQUESTS)
+        self.status_if_held(StatusCode::TOO_MANY_REQUESTS)
     }
 
-    fn held(self, status: StatusCode) -> Self {
+    fn status_if_held(self, status: StatusCode) -> Self {
         self.status(Outcome::Contended, status).status(Outcome::TimedOut, status)
     }
 
-    /// Answers as gRPC expects it, for a service of tonic: HTTP status 200, no body, and `grpc-status` in the head.
+    /// Answers in the form that gRPC expects, for a service of tonic: HTTP status 200, no body, and `grpc-status` in the
+    /// head.
     ///
     /// | outcome | `grpc-status` |
     /// | --- | --- |
@@ -76,9 +78,12 @@ impl<K> LockLayer<K> {
     /// | key invalid | 3, `INVALID_ARGUMENT` |
     /// | misconfigured | 13, `INTERNAL` |
     ///
-    /// `grpc-retry-pushback-ms` stands in for `Retry-After`. The values of a key come from metadata, `<header.x-order>`,
-    /// from the method, `<uri.path>`, or by [`key_fn`](LockLayer::key_fn); the message itself is not read. A streamed
-    /// answer holds its lock to its end, as every body of unknown length.
+    /// `grpc-retry-pushback-ms` replaces `Retry-After`. The values of a key come from the metadata (`<header.x-order>`),
+    /// from the method (`<uri.path>`) or from [`key_fn`](LockLayer::key_fn); the layer does not read the message. A
+    /// streamed answer holds its lock until its end, as every body of unknown length does.
+    ///
+    /// [`check`](LockLayer::check) refuses it together with [`status`](Self::status) or
+    /// [`respond_with`](Self::respond_with).
     ///
     /// # Examples
     /// ```
@@ -87,15 +92,17 @@ impl<K> LockLayer<K> {
     /// // tonic::transport::Server::builder().layer(layer).add_service(orders)
     /// ```
     pub fn grpc(mut self) -> Self {
-        self.options.answers.form = Form::Grpc;
+        self.options.answers.set_grpc();
         self
     }
 
-    /// Makes the answer to a request that was not served, from the rejection and the head of the request: anything that a
-    /// handler could return, such as `(StatusCode::LOCKED, Json(..))`. [`LockRejection::to_response`] is what the client
-    /// would get otherwise, to be changed at will.
+    /// Makes the answer to a request that is not served with a function of the rejection and the head of the request. It
+    /// returns anything that a handler can return, such as `(StatusCode::LOCKED, Json(..))`.
+    /// [`LockRejection::to_response`] returns the default answer, for the function to change.
     ///
-    /// The head is copied before the handler runs, which costs a request about a microsecond.
+    /// The head is cloned before the handler runs, which costs about a microsecond per request.
+    ///
+    /// [`check`](LockLayer::check) refuses it together with [`grpc`](Self::grpc).
     ///
     /// # Examples
     /// ```
@@ -125,7 +132,7 @@ impl<K> LockLayer<K> {
         let respond = Arc::new(move |rejection: &LockRejection, parts: &Parts| {
             respond(rejection, parts).into_response()
         });
-        self.options.answers.form = Form::Custom(respond);
+        self.options.answers.set_respond(respond);
         self
     }
 }

@@ -1,4 +1,4 @@
-//! A layer, and what makes a service of it.
+//! The layer, and the mounting that makes a service of it.
 
 use lock_core::{LockManager, Result};
 use tower::Layer;
@@ -7,12 +7,12 @@ use crate::config::{Config, Mounted, Options};
 use crate::key::Keys;
 use crate::service::Lock;
 
-/// A layer without a key yet; [`LockLayer::key`] gives it one, [`LockLayer::keys`] several, [`LockLayer::key_fn`] what a
-/// function says. Only a layer with a key can be mounted.
+/// The state of a [`LockLayer`] without a key. [`LockLayer::key`], [`keys`](LockLayer::keys),
+/// [`key_of`](LockLayer::key_of) and [`key_fn`](LockLayer::key_fn) set the key. Only a layer with a key can be mounted.
 #[derive(Clone, Debug)]
 pub struct NoKeyYet(());
 
-/// A layer with a key.
+/// The state of a [`LockLayer`] with a key.
 #[derive(Clone, Debug)]
 pub struct Keyed(pub(crate) Keys);
 
@@ -20,7 +20,7 @@ pub struct Keyed(pub(crate) Keys);
 #[diagnostic::on_unimplemented(
     message = "this `LockLayer` has no key yet, so it cannot be mounted",
     label = "a layer without a key",
-    note = "say what it locks: `.key(\"order:<id:u64>\")`, `.keys([..])`, `.key_of(..)` or `.key_fn(..)`"
+    note = "set what it locks: `.key(\"order:<id:u64>\")`, `.keys([..])`, `.key_of(..)` or `.key_fn(..)`"
 )]
 pub trait HasKey: Sized {
     #[doc(hidden)]
@@ -33,19 +33,29 @@ impl HasKey for Keyed {
     }
 }
 
-/// A [`LockLayer`] that can be given its key.
+/// A [`LockLayer`] whose key can be set.
 #[diagnostic::on_unimplemented(
-    message = "this `LockLayer` has its key already",
-    label = "a layer has one key",
-    note = "drop one of the two; `.keys([..])` locks several keys at once"
+    message = "this `LockLayer` has a key already",
+    label = "a second key",
+    note = "remove one of the two; `.keys([..])` locks several keys at once"
 )]
 pub trait HasNoKey {}
 
 impl HasNoKey for NoKeyYet {}
 
-/// Runs requests under a lock: [`Layer`] of the service [`Lock`].
+/// A [`LockLayer`] to which an extension can be added.
+#[diagnostic::on_unimplemented(
+    message = "this `LockLayer` has a key already, so the key cannot use a further extension",
+    label = "an extension after the key",
+    note = "write `.extension::<T>(\"T\")` before `.key(..)`, whose template may then contain `<ext.T>`"
+)]
+pub trait TakesExtension {}
+
+impl TakesExtension for NoKeyYet {}
+
+/// A [`Layer`] that runs requests under a lock.
 ///
-/// See the documentation of the crate for what clients get to see and for where to mount it.
+/// The [documentation of the crate](crate) describes the answers to clients and where to mount the layer.
 ///
 /// # Examples
 /// ```
@@ -79,31 +89,36 @@ pub struct LockLayer<K = Keyed> {
 }
 
 impl LockLayer<NoKeyYet> {
-    /// Begins a layer that takes its locks from `manager`.
+    /// Creates a layer that takes its locks from `manager`.
     pub fn new(manager: LockManager) -> Self {
         Self { key: NoKeyYet(()), options: Options::new(manager) }
     }
 }
 
 impl LockLayer {
-    /// Checks that the options go together and that the store can do what they say: at start-up, which is where a mistake
-    /// belongs. No request is made, and nothing is asked of the store.
+    /// Checks that the options do not contradict each other and that the store supports them. Call it at start-up. It sends
+    /// nothing to the store.
     ///
-    /// A layer that is mounted without it works all the same. But a router mounts the layers of
-    /// [`MethodRouter::route_layer`](axum::routing::MethodRouter::route_layer) when it serves its first client, so that a
-    /// contradiction is found then, logged once, and every request of the route is answered with 500.
+    /// A layer also works without this check. But a router mounts the layers of
+    /// [`MethodRouter::route_layer`](axum::routing::MethodRouter::route_layer) when it serves its first client. A
+    /// contradiction is then found that late: it is logged once, and every request of the route is answered with 500.
     ///
     /// # Errors
-    /// [`InvalidRequest`](lock_core::LockErrorKind::InvalidRequest) for a [`wait`](Self::wait) with a strategy that takes no
-    /// limit, [`max_waiters`](Self::max_waiters) of 0 or where nobody waits, a [`kind`](Self::kind) that does not go with
-    /// [`keys`](Self::keys) or has no permit, more `keys` than the manager's
-    /// [`max_keys`](lock_core::ManagerBuilder::max_keys) allows one request, a [`profile`](Self::profile) that the manager does not have, a
-    /// [`status`](Self::status) that says that all is well, a [`min_hold`](Self::min_hold) beyond
-    /// [`max_hold`](Self::max_hold), no [`methods`](Self::methods), [`max_keys`](Self::max_keys) or
-    /// [`after_body`](Self::after_body) of 0, a
-    /// [`ttl`](Self::ttl) that the store does not hold, or options that do not go with those of the profile;
-    /// [`Unsupported`](lock_core::LockErrorKind::Unsupported) for a [`kind`](Self::kind) or [`keys`](Self::keys) that the
-    /// store does not have.
+    /// [`InvalidRequest`](lock_core::LockErrorKind::InvalidRequest) for
+    ///
+    /// - a [`wait`](Self::wait) with a strategy that takes no limit, or [`max_waiters`](Self::max_waiters) of 0 or without
+    ///   waiting;
+    /// - a [`kind`](Self::kind) other than `Reentrant` with [`keys`](Self::keys), or a semaphore with 0 permits;
+    /// - more `keys` than the manager [allows](lock_core::ManagerBuilder::max_keys);
+    /// - a [`ttl`](Self::ttl) that the store does not support, a [`min_hold`](Self::min_hold) above
+    ///   [`max_hold`](Self::max_hold), or [`renew_every`](Self::renew_every) without renewal;
+    /// - an empty list of [`methods`](Self::methods), [`max_keys`](Self::max_keys) below the number of keys of a request, or
+    ///   [`after_body`](Self::after_body) of 0;
+    /// - a [`status`](Self::status) other than 4xx and 5xx, or [`grpc`](Self::grpc) with `status` or
+    ///   [`respond_with`](Self::respond_with);
+    /// - a [`profile`](Self::profile) that the manager does not have, or one whose options contradict those of the layer.
+    ///
+    /// [`Unsupported`](lock_core::LockErrorKind::Unsupported) for a `kind` or `keys` that the store does not support.
     ///
     /// # Examples
     /// ```
@@ -126,8 +141,8 @@ impl LockLayer {
 impl<S, K: HasKey> Layer<S> for LockLayer<K> {
     type Service = Lock<S>;
 
-    /// Wraps `inner`. Never panics: where the options contradict each other, which [`check`](LockLayer::check) finds out,
-    /// each request is answered with 500, and the log says once why.
+    /// Wraps `inner`. Never panics: if the options contradict each other, which [`check`](LockLayer::check) finds out, each
+    /// request is answered with 500, and the log reports the reason once.
     fn layer(&self, inner: S) -> Self::Service {
         K::mount(self, inner)
     }

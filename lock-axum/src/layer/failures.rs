@@ -1,4 +1,4 @@
-//! For how long, and what happens when something goes wrong on the way.
+//! How long the lock is held, and what happens when something goes wrong.
 
 use lock_core::OnLost;
 
@@ -7,13 +7,13 @@ use crate::config::{OnDisconnect, OnNoRoute, OnStoreError};
 use crate::hold::Hold;
 
 impl<K> LockLayer<K> {
-    /// Until when the lock is held. Default: [`Hold::Auto`].
+    /// Sets when the lock is released. Default: [`Hold::Auto`].
     pub fn hold(mut self, hold: Hold) -> Self {
         self.options.hold = hold;
         self
     }
 
-    /// What becomes of the handler when the client goes away. Default: [`OnDisconnect::Cancel`].
+    /// Sets what happens to the handler when its client disconnects. Default: [`OnDisconnect::Cancel`].
     ///
     /// # Examples
     /// ```
@@ -27,9 +27,11 @@ impl<K> LockLayer<K> {
         self
     }
 
-    /// What becomes of the handler when the lock is lost. Either way the client gets 503: with [`OnLost::Finish`] after
-    /// the handler has come to its end, and a body that holds the lock is sent to its end. Default: [`OnLost::Cancel`],
-    /// dropped before anyone else can hold the lock.
+    /// Sets what happens to the handler when the lock is lost. Default: [`OnLost::Cancel`], which drops the handler before
+    /// another request can hold the lock.
+    ///
+    /// Either way the client gets 503, with [`OnLost::Finish`] after the handler has ended. A body that carries the lock is
+    /// sent to its end with `OnLost::Finish`, and cut with `OnLost::Cancel`.
     ///
     /// # Examples
     /// ```
@@ -44,12 +46,12 @@ impl<K> LockLayer<K> {
         self
     }
 
-    /// What becomes of a request when the store of locks cannot be reached. A key that is held, a bad request and a wrong
-    /// set-up are refused whatever this says. Default: [`OnStoreError::Reject`].
+    /// Sets what happens to a request when the lock store cannot be reached. A key that is held, a bad request and a
+    /// misconfigured layer are always refused. Default: [`OnStoreError::Reject`].
     ///
     /// The strategy comes first: a request that [waits](Self::wait) for its lock waits as long for the store, and with
     /// [`strategy::wait`](lock_core::strategy::wait()) for ever. A handler that runs unlocked has no
-    /// [`LockHandle`](crate::LockHandle): it takes an `Option` of it.
+    /// [`LockHandle`](crate::LockHandle), so it extracts an `Option<LockHandle>`.
     ///
     /// # Examples
     /// ```
@@ -67,8 +69,8 @@ impl<K> LockLayer<K> {
         self
     }
 
-    /// What becomes of a request without a route, for a layer outside of services that axum knows no routes of. Default:
-    /// [`OnNoRoute::Serve`].
+    /// Sets what happens to a request for which axum found no route, for a layer around services with routes of their own.
+    /// Default: [`OnNoRoute::Serve`].
     ///
     /// # Examples
     /// ```

@@ -1,4 +1,4 @@
-//! Keys that a function or an extractor gives.
+//! The key of a layer, from a function or an extractor.
 
 use axum::extract::FromRequestParts;
 use http::request::Parts;
@@ -7,12 +7,12 @@ use super::builder::{HasNoKey, LockLayer};
 use crate::key::{Chooser, Extracted, IntoKeyChoice, KeyValues, Keys, PathParams};
 
 impl<K> LockLayer<K> {
-    /// Lets a function choose the key of each request, or serve it without one, or refuse it: for keys that no template
-    /// can write. `name` stands in its place in spans, metrics, the log and what clients get to see: one of few, and no
-    /// secret.
+    /// Sets a function that chooses the key of each request, serves the request without a lock, or refuses it: for keys that
+    /// no template can express. Spans, metrics, the log and clients see `name` in place of a template, so it must be a
+    /// constant without secrets.
     ///
-    /// The function sees the head of the request, also what layers outside have put into its extensions. For one that needs
-    /// path parameters there is [`key_with`](Self::key_with).
+    /// The function gets the head of the request, with the extensions that outer layers have added. If it needs path
+    /// parameters, use [`key_with`](Self::key_with).
     ///
     /// # Examples
     /// ```
@@ -25,7 +25,7 @@ impl<K> LockLayer<K> {
     /// use lock_axum::{KeyChoice, LockLayer};
     /// use lock_core::key::KeyBuilder;
     ///
-    /// /// Who was authenticated by a layer outside.
+    /// /// The tenant that an outer layer has authenticated.
     /// #[derive(Clone)]
     /// struct Tenant(String);
     ///
@@ -61,8 +61,8 @@ impl<K> LockLayer<K> {
         self.keyed(Keys::Chosen(Chooser::new(name, choose)))
     }
 
-    /// As [`key_fn`](Self::key_fn), for a function that needs the path parameters too. A request that the router has found
-    /// no route for goes without a lock.
+    /// As [`key_fn`](Self::key_fn), for a function that also needs the path parameters. A request for which the router found
+    /// no route is served without a lock.
     ///
     /// # Examples
     /// ```
@@ -91,15 +91,16 @@ impl<K> LockLayer<K> {
         self.keyed(Keys::Chosen(Chooser::with_path(name, choose)))
     }
 
-    /// Sets the key from what an extractor of axum gives: the values that the handler gets, so that one thing has one key
-    /// however the client writes it. The function gives one value, or a tuple of up to four, in the order of the
-    /// placeholders of `template`, whose names are for people; the values are encoded.
+    /// Sets the key from an axum extractor: the key is made of the values that the handler gets, so one thing has one key
+    /// however the client writes it. The function returns one value, or a tuple of two to four, in the order of the
+    /// placeholders of `template`. The names of the placeholders are only for people. The values are encoded.
     ///
-    /// The extractor runs before the lock is taken. When it refuses, the client gets its answer, such as 401, and with
-    /// [`grpc`](LockLayer::grpc) that of an invalid key. It has no state of the router; several are a tuple.
+    /// The extractor runs before the lock is acquired. If it rejects the request, the client gets its answer, such as 401;
+    /// with [`grpc`](LockLayer::grpc), the client gets the answer to an invalid key. The extractor has no access to the
+    /// state of the router. Several extractors are a tuple.
     ///
     /// # Panics
-    /// When the template cannot be read, or has another number of placeholders than the function has values.
+    /// If the template is invalid, or its number of placeholders differs from the number of values.
     ///
     /// # Examples
     /// ```
@@ -112,7 +113,7 @@ impl<K> LockLayer<K> {
     /// use axum::extract::Path;
     /// use lock_axum::LockLayer;
     ///
-    /// /// Who was authenticated by a layer outside.
+    /// /// The user that an outer layer has authenticated.
     /// #[derive(Clone)]
     /// struct User {
     ///     tenant: u32,

@@ -1,51 +1,51 @@
-//! Which key.
+//! The key of a layer, from templates.
 
 use std::fmt::Display;
 
 use lock_core::Result;
 
-use super::builder::{HasNoKey, Keyed, LockLayer};
+use super::builder::{HasNoKey, Keyed, LockLayer, TakesExtension};
 use crate::key::Keys;
 
 impl<K> LockLayer<K> {
-    /// Sets the key to lock, a template:
+    /// Sets the key to lock, as a template with placeholders:
     ///
-    /// | placeholder | stands for | when it is not there |
+    /// | placeholder | value | answer if it is missing |
     /// | --- | --- | --- |
-    /// | `<id>` | the path parameter of this name, decoded | 500, and the log says which there are |
-    /// | `<header.x-tenant>` | a header, once, not empty and of at most 255 visible ASCII characters | 400 |
-    /// | `<query.page>` | a parameter of the query, once and not empty | 400 |
+    /// | `<id>` | the path parameter of this name, decoded | 500, and the log lists the parameters of the route |
+    /// | `<header.x-tenant>` | a header that occurs once and has 1 to 255 visible ASCII characters | 400 |
+    /// | `<query.page>` | a query parameter that occurs once and is not empty | 400 |
     /// | `<ext.Tenant>` | an extension that is [registered](Self::extension) under this name | 500 |
     /// | `<method>` | the method: `POST` | |
-    /// | `<route>` | the route as it was registered: `/orders/{id}` | not locked, as no route was found |
-    /// | `<uri.path>` | the whole path, also under `nest`: `/orders/42`; `/orders/%34%32` is the same | |
-    /// | `<uri.path:text>` | the same, with parts of any spelling | |
+    /// | `<route>` | the route as it was registered: `/orders/{id}` | none: the request is not locked, as it has no route |
+    /// | `<uri.path>` | the whole path, also under `nest`: `/orders/42`; `/orders/%34%32` gives the same | |
+    /// | `<uri.path:text>` | the same, with any spelling of its segments | |
     ///
-    /// **One thing must have one key, however the client writes it.** A handler with `Path<u64>` takes `/orders/1`,
-    /// `/orders/01` and `/orders/+1` for one order, so the layer must too. Say what the value is:
+    /// **One thing must have one key, however the client writes it.** A handler with `Path<u64>` parses `/orders/1`,
+    /// `/orders/01` and `/orders/+1` to the same order, so the layer must too. Name the type of the value:
     ///
-    /// | placeholder | takes | gives |
+    /// | placeholder | accepts | in the key |
     /// | --- | --- | --- |
-    /// | `<id:u64>`, also `u8` to `u128`, `usize`, and `i8` to `i128`, `isize` | what the handler's `Path<u64>` takes, else 400 | the number as Rust writes it |
-    /// | `<id:uuid>` | upper and lower case, with and without hyphens, in braces, after `urn:uuid:`, else 400 | lower case with hyphens |
-    /// | `<header.x-tenant:lower>` | any text | lower case, for names that differ in case only |
-    /// | `<id>`, of the path or the query, and each part of `<uri.path>` | any text, but 400 for digits with a sign `+` or with zeros in front of them, and for a UUID with hyphens in upper case, in braces or after `urn:uuid:` | the text |
+    /// | `<id:u64>`, also `u8` to `u128`, `usize`, and `i8` to `i128`, `isize` | what the handler's `Path<u64>` accepts; else 400 | the number as Rust prints it |
+    /// | `<id:uuid>` | a UUID in upper or lower case, with or without hyphens, in braces, after `urn:uuid:`; else 400 | lower case with hyphens |
+    /// | `<header.x-tenant:lower>` | any text | the text in lower case, for names whose case does not matter |
+    /// | `<id>` from the path or the query, and each segment of `<uri.path>` | any text, but 400 for digits with a `+` or with leading zeros, and for a UUID with hyphens in upper case, in braces or after `urn:uuid:` | the text |
     /// | `<zip:text>`, or a header | any text | the text |
     ///
-    /// Thirty-two hexadecimal digits without hyphens may be a hash, so `<id>` takes them as text: write `<id:uuid>` where the
-    /// handler has `Path<Uuid>`.
+    /// Thirty-two hexadecimal digits without hyphens may be a hash, so `<id>` accepts them as text: write `<id:uuid>` if the
+    /// handler has a `Path<Uuid>`.
     ///
-    /// What else two texts may have in common only the handler knows: `1.0` and `1e0` as `f64`, or a name that the
-    /// database compares without regard to accents. There, take the key from the value that the handler gets, with
+    /// Only the handler knows of other texts that mean the same thing: `1.0` and `1e0` as `f64`, or names that the database
+    /// compares without accents. For these, take the key from the value that the handler gets, with
     /// [`key_of`](Self::key_of).
     ///
-    /// Values are encoded, so that no value reaches the key of another template, as long as the fixed texts of the
-    /// templates differ in a character such as `:`. `job:<name>` and `job:nightly` can meet, where `name` is `nightly`:
-    /// write `job:name:<name>`. [`KeyTemplate::clash`](lock_core::key::KeyTemplate::clash) finds such pairs.
+    /// Values are encoded, so no value produces the key of another template as long as the fixed texts of the templates
+    /// differ in a character such as `:`. `job:<name>` and `job:nightly` can meet, if `name` is `nightly`: write
+    /// `job:name:<name>`. [`KeyTemplate::clash`](lock_core::key::KeyTemplate::clash) finds such pairs.
     ///
     /// # Panics
-    /// When the template cannot be read or a placeholder means nothing: at start-up, with the place and what was
-    /// expected there. [`try_key`](Self::try_key) returns that instead.
+    /// If the template or one of its placeholders is invalid: at start-up, with the position and what was expected there.
+    /// [`try_key`](Self::try_key) returns that as an error instead.
     #[track_caller]
     pub fn key(self, template: &str) -> LockLayer
     where
@@ -60,7 +60,7 @@ impl<K> LockLayer<K> {
     /// As [`key`](Self::key), for templates that come from a configuration.
     ///
     /// # Errors
-    /// [`InvalidKey`](lock_core::LockErrorKind::InvalidKey) with the place and what was expected there.
+    /// [`InvalidKey`](lock_core::LockErrorKind::InvalidKey) with the position and what was expected there.
     pub fn try_key(self, template: &str) -> Result<LockLayer>
     where
         K: HasNoKey,
@@ -69,20 +69,22 @@ impl<K> LockLayer<K> {
         Ok(self.keyed(keys))
     }
 
-    /// Sets several keys to lock, all or none, each a template as that of [`key`](Self::key). The order does not matter:
-    /// two requests that name the same keys the other way round never wait for each other. Where two templates give the
-    /// same key, it is taken once: `account:<from>` and `account:<to>` are meant to meet. Templates that differ and can meet
-    /// all the same, such as `job:<name>` and `job:nightly`, are refused. [`check`](LockLayer::check) refuses more of them
-    /// than the manager allows one request, 100 unless it [says](lock_core::ManagerBuilder::max_keys) otherwise.
+    /// Sets several keys to lock, all or none, each a template as for [`key`](Self::key).
     ///
-    /// They stand in place of [`key`](Self::key), and each has one holder: another [`kind`](Self::kind) than
-    /// [`Kind::Reentrant`](lock_core::Kind::Reentrant) does not go with them. A layer within a layer must not ask for more keys than the outer one
-    /// has, if they have one in common: it would wait for its own request, and is a 500.
+    /// The order does not matter: two requests that name the same keys in opposite order never wait for each other. If two
+    /// templates give the same key, it is locked once: `account:<from>` and `account:<to>` are meant to meet. Templates with
+    /// different fixed texts that can still give the same key, such as `job:<name>` and `job:nightly`, are refused.
+    ///
+    /// Each key has one holder, so no [`kind`](Self::kind) but [`Kind::Reentrant`](lock_core::Kind::Reentrant) is possible.
+    /// [`check`](LockLayer::check) refuses other kinds, and more keys than the manager
+    /// [allows](lock_core::ManagerBuilder::max_keys) for one request, 100 by default.
+    ///
+    /// If an inner layer shares a key with an outer one, it must not ask for a key that the outer one does not hold. It
+    /// would wait for its own request, so it is answered with 500.
     ///
     /// # Panics
-    /// As [`key`](Self::key), and without any template, with the same one twice, or with two that
-    /// [clash](lock_core::key::KeyTemplate::clash). [`try_keys`](Self::try_keys) returns
-    /// that instead.
+    /// As [`key`](Self::key). Also if there is no template, the same template twice, or two that
+    /// [clash](lock_core::key::KeyTemplate::clash). [`try_keys`](Self::try_keys) returns that as an error instead.
     ///
     /// # Examples
     /// ```
@@ -125,7 +127,7 @@ impl<K> LockLayer<K> {
     /// As [`keys`](Self::keys), for templates that come from a configuration.
     ///
     /// # Errors
-    /// [`InvalidKey`](lock_core::LockErrorKind::InvalidKey) with the place and what was expected there.
+    /// [`InvalidKey`](lock_core::LockErrorKind::InvalidKey) with the position and what was expected there.
     ///
     /// # Examples
     /// ```
@@ -141,9 +143,12 @@ impl<K> LockLayer<K> {
         Ok(self.keyed(keys))
     }
 
-    /// Lets `<ext.name>` in the templates of this layer stand for the `T` that a layer outside has put into the extensions of
-    /// the request, as its [`Display`] shows it: who was authenticated, say. A request without it is a 500, and the log says
-    /// so: a missing layer must not let two tenants share a key.
+    /// Registers a type for `<ext.name>` in the templates of this layer: the `T` that an outer layer has put into the
+    /// extensions of the request, such as the authenticated tenant, as its [`Display`] shows it. Call it before
+    /// [`key`](Self::key).
+    ///
+    /// A request without the extension is answered with 500, and the log reports it: a missing layer must not let two
+    /// tenants share a key.
     ///
     /// # Examples
     /// ```
@@ -177,14 +182,15 @@ impl<K> LockLayer<K> {
     /// ```
     pub fn extension<T: Display + Send + Sync + 'static>(mut self, name: &str) -> Self
     where
-        K: HasNoKey,
+        K: TakesExtension,
     {
         self.options.extensions.add::<T>(name);
         self
     }
 
     pub(super) fn keyed(self, keys: Keys) -> LockLayer {
-        // A router may mount the layer when its first client comes: too late for a dashboard.
+        // Registered here, so that dashboards show the template from the start: a router may mount the layer only when its
+        // first client connects.
         self.options.manager.register_template(keys.template());
         LockLayer { key: Keyed(keys), options: self.options }
     }

@@ -1,4 +1,4 @@
-//! Which lock: what a request for it can say, too.
+//! The lock that a layer requests: the options that a `LockRequest` has too.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,22 +10,22 @@ use lock_core::strategy::Strategy;
 use super::builder::LockLayer;
 
 impl<K> LockLayer<K> {
-    /// Which kind of lock. Default: [`Kind::Reentrant`].
+    /// Sets the kind of lock. Default: [`Kind::Reentrant`].
     ///
     /// | kind | requests for one key |
     /// | --- | --- |
     /// | [`Kind::Reentrant`] | one at a time |
-    /// | [`Kind::Fair`] | one at a time; those that [wait](Self::wait) are served in the order of their arrival |
-    /// | [`Kind::Read`] | side by side, while no [`Kind::Write`] is served |
-    /// | [`Kind::Write`] | one at a time, and no [`Kind::Read`] beside it |
+    /// | [`Kind::Fair`] | one at a time; requests that [wait](Self::wait) are served in the order of their arrival |
+    /// | [`Kind::Read`] | side by side, while no [`Kind::Write`] runs |
+    /// | [`Kind::Write`] | one at a time, and no [`Kind::Read`] at the same time |
     /// | [`Kind::Semaphore`] | as many at a time as there are permits |
     ///
-    /// A store that does not have the kind is a 500, and the log says so. Whoever locks the same key names the same
-    /// kind, but for `Read` and `Write`, which are made for each other. A layer within a layer for the same key follows
-    /// the rules of a task that enters its lock again: a `Write` inside of a `Read` is a 500.
+    /// Everything that locks the same key must use the same kind; only `Read` and `Write` go together. Two layers for the
+    /// same key, one inside the other, follow the rules of a task that enters its lock again: a `Write` inside a `Read` is
+    /// answered with 500.
     ///
-    /// [`check`](LockLayer::check) refuses a semaphore without a permit, and another kind than `Reentrant` with
-    /// [`keys`](Self::keys).
+    /// [`check`](LockLayer::check) refuses a kind that the store does not support, a semaphore with 0 permits, and any kind
+    /// but `Reentrant` together with [`keys`](Self::keys).
     ///
     /// # Examples
     /// ```
@@ -37,7 +37,7 @@ impl<K> LockLayer<K> {
     /// let page = |kind| LockLayer::new(locks.clone()).key("page:<id>").kind(kind);
     /// let show = get(async || "shown").route_layer(page(Kind::Read));
     /// let change = show.merge(axum::routing::put(async || "changed").route_layer(page(Kind::Write)));
-    /// // At most three reports at a time, of all machines together.
+    /// // At most three reports at a time, on all machines together.
     /// let three = LockLayer::new(locks.clone()).key("report").kind(Kind::Semaphore { permits: 3 });
     /// let app: Router = Router::new()
     ///     .route("/pages/{id}", change)
@@ -48,50 +48,53 @@ impl<K> LockLayer<K> {
         self
     }
 
-    /// The lease: how long a server that crashed keeps others out. Renewed while the request runs. Default: the
-    /// manager's.
+    /// Sets the lease: how long the key stays locked after its server has crashed. It is renewed while the request runs.
+    /// Default: that of the manager.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.options.ttl = Some(ttl);
         self
     }
 
-    /// What to do when the key is held. Default: [`fail_fast`](lock_core::strategy::fail_fast), an answer at once; with
-    /// [`wait`](Self::wait), [`retry`](lock_core::strategy::retry); with a [`profile`](Self::profile) that has one, that.
+    /// Sets what to do when the key is held. Default: the strategy of the [`profile`](Self::profile) if it has one;
+    /// otherwise [`retry`](lock_core::strategy::retry) if the layer has a [`wait`](Self::wait), and
+    /// [`fail_fast`](lock_core::strategy::fail_fast), an answer at once, if it has none.
     pub fn strategy(mut self, strategy: impl Strategy) -> Self {
         self.options.strategy = Some(Arc::new(strategy));
         self
     }
 
-    /// How long a request waits for its lock. Default: it does not wait.
+    /// Sets how long a request waits for its lock. Default: it does not wait.
     ///
-    /// A request that waits keeps its place in the services below the layer, such as a permit of a concurrency limit.
+    /// While it waits, a request keeps what it has reserved in the services inside the layer, such as a permit of a
+    /// concurrency limit.
     ///
-    /// Other holders are what it waits for. A store that does not answer is a 503 up to one call later, on Redis the
-    /// `timeout` of the URL, 500 ms; see [`LockRequest::wait`](lock_core::LockRequest::wait). A timeout in a layer outside
-    /// bounds everything.
+    /// The limit counts the wait for other holders. If the store does not answer, the 503 may come later by the time of one
+    /// call, on Redis the `timeout` of the URL, 500 ms: see [`LockRequest::wait`](lock_core::LockRequest::wait). For a
+    /// limit on everything, use a timeout in an outer layer.
     pub fn wait(mut self, limit: Duration) -> Self {
         self.options.wait = Some(limit);
         self
     }
 
-    /// Sets how often the lock is renewed, where a third of its ttl is too seldom to hear that somebody deleted the key; see
+    /// Sets the time between renewals, for a long ttl: a renewal finds out that somebody deleted the key. See
     /// [`LockRequest::renew_every`](lock_core::LockRequest::renew_every). Default: a third of the ttl.
     pub fn renew_every(mut self, every: Duration) -> Self {
         self.options.renew_every = Some(every);
         self
     }
 
-    /// The longest time that a request holds its lock; after it the lock is lost and the handler dropped. Default: none.
+    /// Sets the longest time that a request holds its lock. After it the lock is lost and the handler dropped. Default:
+    /// none.
     pub fn max_hold(mut self, max: Duration) -> Self {
         self.options.max_hold = Some(max);
         self
     }
 
-    /// How many requests may wait for one key in this process before a further one is refused with 503. Default: any
-    /// number. Of several [`keys`](Self::keys), each has waiters of its own.
+    /// Sets how many requests may wait for one key in this process. A further request is refused with 503. Default: any
+    /// number. With several [`keys`](Self::keys), the waiters of each key are counted separately.
     ///
-    /// [`check`](LockLayer::check) refuses 0, and a number where no request waits, without a [`wait`](Self::wait) or a
-    /// [`strategy`](Self::strategy).
+    /// [`check`](LockLayer::check) refuses 0, and any number if no request waits because there is neither a
+    /// [`wait`](Self::wait) nor a [`strategy`](Self::strategy) that waits.
     ///
     /// # Examples
     /// ```
@@ -106,14 +109,14 @@ impl<K> LockLayer<K> {
         self
     }
 
-    /// What the lock is for; operators see it in the owner record, clients do not. Default: none.
+    /// Sets what the lock is for, in words for people. Operators see it in the owner record; clients do not. Default: none.
     pub fn label(mut self, label: impl Into<Cow<'static, str>>) -> Self {
         self.options.label = Some(label.into());
         self
     }
 
-    /// Whether the lease is renewed while the request runs. Default: yes; otherwise a request that takes longer than its
-    /// [`ttl`](Self::ttl) loses the lock.
+    /// Sets whether the lease is renewed while the request runs. If not, a request that takes longer than its
+    /// [`ttl`](Self::ttl) loses the lock. Default: yes.
     ///
     /// # Examples
     /// ```
@@ -126,10 +129,10 @@ impl<K> LockLayer<K> {
         self
     }
 
-    /// The shortest time for which the key is taken, counted from the grant: a second click within it is refused even if
-    /// the first was served at once. The answer does not wait for it. Default: none.
+    /// Sets the shortest time for which the key stays locked, counted from the grant: a second click within it is refused
+    /// even if the first was served at once. The answer does not wait for it. Default: none.
     ///
-    /// [`check`](LockLayer::check) refuses one that is longer than [`max_hold`](Self::max_hold).
+    /// [`check`](LockLayer::check) refuses a time that is longer than [`max_hold`](Self::max_hold).
     ///
     /// # Examples
     /// ```
@@ -142,8 +145,8 @@ impl<K> LockLayer<K> {
         self
     }
 
-    /// Whether the fencing token comes with the lock, so that the extractor [`FencingToken`](crate::FencingToken) asks the
-    /// store for nothing. Default: no.
+    /// Sets whether the fencing token comes with the lock, so that the extractor [`FencingToken`](crate::FencingToken) need
+    /// not ask the store. Default: no.
     ///
     /// # Examples
     /// ```
@@ -155,9 +158,10 @@ impl<K> LockLayer<K> {
         self
     }
 
-    /// Takes what the layer does not say from this profile of the manager, and only then from the manager itself.
+    /// Takes the options that the layer does not set from this profile of the manager, and the rest from the manager
+    /// itself.
     ///
-    /// [`check`](LockLayer::check) refuses a name that the manager does not have.
+    /// [`check`](LockLayer::check) refuses a name of which the manager has no profile.
     ///
     /// # Examples
     /// ```

@@ -1,4 +1,4 @@
-//! The builder: which key, which lock, for which requests, and what is answered without it.
+//! The builder of a layer: its key, its lock, the requests to lock, and the answers to requests that are not served.
 
 mod answers;
 mod builder;
@@ -8,4 +8,4 @@ mod keyed;
 mod lock;
 mod requests;
 
-pub use builder::{HasKey, HasNoKey, Keyed, LockLayer, NoKeyYet};
+pub use builder::{HasKey, HasNoKey, Keyed, LockLayer, NoKeyYet, TakesExtension};

@@ -1,4 +1,4 @@
-//! For which requests.
+//! The requests that a layer locks, and how many at once.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use super::builder::LockLayer;
 use crate::config::{Methods, SkipIf};
 
 impl<K> LockLayer<K> {
-    /// Which methods are locked; the others are served without. `GET` and `HEAD` go together, whichever is named. Default: all of them, because a
-    /// request that is silently not locked is worse than one that is locked in vain.
+    /// Sets the methods to lock; the others are served without a lock. `GET` and `HEAD` go together, whichever is named.
+    /// Default: all methods, because a request that is silently not locked is worse than one that is locked in vain.
     ///
     /// [`check`](LockLayer::check) refuses an empty list.
     ///
@@ -26,7 +26,7 @@ impl<K> LockLayer<K> {
         self
     }
 
-    /// Locks all methods but `GET`, `HEAD`, `OPTIONS` and `TRACE`: those that change something (RFC 9110, 9.2.1).
+    /// Locks all methods except the safe ones, `GET`, `HEAD`, `OPTIONS` and `TRACE` (RFC 9110, section 9.2.1).
     ///
     /// # Examples
     /// ```
@@ -38,7 +38,7 @@ impl<K> LockLayer<K> {
         self
     }
 
-    /// Serves a request without a lock when `skip` says so. Default: none.
+    /// Serves a request without a lock if `skip` returns true for it. Default: none.
     ///
     /// # Examples
     /// ```
@@ -52,13 +52,13 @@ impl<K> LockLayer<K> {
         self
     }
 
-    /// Takes the lock when the body of the request has arrived, of at most `limit` bytes: a client that sends its body byte by
-    /// byte then keeps nobody else out. A longer one is answered with 413, one that breaks off with 400, both without the
-    /// lock. Default: the lock is taken first, and the handler reads the body under it.
+    /// Acquires the lock after the body of the request has arrived, so that a client that sends its body slowly does not
+    /// keep other requests out. A body of more than `limit` bytes is answered with 413, and one that ends early with 400,
+    /// both without the lock. Default: the lock is acquired first, and the handler reads the body under it.
     ///
-    /// The body is in memory then, at most `limit` bytes for each request. How long a client may take for it is for a layer
-    /// outside to say, such as `RequestBodyTimeoutLayer` or `TimeoutLayer` of tower-http. It has to be
-    /// [`axum::body::Body`], as in a [`Router`](axum::Router): in a service with another one, each request is a 500.
+    /// The body is kept in memory, up to `limit` bytes for each request. Limit the time for it in an outer layer, such as
+    /// `RequestBodyTimeoutLayer` or `TimeoutLayer` of tower-http. The body must be an [`axum::body::Body`], as in a
+    /// [`Router`](axum::Router): in a service with another body type, each request is answered with 500.
     ///
     /// [`check`](LockLayer::check) refuses 0.
     ///
@@ -73,9 +73,9 @@ impl<K> LockLayer<K> {
         self
     }
 
-    /// How many different keys the requests of this layer may lock, or wait for, at the same time in this process; a
-    /// request for a further one is refused with 503. Keys are made from what clients send: without a limit, one client
-    /// could fill the store. Clones of a layer share the count. Default: 10,000.
+    /// Sets how many different keys the requests of this layer may lock, or wait for, at the same time in this process. A
+    /// request for a further key is refused with 503. Keys are made from what clients send, so without a limit one client
+    /// could fill the store. Clones of a layer share the limit. Default: 10,000.
     ///
     /// [`check`](LockLayer::check) refuses 0.
     ///

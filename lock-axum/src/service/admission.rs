@@ -1,4 +1,4 @@
-//! What becomes of a request before its handler runs.
+//! The steps of a request before its handler runs: is it locked, which key, is there room, and the lock itself.
 
 use std::sync::Arc;
 
@@ -13,23 +13,23 @@ use crate::extract::{LockHandle, Unlocked};
 use crate::key::{NoKey, Rendered};
 use crate::key_limit::KeyPermit;
 
-/// How the handler of a request runs.
+/// The way in which the handler of a request runs.
 pub(super) enum Admitted {
-    /// Under this lock.
+    /// The handler runs under this lock.
     Locked(LockGuard, KeyPermit),
-    /// Without a lock, as the layer says.
+    /// The handler runs without a lock, as the layer is configured.
     Unlocked(Option<KeyPermit>),
-    /// Without a lock, because the router found no route.
+    /// The handler runs without a lock, because the router found no route.
     Unrouted,
 }
 
-/// Takes the lock of a request. The error is the answer to a request whose handler does not run.
+/// Acquires the lock of a request. The error is the answer to a request whose handler does not run.
 pub(super) async fn admit<B: Send + 'static>(
     config: &Arc<Config>,
     parts: &mut Parts,
     body: &mut B,
 ) -> Result<Admitted, Box<Response>> {
-    if !config.options().concern(parts) {
+    if !config.options().lock(parts) {
         return Ok(skip(parts));
     }
     let keys = match config.keys().render(parts).await {
@@ -51,7 +51,7 @@ pub(super) async fn admit<B: Send + 'static>(
             Ok(Admitted::Locked(guard, permit))
         }
         Err(error) if config.runs_unlocked(&error) => {
-            // That of a layer outside says nothing about this one.
+            // The handle of an outer layer says nothing about the lock of this one.
             parts.extensions.remove::<LockHandle>();
             parts.extensions.insert(Unlocked::StoreDown(Arc::clone(config)));
             Ok(Admitted::Unlocked(Some(permit)))
@@ -60,14 +60,14 @@ pub(super) async fn admit<B: Send + 'static>(
     }
 }
 
-/// The layer does not concern the request.
+/// Admits a request that the layer does not lock.
 fn skip(parts: &mut Parts) -> Admitted {
-    // A layer outside may have more to say.
+    // An outer layer may have a better reason.
     parts.extensions.get_or_insert(Unlocked::Skipped);
     Admitted::Unlocked(None)
 }
 
-/// Reads the body first, if the lock is to be taken after it.
+/// Reads the body, if the lock is acquired after it.
 async fn read_first<B: Send + 'static>(config: &Config, body: &mut B) -> Result<(), LockRejection> {
     let Some(limit) = config.options().after_body else { return Ok(()) };
     let template = config.keys().template();
@@ -75,13 +75,13 @@ async fn read_first<B: Send + 'static>(config: &Config, body: &mut B) -> Result<
         Unread::TooLarge => LockRejection::body(Outcome::BodyTooLarge, template),
         Unread::Incomplete => LockRejection::body(Outcome::BodyIncomplete, template),
         Unread::OfAnotherType => config.misconfigured(
-            &"`after_body` reads a body of axum, and this service has another: wrap it in `axum::body::Body::new` \
-             outside of the layer",
+            &"`after_body` reads an `axum::body::Body`, and this service has another body type: wrap the body with \
+             `axum::body::Body::new` outside the layer",
         ),
     })
 }
 
-/// Counts the keys of a request; the error says that there are too many.
+/// Counts the keys of a request. The error is the answer if there are too many.
 fn count(config: &Config, keys: &Rendered) -> Result<KeyPermit, LockRejection> {
     let options = config.options();
     let permit = options.key_limit.enter(keys.keys(), options.max_keys);

@@ -1,4 +1,4 @@
-//! The body of an answer, which may carry the lock to its end.
+//! The body of an answer, which may carry the lock until its end.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -20,8 +20,8 @@ use crate::key_limit::KeyPermit;
 pin_project! {
     /// The body of an answer of [`Lock`](crate::Lock): the body of the wrapped service, or a problem document.
     ///
-    /// Where it holds the lock, its last frame and its end wait for the release. When the lock is lost first, it ends
-    /// with an error. Dropped before its end, it gives the lock back in the background.
+    /// If it carries the lock, its last frame and its end wait for the release. If the lock is lost first, it ends with
+    /// an error. If it is dropped before its end, the lock is released in the background.
     pub struct LockBody<B>
     where
         B: Body,
@@ -31,7 +31,7 @@ pin_project! {
     }
 }
 
-/// What is still to be given out once the wrapped body has ended.
+/// What remains to be sent once the wrapped body has ended.
 type Tail<B> = VecDeque<Result<Frame<<B as Body>::Data>, BoxError>>;
 
 pin_project! {
@@ -42,21 +42,21 @@ pin_project! {
     {
         Unlocked { #[pin] body: B },
         Problem { #[pin] body: axum::body::Body },
-        // The order of the fields is the order in which they are dropped: the body first, then the lock.
+        // Fields are dropped in their order: the body first, then the lock.
         Held { #[pin] body: B, tail: Tail<B>, lock: Option<Held> },
         Releasing { release: Pin<Box<dyn Future<Output = ()> + Send>>, tail: Tail<B> },
         Ended { tail: Tail<B> },
     }
 }
 
-/// The lock of a body that is not sent yet.
+/// The lock of a body that is still being sent.
 struct Held {
-    /// `None` where a body is sent to its end whatever becomes of the lock.
+    /// `None` if the body is sent to its end even when the lock is lost.
     lost: Option<Pin<Box<dyn Future<Output = LossReason> + Send>>>,
     scope: LockScope,
-    /// What is left of the announced length.
+    /// The bytes that remain of the announced length.
     left: Option<u64>,
-    /// Whether a server asks for nothing more once that is nothing. Over HTTP/2 it goes on to the end: trailers may come.
+    /// Whether a server stops polling when none remain. Over HTTP/2 it polls to the end, because trailers may follow.
     ends_with_length: bool,
     guard: LockGuard,
     permit: KeyPermit,
@@ -67,12 +67,13 @@ impl<B: Body> LockBody<B> {
         Self { state: State::Unlocked { body } }
     }
 
-    /// An answer in place of that of the service.
+    /// The body of an answer that replaces that of the service.
     pub(crate) fn problem(body: axum::body::Body) -> Self {
         Self { state: State::Problem { body } }
     }
 
-    /// `announced` is the length that the head of the answer promises over `version`, if it does.
+    /// A body that carries the lock. `announced` is the length that the head of the answer declares over `version`, if
+    /// any.
     pub(crate) fn held(
         body: B,
         guard: LockGuard,
@@ -91,17 +92,17 @@ impl<B: Body> LockBody<B> {
 }
 
 impl Held {
-    /// Why the lock is lost, if it is.
+    /// Ready with the reason once the lock is lost.
     fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<BoxError> {
         let Some(lost) = &mut self.lost else { return Poll::Pending };
-        // The clock is read before every frame: after a pause of the whole process nothing more may be made.
+        // Reads the clock before every frame: after a pause of the whole process, no further frame may be produced.
         if let Err(error) = self.guard.check() {
             return Poll::Ready(error.into());
         }
         lost.as_mut().poll(cx).map(|reason| format!("the lock was lost: {reason}").into())
     }
 
-    /// Counts what is given out. Says whether the announced length is reached.
+    /// Counts the bytes of `frame`. Returns whether the announced length is reached.
     fn count(&mut self, frame: &Frame<Bytes>) -> bool {
         if let (Some(left), Some(data)) = (&mut self.left, frame.data_ref()) {
             *left = left.saturating_sub(length(data));
@@ -109,7 +110,7 @@ impl Held {
         self.left == Some(0)
     }
 
-    /// The next frame, made in the scope of the lock.
+    /// Polls for the next frame, in the scope of the lock.
     fn poll_frame<B: Body>(
         &self,
         mut body: Pin<&mut B>,
@@ -120,10 +121,13 @@ impl Held {
     }
 }
 
-/// What to do with a frame of a body that is held.
+/// The next step of a body that carries the lock.
 enum Next<B: Body> {
-    Give(Frame<B::Data>),
-    More,
+    /// Send this frame.
+    Send(Frame<B::Data>),
+    /// Poll again.
+    Poll,
+    /// Release the lock, then send the tail.
     Release,
 }
 
@@ -131,8 +135,8 @@ impl<B: Body<Data = Bytes>> State<B>
 where
     B::Error: Into<BoxError>,
 {
-    /// Polls a body that is held. The frame after which a server may stop asking is kept back in the tail: `hyper` does
-    /// not poll again once a body says that it has ended or the announced length is reached, and drops it then.
+    /// Polls a body that carries the lock. The frame after which a server may stop polling is held back in the tail:
+    /// `hyper` drops a body once `is_end_stream` is true or the announced length is reached.
     fn poll_held(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Next<B>> {
         let StateProj::Held { mut body, tail, lock: Some(lock) } = self.project() else {
             return Poll::Ready(Next::Release);
@@ -142,8 +146,7 @@ where
             tail.push_back(Err(error));
             return Poll::Ready(Next::Release);
         }
-        // Once the announced length is reached, a server of HTTP/1 asks for nothing more, so there is nothing to wait for
-        // either.
+        // Once the announced length is reached, an HTTP/1 server needs no further frame, so the body need not wait for one.
         let is_full = !tail.is_empty();
         let frame = match lock.poll_frame(body.as_mut(), cx) {
             Poll::Pending if is_full && lock.ends_with_length => return Poll::Ready(Next::Release),
@@ -162,13 +165,13 @@ where
         let complete = lock.count(&frame) || body.size_hint().exact() == Some(0);
         let last = body.is_end_stream() || frame.is_trailers();
         if !complete && !last && tail.is_empty() {
-            return Poll::Ready(Next::Give(frame));
+            return Poll::Ready(Next::Send(frame));
         }
         tail.push_back(Ok(frame));
-        Poll::Ready(if last { Next::Release } else { Next::More })
+        Poll::Ready(if last { Next::Release } else { Next::Poll })
     }
 
-    /// Drops the body and begins the release.
+    /// Drops the body and starts the release.
     fn begin_release(mut self: Pin<&mut Self>) {
         let (tail, lock) = match self.as_mut().project() {
             StateProj::Held { tail, lock, .. } => (mem::take(tail), lock.take()),
@@ -178,7 +181,7 @@ where
             | StateProj::Ended { .. } => return,
         };
         let Some(Held { guard, permit, .. }) = lock else { return self.set(Self::Ended { tail }) };
-        self.set(Self::Releasing { release: Box::pin(release_all(guard, permit)), tail });
+        self.set(Self::Releasing { release: Box::pin(release_with(guard, permit)), tail });
     }
 }
 
@@ -204,8 +207,8 @@ where
                     return body.poll_frame(cx).map(|frame| frame.map(|frame| frame.map_err(Into::into)));
                 }
                 StateProj::Held { .. } => match ready!(state.as_mut().poll_held(cx)) {
-                    Next::Give(frame) => return Poll::Ready(Some(Ok(frame))),
-                    Next::More => {}
+                    Next::Send(frame) => return Poll::Ready(Some(Ok(frame))),
+                    Next::Poll => {}
                     Next::Release => state.as_mut().begin_release(),
                 },
                 StateProj::Releasing { release, tail } => {
@@ -233,13 +236,14 @@ where
             State::Problem { body } => body.size_hint(),
             State::Held { body, tail, .. } if tail.is_empty() => body.size_hint(),
             State::Ended { tail } if tail.is_empty() => SizeHint::with_exact(0),
-            // A frame is kept back: its length counts, and is not known here.
+            // A frame is held back, and its length is not known here.
             State::Held { .. } | State::Releasing { .. } | State::Ended { .. } => SizeHint::new(),
         }
     }
 }
 
-async fn release_all(guard: LockGuard, permit: KeyPermit) {
+/// Releases the lock, then its key.
+async fn release_with(guard: LockGuard, permit: KeyPermit) {
     release(guard).await;
     drop(permit);
 }

@@ -1,4 +1,4 @@
-//! The future of an answer.
+//! The future of the service.
 
 use std::fmt;
 use std::future::Future;
@@ -12,11 +12,12 @@ use super::body::LockBody;
 
 type Answer<R, E> = Result<Response<LockBody<R>>, E>;
 
-/// The answer of [`Lock`](crate::Lock).
+/// The future that [`Lock`](crate::Lock) returns.
 ///
-/// Dropping it, as a server does when its client has gone, drops the handler first; then the lock is given back in
-/// the background. Dropped while the lock is still being acquired, it leaves nothing behind.
+/// Dropping it, as a server does when its client disconnects, drops the handler first; then the lock is released in the
+/// background. Dropping it while the lock is still being acquired leaves no lock behind.
 pub struct ResponseFuture<R: Body, E> {
+    // Boxed, because acquire, run and release of a lock are async functions, whose types have no names.
     serving: Pin<Box<dyn Future<Output = Answer<R, E>> + Send>>,
 }
 

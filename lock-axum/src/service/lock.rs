@@ -1,4 +1,4 @@
-//! The tower service of a layer.
+//! The tower service that a layer makes.
 
 use std::mem;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use super::work::Work;
 use crate::answer::LockRejection;
 use crate::config::{Config, Mounted};
 
-/// Runs each request of `inner` under its lock; made by [`LockLayer`](crate::LockLayer).
+/// A service that runs each request of the wrapped service under its lock. Made by [`LockLayer`](crate::LockLayer).
 ///
-/// A request that gets no lock is answered with a [`LockRejection`], never with an error, so the
-/// error type is that of `inner`.
+/// A request that does not get its lock is answered with a [`LockRejection`], never with an error, so the error type is
+/// that of the wrapped service.
 #[derive(Clone, Debug)]
 pub struct Lock<S> {
     inner: S,
@@ -31,17 +31,17 @@ impl<S> Lock<S> {
         Self { inner, mounted }
     }
 
-    /// The wrapped service.
+    /// Returns a reference to the wrapped service.
     pub fn get_ref(&self) -> &S {
         &self.inner
     }
 
-    /// The wrapped service.
+    /// Returns a mutable reference to the wrapped service.
     pub fn get_mut(&mut self) -> &mut S {
         &mut self.inner
     }
 
-    /// The wrapped service.
+    /// Returns the wrapped service.
     #[must_use]
     pub fn into_inner(self) -> S {
         self.inner
@@ -61,29 +61,29 @@ where
     type Error = S::Error;
     type Future = ResponseFuture<R, S::Error>;
 
-    // The key depends on the request, so the lock is taken in the future: what is reserved here would be kept by a
-    // caller that asks and never calls.
+    // The key depends on the request, so the lock is acquired in the future. A lock acquired here would stay held by a
+    // caller that polls and never calls.
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         self.inner.poll_ready(cx)
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let config = match &self.mounted {
-            Mounted::Sound(config) => Arc::clone(config),
-            Mounted::Broken(answers) => {
+            Mounted::Valid(config) => Arc::clone(config),
+            Mounted::Invalid(answers) => {
                 let (parts, _) = request.into_parts();
                 let answer = answers.response(LockRejection::misconfigured(), Some(&parts));
                 return ResponseFuture::new(std::future::ready(Ok(answer.map(LockBody::problem))));
             }
         };
-        // `poll_ready` has made `self.inner` ready, and not its clones: the ready one goes with the request.
+        // `poll_ready` has made `self.inner` ready, but none of its clones: the ready service takes the request.
         let not_ready_inner = self.inner.clone();
         let ready_inner = mem::replace(&mut self.inner, not_ready_inner);
         ResponseFuture::new(serve(config, ready_inner, request))
     }
 }
 
-/// Takes the lock of a request, and runs its handler.
+/// Serves one request, from its key to its answer.
 async fn serve<S, B, R>(
     config: Arc<Config>,
     inner: S,
@@ -103,7 +103,7 @@ where
         Ok(Admitted::Unlocked(_permit)) => return unlocked(inner, parts, body).await,
         Ok(Admitted::Unrouted) => {
             let response = unlocked(inner, parts, body).await?;
-            config.passed_without_route(response.status());
+            config.served_without_route(response.status());
             return Ok(response);
         }
         Err(answer) => return Ok(answer.map(LockBody::problem)),

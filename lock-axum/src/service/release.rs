@@ -1,14 +1,14 @@
-//! The release that an answer waits for.
+//! The release of a lock before its answer is complete.
 
 use std::time::Duration;
 
 use lock_core::LockGuard;
 
-/// How long an answer waits for its release; then the background goes on with it.
-const RELEASE_PATIENCE: Duration = Duration::from_secs(1);
+/// The longest time that an answer waits for the release. After it, the release continues in the background.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Waits for the release, but not for long: the answer does not depend on it.
+/// Releases the lock. Waits for the store, but not for long, because the answer does not depend on it.
 pub(super) async fn release(guard: LockGuard) {
-    // What goes wrong the lock tells by itself, and the background goes on with it.
-    let _ = tokio::time::timeout(RELEASE_PATIENCE, guard.release()).await;
+    // The lock logs an error by itself. A release that is dropped here continues in the background.
+    let _ = tokio::time::timeout(RELEASE_TIMEOUT, guard.release()).await;
 }

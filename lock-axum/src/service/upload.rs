@@ -1,4 +1,4 @@
-//! Bodies of requests that are read before the lock is taken.
+//! Request bodies that are read before the lock is acquired.
 
 use std::any::Any;
 use std::future::poll_fn;
@@ -10,20 +10,20 @@ use axum::body::{Body, Bytes};
 use http::HeaderMap;
 use http_body::{Body as _, Frame, SizeHint};
 
-/// Why a body could not be read as a whole.
+/// The reason for which a body was not read as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unread {
     TooLarge,
-    /// The client went away on the way, or broke the protocol.
+    /// The client disconnected, or broke the protocol.
     Incomplete,
-    /// It is not a body of axum, so that there is nothing to put in its place.
+    /// The service has a body type other than axum's, which cannot be replaced by the bytes that were read.
     OfAnotherType,
 }
 
-/// So much is made room for at first: a length that is only announced must not cost memory.
-const FIRST_ROOM: u64 = 64 * 1024;
+/// The largest buffer that is allocated before any byte has arrived: a length that is only announced must not cost memory.
+const MAX_FIRST_BUFFER: u64 = 64 * 1024;
 
-/// Reads a body of axum to its end, and puts what was read in its place.
+/// Reads a body of axum to its end, and replaces it by the bytes that were read.
 pub(crate) async fn read_first<B: Send + 'static>(body: &mut B, limit: usize) -> Result<(), Unread> {
     let Some(body) = of_axum(body) else { return Err(Unread::OfAnotherType) };
     if body.is_end_stream() {
@@ -42,9 +42,9 @@ async fn read(mut body: Body, limit: usize) -> Result<Body, Unread> {
     if announced > u64::try_from(limit).unwrap_or(u64::MAX) {
         return Err(Unread::TooLarge);
     }
-    let room = usize::try_from(announced.min(FIRST_ROOM)).unwrap_or_default();
+    let capacity = usize::try_from(announced.min(MAX_FIRST_BUFFER)).unwrap_or_default();
     // Copied, because a piece of one byte may keep a whole buffer of the connection in memory.
-    let (mut data, mut trailers) = (Vec::with_capacity(room), None);
+    let (mut data, mut trailers) = (Vec::with_capacity(capacity), None);
     while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
         match frame.map_err(|_| Unread::Incomplete)?.into_data() {
             Ok(piece) if piece.len() > limit - data.len() => return Err(Unread::TooLarge),
@@ -60,7 +60,7 @@ async fn read(mut body: Body, limit: usize) -> Result<Body, Unread> {
     })
 }
 
-/// A body that has arrived, with trailers.
+/// A body that has arrived as a whole, with trailers.
 struct Whole {
     data: Option<Bytes>,
     trailers: Option<HeaderMap>,

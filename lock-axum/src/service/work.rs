@@ -1,4 +1,4 @@
-//! A request that has its lock, from the call of the handler to its answer.
+//! A request with its lock, from the call of the handler to the answer.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use super::release::release;
 use crate::config::{Config, OnDisconnect};
 use crate::key_limit::KeyPermit;
 
-/// A request that has its lock.
+/// A request with its lock.
 pub(super) struct Work {
     config: Arc<Config>,
-    /// For whoever makes an answer of a lost lock.
+    /// The head of the request, if the answer to a lost lock needs it.
     head: Option<Arc<Parts>>,
     guard: LockGuard,
     permit: KeyPermit,
@@ -27,11 +27,11 @@ pub(super) struct Work {
 
 impl Work {
     pub(super) fn new(config: Arc<Config>, head: &Parts, guard: LockGuard, permit: KeyPermit) -> Self {
-        let head = config.options().answers.look_at_request().then(|| Arc::new(head.clone()));
+        let head = config.options().answers.need_request().then(|| Arc::new(head.clone()));
         Self { config, head, guard, permit }
     }
 
-    /// Runs the handler as [`OnDisconnect`] says.
+    /// Runs the handler, in a task of its own if it must survive its client.
     pub(super) async fn serve<S, B, R>(
         self,
         inner: S,
@@ -55,7 +55,7 @@ impl Work {
         }
     }
 
-    /// Runs the handler, and gives the lock back unless the body takes it along.
+    /// Runs the handler, then releases the lock, unless the body carries it on.
     async fn run<S, B, R>(self, mut inner: S, request: Request<B>) -> Result<Response<LockBody<R>>, S::Error>
     where
         S: Service<Request<B>, Response = Response<R>>,
@@ -67,9 +67,9 @@ impl Work {
         let (method, version) = (parts.method.clone(), parts.version);
         let handler = async move {
             let answer = inner.call(Request::from_parts(parts, body)).await;
-            // With this lock in it: a body that is held runs in the same scope as its handler.
+            // The scope contains this lock: a body that carries the lock runs in the scope of its handler.
             (answer, LockScope::current())
-            // The service is dropped here, before the lock is given back.
+            // The service is dropped here, before the lock is released.
         };
         let (answer, scope) = match guard.run_on_lost(options.on_lost, handler).await {
             Ok(answered) => answered,
@@ -94,10 +94,10 @@ impl Work {
     }
 }
 
-/// Runs `work` in a task of its own, which goes on when nobody waits for it any more. `None` when its runtime ends
-/// before it does, which a caller in another one lives to see.
+/// Runs `work` in a task of its own, which continues if the caller is dropped. Returns `None` if the runtime of the task
+/// shuts down first, which a caller on another runtime can observe.
 async fn detached<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> Option<T> {
-    // A task knows nothing of the locks of the one that started it.
+    // A new task does not inherit the locks of the task that spawns it.
     let work = LockScope::current().enter(work).instrument(Span::current());
     match tokio::spawn(work).await {
         Ok(done) => Some(done),

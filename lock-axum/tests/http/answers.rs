@@ -37,7 +37,7 @@ async fn contended_is_409_with_the_rest_of_the_lease_and_no_names() {
     assert_eq!(body.len(), length);
     assert_eq!(
         body,
-        r#"{"type":"urn:problem-type:lock-contended","title":"Locked","status":409,"detail":"Another request has locked this.","lock":"order:<id>","retry_after_ms":2500,"waited_ms":0}"#
+        r#"{"type":"urn:problem-type:lock-contended","title":"Locked","status":409,"detail":"Another request has locked this resource.","lock":"order:<id>","retry_after_ms":2500,"waited_ms":0}"#
     );
     holder.release().await.unwrap();
     assert_eq!(text(send(&app, get("/orders/42")).await).await, "served");

@@ -77,7 +77,7 @@ async fn a_missing_layer_is_named_with_its_route() {
     }
     let lines = log.all();
     assert!(
-        lines.len() == 1 && lines[0].contains("add `LockLayer` to the route `/forgotten/{id}`"),
+        lines.len() == 1 && lines[0].contains("add a `LockLayer` to the route `/forgotten/{id}`"),
         "{lines:?}"
     );
 }
@@ -120,7 +120,7 @@ async fn a_handler_that_wants_the_lock_of_a_skipped_request_is_told_so() {
     let app = Router::new().route("/skipped", on_get(async |_lock: LockHandle| "").layer(layer));
     let (log, _capturing) = capture();
     assert_eq!(send(&app, get("/skipped")).await.status(), StatusCode::INTERNAL_SERVER_ERROR);
-    assert!(log.all()[0].contains("skips such requests, so take an `Option` of it"), "{:?}", log.all());
+    assert!(log.all()[0].contains("skips such requests, so take an `Option<LockHandle>`"), "{:?}", log.all());
 }
 
 #[tokio::test(start_paused = true)]

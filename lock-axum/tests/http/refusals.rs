@@ -51,7 +51,7 @@ async fn an_answer_of_the_programs_own_sees_the_rejection_and_the_request() {
     .await;
     assert_eq!(answer.status(), StatusCode::LOCKED);
     assert!(answer.headers().contains_key(RETRY_AFTER));
-    assert_eq!(text(answer).await, "/some/where: Another request has locked this.");
+    assert_eq!(text(answer).await, "/some/where: Another request has locked this resource.");
 }
 
 #[tokio::test]
@@ -84,7 +84,7 @@ async fn grpc_gets_its_status_in_the_head_and_no_body() {
     assert_eq!(answer.status(), StatusCode::OK);
     assert_eq!(answer.headers()[CONTENT_TYPE], "application/grpc");
     assert_eq!(answer.headers()["grpc-status"], "10");
-    assert_eq!(answer.headers()["grpc-message"], "Another request has locked this.");
+    assert_eq!(answer.headers()["grpc-message"], "Another request has locked this resource.");
     assert!(answer.headers().contains_key("grpc-retry-pushback-ms"));
     assert!(!answer.headers().contains_key(RETRY_AFTER));
     assert!(answer.body().is_end_stream(), "the head is the end");

@@ -41,7 +41,7 @@ fn contradictions() -> Vec<(LockLayer, &'static str)> {
         (new().keys(["a", "b"]).kind(Kind::Fair), "kind is fair, but several keys"),
         (layer().min_hold(2 * SECOND).max_hold(SECOND), "min_hold is 2s, longer than max_hold 1s"),
         (layer().renew(false).renew_every(SECOND), "renew_every is 1s, but the lease is not renewed"),
-        (layer().methods([]), "`methods` names none"),
+        (layer().methods([]), "`methods` is empty"),
         (layer().max_keys(0), "max_keys is 0"),
         (new().keys(["a", "b"]).max_keys(1), "max_keys is 1, but each request locks up to 2"),
         (
@@ -49,11 +49,13 @@ fn contradictions() -> Vec<(LockLayer, &'static str)> {
             "101 keys were asked for at once, and 100 are allowed",
         ),
         (LockLayer::new(two).keys(["a", "b", "c"]), "3 keys were asked for at once, and 2 are allowed"),
-        (new().key_fn("", |_: &Parts| KeyChoice::Skip), "`key_fn` has no name"),
+        (new().key_fn("", |_: &Parts| KeyChoice::Skip), "the name of the `key_fn` is empty"),
         (layer().after_body(0), "after_body is 0"),
         (layer().status(Outcome::Lost, StatusCode::OK), "status 200 OK for Lost"),
         (layer().status(Outcome::Misconfigured, StatusCode::OK), "status 200 OK for Misconfigured"),
-        (layer().grpc().locked(), "drop `status` or `grpc`"),
+        (layer().grpc().locked(), "remove `status` or `grpc`"),
+        (layer().grpc().respond_with(|_, _| "no"), "`grpc` and `respond_with` both make the answers"),
+        (layer().respond_with(|_, _| "no").grpc(), "`grpc` and `respond_with` both make the answers"),
         (LockLayer::new(Remote::default().manager()).key("k").kind(Kind::Fair), "no fair locks"),
     ]
 }

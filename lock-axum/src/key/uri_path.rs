@@ -1,12 +1,12 @@
-//! The path of a URI in one spelling. Pure.
+//! The path of a URI in its canonical spelling. Pure.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// The path with its percent-encoding taken away, as a router takes it away for its parameters: `/%61` is `/a`.
+/// Returns the path with its percent-encoding decoded, as a router decodes its parameters: `/%61` is `/a`.
 ///
-/// What would change the meaning stays encoded, in upper case: a slash, which would part another segment, the percent
-/// sign itself, and bytes that are no UTF-8.
+/// Bytes that would change the meaning stay encoded, in upper case: a slash, which would separate another segment, the
+/// percent sign itself, and bytes that are not UTF-8.
 pub(super) fn canonical(path: &str) -> Cow<'_, str> {
     if !path.contains('%') {
         return Cow::Borrowed(path);
@@ -26,7 +26,7 @@ pub(super) fn canonical(path: &str) -> Cow<'_, str> {
                         bytes.push(byte);
                         rest = behind;
                     }
-                    // A percent sign that encodes nothing is one.
+                    // A percent sign that encodes nothing stands for itself.
                     None => bytes.extend(b"%25"),
                 }
             }
@@ -44,7 +44,7 @@ pub(super) fn canonical(path: &str) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
-/// The value of a hexadecimal digit.
+/// Returns the value of a hexadecimal digit.
 pub(super) fn hex(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
 }
