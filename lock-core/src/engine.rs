@@ -1,9 +1,9 @@
 //! What the guards, handles and requests of one manager share.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -13,7 +13,7 @@ use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
 use crate::latch::Latches;
 use crate::lease::Hold;
-use crate::lease::{Certainty, Keepers, Origin, Unwanted};
+use crate::lease::{Certainty, Keepers, LostOwners, Origin, Unwanted};
 use crate::local_queue::Gate;
 use crate::notifications::Waits;
 use crate::observe::{Observer, Settings};
@@ -44,7 +44,7 @@ pub(crate) struct Engine {
     closing: AtomicBool,
     /// How often the store has said that notifications were lost: a waiter that asked before the last time asks again.
     reconnects: AtomicU64,
-    forced: Forced,
+    lost: LostOwners,
 }
 
 /// What a reader of a log can use; every guard and request has it in its own.
@@ -92,7 +92,7 @@ impl Engine {
             changed: Notify::new(),
             closing: AtomicBool::new(false),
             reconnects: AtomicU64::new(0),
-            forced: Forced::default(),
+            lost: LostOwners::default(),
             store,
         });
         let listener: Weak<Self> = Arc::downgrade(&engine);
@@ -123,9 +123,23 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether the grant of `owner` was taken away by force lately. Whoever makes a hold of it asks behind that.
-    pub(crate) fn was_forced(&self, owner: Owner) -> bool {
-        self.forced.has(owner)
+    /// Why the store lately reported the grant of `owner` as lost, if it did. Whoever makes a lease of it asks once more
+    /// after that.
+    pub(crate) fn reported_lost(&self, owner: Owner) -> Option<LossReason> {
+        self.lost.reason(owner)
+    }
+
+    /// Ends the leases of `owners`, whose grants the store says are gone.
+    fn all_lost(&self, owners: &[Owner], reason: LossReason) {
+        // First: a grant that is on its way to its next holder has no lease yet.
+        self.lost.note(owners, reason);
+        let owners: HashSet<&Owner> = owners.iter().collect();
+        for hold in self.holds().into_iter().filter(|hold| owners.contains(&hold.claim.owner)) {
+            // Of several keys one may be lost, and the others must be free as well. A session takes all with it.
+            if hold.lose(reason) && reason != LossReason::SessionEnded {
+                self.give_back(&hold.claim, None, Certainty::Granted, hold.store_until());
+            }
+        }
     }
 
     pub(crate) fn close(&self) {
@@ -294,15 +308,12 @@ impl Listener for Engine {
         self.latches.opened(key);
     }
 
-    fn forced(&self, owner: Owner) {
-        // First: a grant that is on its way to its next holder is none of the holds.
-        self.forced.note(owner);
-        for hold in self.holds().into_iter().filter(|hold| hold.claim.owner == owner) {
-            if hold.lose(LossReason::Forced) {
-                // Of several keys, the others are to be free as well.
-                self.give_back(&hold.claim, None, Certainty::Granted, hold.store_until());
-            }
-        }
+    fn lost(&self, owner: Owner, reason: LossReason) {
+        self.all_lost(&[owner], reason);
+    }
+
+    fn session_ended(&self, owners: &[Owner]) {
+        self.all_lost(owners, LossReason::SessionEnded);
     }
 
     fn keys_evicted(&self, count: u64) {
@@ -314,42 +325,6 @@ impl Listener for Engine {
         self.reconnects.fetch_add(1, Ordering::AcqRel);
         self.changed.notify_waiters();
         self.latches.woken_all();
-    }
-}
-
-/// Grants that were taken away by force lately: the store's word may come while a grant is between two holders.
-#[derive(Debug, Default)]
-struct Forced {
-    /// Whether there are any; on the way of every grant.
-    any: AtomicBool,
-    last: Mutex<LastForced>,
-}
-
-#[derive(Debug, Default)]
-struct LastForced {
-    in_order: VecDeque<Owner>,
-    owners: HashSet<Owner>,
-}
-
-impl Forced {
-    /// More than can be between two holders when somebody takes them all away.
-    const KEPT: usize = 1_024;
-
-    fn note(&self, owner: Owner) {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let oldest = if last.in_order.len() >= Self::KEPT { last.in_order.pop_front() } else { None };
-        if let Some(oldest) = oldest {
-            last.owners.remove(&oldest);
-        }
-        if last.owners.insert(owner) {
-            last.in_order.push_back(owner);
-        }
-        self.any.store(true, Ordering::SeqCst);
-    }
-
-    fn has(&self, owner: Owner) -> bool {
-        self.any.load(Ordering::SeqCst)
-            && self.last.lock().unwrap_or_else(PoisonError::into_inner).owners.contains(&owner)
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::run::Acquire;
 use super::spans::hold_span;
 use crate::backend::{Grant, Renew, Renewal};
-use crate::error::{LossReason, Result};
+use crate::error::Result;
 use crate::guard::LockGuard;
 use crate::lease::Keeper;
 use crate::lease::{Hold, outlasts};
@@ -52,7 +52,9 @@ impl Acquire<'_> {
             Offer::Turn(_) => None,
         };
         let hold = match offer {
-            Offer::Store(_) | Offer::Place(_) if self.engine.was_forced(self.claim.claim.owner) => {
+            Offer::Store(_) | Offer::Place(_)
+                if self.engine.reported_lost(self.claim.claim.owner).is_some() =>
+            {
                 self.claim.start_over();
                 return Ok(None);
             }
@@ -77,9 +79,9 @@ impl Acquire<'_> {
         } else {
             keep(&hold)
         }
-        if self.engine.was_forced(hold.claim.owner) {
+        if let Some(reason) = self.engine.reported_lost(hold.claim.owner) {
             // Between the look before and the hold, which nobody knew of then.
-            hold.lose(LossReason::Forced);
+            hold.lose(reason);
         }
         let guard = LockGuard::new(hold);
         if self.plan.fencing
@@ -119,7 +121,7 @@ impl Acquire<'_> {
     async fn extended(&self, mut turn: Turn) -> Option<Turn> {
         let (now, ttl) = (self.engine.clock.now(), self.plan.ttl);
         let lease = turn.lease();
-        if outlasts(lease.store_until, ttl, now) || self.engine.was_forced(lease.claim.owner) {
+        if outlasts(lease.store_until, ttl, now) || self.engine.reported_lost(lease.claim.owner).is_some() {
             // It was meant for another, or is nobody's any more.
             return None;
         }

@@ -11,7 +11,7 @@ use super::{
 };
 #[cfg(doc)]
 use super::{Grant, Held, Mode, Queue};
-use crate::error::{LockError, LockErrorKind, Result};
+use crate::error::{LockError, LockErrorKind, LossReason, Result};
 use crate::key::Key;
 use crate::owner::Owner;
 
@@ -23,8 +23,16 @@ pub trait Listener: Send + Sync + fmt::Debug {
     fn contended(&self, key: &str);
     /// The latch `key` is open.
     fn opened(&self, key: &str);
-    /// [`Backend::force_release`] took away the grant of `owner`. Without this call the owner finds out by its next renewal.
-    fn forced(&self, _owner: Owner) {}
+    /// The grant of `owner` is gone from the store: [`Forced`](LossReason::Forced) where [`Backend::force_release`] took it
+    /// away, [`Taken`](LossReason::Taken) where its key was deleted or changed. The lock is lost at once. Without this call
+    /// the owner finds out by its next renewal.
+    fn lost(&self, _owner: Owner, _reason: LossReason) {}
+    /// The session that held the grants of `owners` is over, and they are gone: each is lost at once, as by
+    /// [`lost`](Self::lost) with [`SessionEnded`](LossReason::SessionEnded). One call for all of them, because a process may
+    /// hold ten thousand.
+    fn session_ended(&self, owners: &[Owner]) {
+        owners.iter().for_each(|owner| self.lost(*owner, LossReason::SessionEnded));
+    }
     /// The store evicted `count` keys for lack of memory since the last call; locks may be among them.
     fn keys_evicted(&self, _count: u64) {}
     /// A connection was made anew. Earlier reports may be lost, so every waiter asks the store at once, also one that waits
@@ -185,7 +193,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     ///
     /// # Behavior
     /// - Touches this grant alone: a holder that came later keeps what it has.
-    /// - The next in the queue is served at once, and the holder is told by [`Listener::forced`].
+    /// - The next in the queue is served at once, and the holder is told by [`Listener::lost`].
     ///
     /// # Errors
     /// As [`list`](Self::list).

@@ -6,6 +6,7 @@
 //! | `state` | what it may be: held, endangered, ended, lost |
 //! | `deadline` | until when it is certainly ours, and what is taken off a lease |
 //! | `loss` | whether it is still ours |
+//! | `lost_owners` | whose grants the store has reported as lost |
 //! | `fencing` | its fencing token |
 //! | `fork` | what is refused in a forked child |
 //! | `handoff` | passing it on inside the process |
@@ -29,6 +30,7 @@ mod handoff;
 #[allow(clippy::module_inception, reason = "the folder is named after its type")]
 mod lease;
 mod loss;
+mod lost_owners;
 mod recorder;
 mod renewer;
 mod schedule;
@@ -41,6 +43,7 @@ pub(crate) use cleanup::{Certainty, Unwanted};
 pub(crate) use deadline::{drift, forgotten, outlasts};
 pub(crate) use fencing::Numbering;
 pub(crate) use lease::{Hold, Terms};
+pub(crate) use lost_owners::LostOwners;
 pub(crate) use recorder::{Begins, Origin};
 pub(crate) use renewer::Keeper;
 pub(crate) use worker::Keepers;

@@ -134,3 +134,40 @@ async fn a_loss_is_told_at_the_deadline_also_while_the_thread_that_renews_is_kep
     let told = tokio::time::timeout(Duration::from_secs(3), guard.lost()).await;
     assert_eq!(told.expect("in time"), LossReason::Expired);
 }
+
+/// The deletion of its key that a store has seen, and the end of its session.
+#[tokio::test(start_paused = true)]
+async fn a_loss_that_the_store_reports_ends_the_body_at_once() {
+    for reason in [LossReason::Taken, LossReason::SessionEnded] {
+        let (locks, store) = Scripted::manager(|_| {});
+        let kept = locks.lock("kept").acquire().await.unwrap();
+        let body = tokio::spawn(locks.lock("k").ttl(millis(60_000)).run(std::future::pending::<()>()));
+        let guard = locks.lock("l").ttl(millis(60_000)).acquire().await.unwrap();
+        tokio::time::sleep(millis(1)).await;
+        let owners: Vec<_> = store.claims()[1..].iter().map(|claim| claim.owner).collect();
+        let reported = Instant::now();
+        match reason {
+            LossReason::SessionEnded => store.listener().session_ended(&owners),
+            _ => owners.iter().for_each(|owner| store.listener().lost(*owner, reason)),
+        }
+        assert!(!guard.is_held() && kept.is_held(), "{reason:?}");
+        assert_eq!(guard.lost().await, reason);
+        assert_eq!(body.await.unwrap().unwrap_err().loss_reason(), Some(reason));
+        assert_eq!(reported.elapsed(), Duration::ZERO);
+    }
+}
+
+/// The report overtakes the answer that grants.
+#[tokio::test(start_paused = true)]
+async fn a_grant_that_is_lost_before_its_answer_comes_is_no_grant() {
+    let (locks, store) = Scripted::manager(|_| {});
+    store.script().acquire_takes = millis(50);
+    let waiting = tokio::spawn(locks.lock("k").acquire());
+    tokio::time::sleep(millis(10)).await;
+    let lost = store.claims()[0].owner;
+    store.listener().lost(lost, LossReason::SessionEnded);
+    let guard = waiting.await.unwrap().unwrap();
+    assert_eq!(store.tries().len(), 2, "another owner asks anew");
+    assert_ne!(store.claims()[1].owner, lost);
+    assert!(guard.is_held());
+}

@@ -49,6 +49,8 @@ pub(crate) struct Script {
     pub(crate) at_once: bool,
     /// For how long a renewal keeps the thread that sends it.
     pub(crate) renew_blocks: Duration,
+    /// How long a try takes to arrive.
+    pub(crate) acquire_takes: Duration,
     /// How long a release takes to be answered.
     pub(crate) release_takes: Duration,
     /// Releases that were answered.
@@ -162,6 +164,11 @@ impl Scripted {
         self.store.release(&claim, None).await.unwrap();
     }
 
+    /// Whoever is notified.
+    pub(crate) fn listener(&self) -> Arc<dyn Listener> {
+        self.script().listeners.iter().find_map(Weak::upgrade).expect("the manager lives")
+    }
+
     /// Says that notifications were lost, as after a connection was made anew.
     pub(crate) fn reconnect(&self) {
         let listeners: Vec<_> = self.script().listeners.iter().filter_map(Weak::upgrade).collect();
@@ -184,6 +191,10 @@ impl Backend for Scripted {
 
     async fn acquire(&self, claim: &Claim, ask: Ask) -> Result<Attempt> {
         let told = self.ask_for(claim);
+        let takes = self.script().acquire_takes;
+        if !takes.is_zero() {
+            tokio::time::sleep(takes).await;
+        }
         match told {
             Some(answer) => answer,
             None => match self.store.acquire(claim, ask).await? {

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use tokio::sync::Notify;
 
 use crate::backend::Listener;
+use crate::error::LossReason;
 use crate::key::Key;
 use crate::owner::Owner;
 
@@ -53,7 +54,7 @@ impl Listeners {
                 }
                 Signal::Forced(owner) => {
                     if let Some(listener) = self.listener(owner.process()) {
-                        listener.forced(owner);
+                        listener.lost(owner, LossReason::Forced);
                     }
                 }
                 Signal::Opened(process) => {

@@ -9,6 +9,7 @@ use std::fmt;
 use ::redis::{PushInfo, PushKind, Value};
 
 use crate::backend::remote::Listeners;
+use crate::error::LossReason;
 use crate::owner::Owner;
 
 /// The beginning of every channel's name. On a Cluster the hash tag of a slot comes next.
@@ -55,7 +56,7 @@ pub(super) fn deliver(listeners: &Listeners, push: &PushInfo) {
             Message::Granted(owner, waiters) => listener.granted(owner, waiters),
             Message::Contended(key) => listener.contended(key),
             Message::Opened(key) => listener.opened(key),
-            Message::Forced(owner) => listener.forced(owner),
+            Message::Forced(owner) => listener.lost(owner, LossReason::Forced),
         }
     }
 }

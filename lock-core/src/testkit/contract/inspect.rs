@@ -3,6 +3,7 @@
 use super::listener::{Event, Heard};
 use super::{Case, Subject, list};
 use crate::backend::{Capability, Claim, GrantId, LockInfo, Mode, Queue, Released, Renew, Renewal};
+use crate::error::LossReason;
 use crate::key::Key;
 
 pub(super) fn cases() -> impl IntoIterator<Item = Case> {
@@ -175,7 +176,7 @@ async fn one_whose_grant_is_taken_away_is_told_and_loses(subject: Subject) {
         subject.enqueue(&subject.claim(&other, Mode::Exclusive, Queue::Fifo)).await;
     }
     assert!(force_release(&subject, &key, &id(&subject, &key).await).await);
-    assert!(heard.hears(&Event::Forced(claim.owner)).await, "the holder is told");
+    assert!(heard.hears(&Event::Lost(claim.owner, LossReason::Forced)).await, "the holder is told");
     assert!(!is_mine(&subject, &claim).await);
     assert_eq!(subject.release(&claim).await, Released::Expired);
 }

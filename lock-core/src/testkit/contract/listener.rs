@@ -7,6 +7,7 @@ use tokio::sync::Notify;
 
 use super::{Case, Subject, list};
 use crate::backend::{Capability, Claim, Listener, Mode, Queue};
+use crate::error::LossReason;
 use crate::owner::Owner;
 
 /// How often a case tries to be told: what is told is a hint, and one may be lost.
@@ -24,7 +25,7 @@ pub(super) enum Event {
     Granted(Owner),
     Contended(String),
     Opened(String),
-    Forced(Owner),
+    Lost(Owner, LossReason),
 }
 
 /// A listener that remembers.
@@ -77,8 +78,8 @@ impl Listener for Heard {
         self.hear(Event::Opened(key.to_owned()));
     }
 
-    fn forced(&self, owner: Owner) {
-        self.hear(Event::Forced(owner));
+    fn lost(&self, owner: Owner, reason: LossReason) {
+        self.hear(Event::Lost(owner, reason));
     }
 
     fn reconnected(&self) {}

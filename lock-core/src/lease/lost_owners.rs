@@ -1,0 +1,82 @@
+//! The owners whose grants the store has reported as lost.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::error::LossReason;
+use crate::owner::Owner;
+
+/// The owners whose grants the store has lately reported as lost.
+///
+/// The report may come while a grant is between two holders, in an answer or in a hand-off, where no lease can be told.
+/// Whoever makes a lease of a grant therefore looks here, before and after.
+#[derive(Debug, Default)]
+pub(crate) struct LostOwners {
+    /// Whether there are any: read on the way of every grant.
+    any: AtomicBool,
+    last: Mutex<Last>,
+}
+
+#[derive(Debug, Default)]
+struct Last {
+    in_order: VecDeque<Owner>,
+    reasons: HashMap<Owner, LossReason>,
+}
+
+impl LostOwners {
+    /// More than can be between two holders when all of them are lost.
+    const KEPT: usize = 1_024;
+
+    /// Notes a report. The last reason for an owner counts.
+    pub(crate) fn note(&self, owners: &[Owner], reason: LossReason) {
+        let mut last = self.last();
+        for owner in owners {
+            if last.reasons.insert(*owner, reason).is_none() {
+                last.in_order.push_back(*owner);
+            }
+        }
+        // One report is kept whole: nobody knows which of its grants are between two holders.
+        while last.in_order.len() > Self::KEPT.max(owners.len()) {
+            let oldest = last.in_order.pop_front();
+            oldest.and_then(|oldest| last.reasons.remove(&oldest));
+        }
+        self.any.store(true, Ordering::SeqCst);
+    }
+
+    /// Why the grant of `owner` was lost, if it was lately.
+    pub(crate) fn reason(&self, owner: Owner) -> Option<LossReason> {
+        if !self.any.load(Ordering::SeqCst) {
+            return None;
+        }
+        self.last().reasons.get(&owner).copied()
+    }
+
+    fn last(&self) -> MutexGuard<'_, Last> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::owner::OwnerSource;
+
+    #[test]
+    fn the_last_reports_are_remembered_and_one_is_kept_whole() {
+        let source = OwnerSource::new().expect("random bytes");
+        let lost = LostOwners::default();
+        let first = source.mint();
+        assert_eq!(lost.reason(first), None);
+        lost.note(&[first], LossReason::Forced);
+        lost.note(&[first], LossReason::Taken);
+        assert_eq!(lost.reason(first), Some(LossReason::Taken));
+        let many: Vec<Owner> = (0..2 * LostOwners::KEPT).map(|_| source.mint()).collect();
+        lost.note(&many, LossReason::SessionEnded);
+        assert!(many.iter().all(|owner| lost.reason(*owner) == Some(LossReason::SessionEnded)));
+        assert_eq!(lost.reason(first), None, "forgotten by now");
+        lost.note(&[first], LossReason::Forced);
+        assert_eq!(lost.last().in_order.len(), LostOwners::KEPT);
+        assert_eq!(lost.last().reasons.len(), LostOwners::KEPT);
+    }
+}
