@@ -47,7 +47,7 @@ impl Kind {
     pub(crate) fn check(self, store: &Capability) -> Result<()> {
         let able = match self {
             Self::Reentrant => true,
-            Self::Fair => store.fifo,
+            Self::Fair => store.waiting.in_order(),
             Self::Read | Self::Write => store.shared,
             Self::Semaphore { permits: 0 } => {
                 return Err(LockError::new(
@@ -60,8 +60,11 @@ impl Kind {
         if able {
             return Ok(());
         }
-        let others =
-            [(store.fifo, "`fair`"), (store.shared, "`read` and `write`"), (store.permits, "`semaphore`")];
+        let others = [
+            (store.waiting.in_order(), "`fair`"),
+            (store.shared, "`read` and `write`"),
+            (store.permits, "`semaphore`"),
+        ];
         let has: String =
             others.iter().filter(|(has, _)| *has).map(|(_, name)| format!(", {name}")).collect();
         let detail = format!("the {} store has no {self} locks; it has `lock`{has}", store.store);

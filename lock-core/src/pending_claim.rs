@@ -138,7 +138,7 @@ impl InFlight {
     /// Asks the store once.
     pub(crate) async fn ask(&mut self, ask: Ask) -> Result<Attempt> {
         let engine = Arc::clone(&self.engine);
-        let beats = engine.capability.beats;
+        let beats = engine.capability.waiting.by_heartbeats();
         if beats && self.has_place() {
             if let Some(attempt) = self.heartbeat().await? {
                 return Ok(attempt);
@@ -175,17 +175,22 @@ impl InFlight {
         };
         self.state = Sent::Queued;
         let before = self.place.take();
-        let asked = self.claim.waiter_lease();
+        let asked = self.waiter_lease();
         let lease = before.as_ref().map_or(asked, |place| place.lease.min(asked));
         let expected = expected.or_else(|| before.and_then(|place| place.expected));
-        let heartbeat = self.engine.capability.beats.then(|| self.next_heartbeat(kept, held));
+        let heartbeat =
+            self.engine.capability.waiting.by_heartbeats().then(|| self.next_heartbeat(kept, held));
         let kept_at = self.engine.clock.now();
         self.place = Some(Place { kept, kept_at, lease, heartbeat, unanswered: Duration::ZERO, expected });
     }
 
+    fn waiter_lease(&self) -> Duration {
+        self.engine.capability.waiter_lease(&self.claim)
+    }
+
     /// A third of the time for which the place is kept, or when the holder's lease is over.
     fn next_heartbeat(&self, kept: Moment, held: &Held) -> Moment {
-        let regular = kept.plus(self.claim.waiter_lease() / 3);
+        let regular = kept.plus(self.waiter_lease() / 3);
         let now = self.engine.clock.now();
         match held.remaining.map(|left| now.plus(left.max(SHORTEST_HEARTBEAT))) {
             Some(free) if free.remaining(now) < regular.remaining(now) => free,
@@ -195,7 +200,7 @@ impl InFlight {
 
     /// Tells the store that the claim waits yet; `None` where it has forgotten the claim.
     async fn heartbeat(&mut self) -> Result<Option<Attempt>> {
-        let asked = self.claim.waiter_lease();
+        let asked = self.waiter_lease();
         let mut before = Duration::ZERO;
         if let Some(place) = &mut self.place {
             place.lease = place.lease.min(asked);

@@ -76,7 +76,12 @@ async fn what_a_voter_does_not_do_is_said() {
     let server = voting_server(MAX_TTL).await;
     let client = Client::of(&server, MAX_TTL).await;
     let can = client.redis.capability();
-    assert!(!can.fifo && !can.beats && !can.tells_waiters && !can.latches);
+    assert!(
+        !can.waiting.in_order()
+            && !can.waiting.by_heartbeats()
+            && !can.waiting.tells_holder()
+            && !can.latches
+    );
     let error = client.redis.heartbeat(&client.claim("k", MAX_TTL)).await.expect_err("no queue");
     assert_eq!(error.kind(), LockErrorKind::Unsupported);
     let error = client.refusal("lock:voter", MAX_TTL).await;

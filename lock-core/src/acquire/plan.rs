@@ -55,7 +55,7 @@ impl Plan {
                 format!("the {} store cannot lock several keys at once in this version", store.store);
             return Err(LockError::new(LockErrorKind::Unsupported, detail));
         }
-        if self.fencing && !store.fencing {
+        if self.fencing && !store.fencing.gives_tokens() {
             let detail = format!("the {} store gives no fencing tokens", store.store);
             return Err(LockError::new(LockErrorKind::Unsupported, detail));
         }
@@ -90,8 +90,12 @@ impl Plan {
             if let Some(max) = self.terms.max_hold.filter(|max| *max < min) {
                 return invalid(format!("min_hold is {min:?}, longer than max_hold {max:?}"));
             }
-            if min > store.max_keep {
-                let max = store.max_keep;
+            let Some(max) = store.keeps_after_release else {
+                let detail =
+                    format!("min_hold is {min:?}: the {} store keeps no key after its release", store.store);
+                return Err(LockError::new(LockErrorKind::Unsupported, detail));
+            };
+            if min > max {
                 return invalid(format!(
                     "min_hold is {min:?}: the {} store keeps a key for {max:?} at most",
                     store.store
@@ -115,7 +119,11 @@ impl Plan {
             more: Arc::clone(&self.more),
             mode: self.terms.kind.mode(),
             // Fair locks are refused where the store has no order; readers and writers come as they come.
-            queue: if self.engine.capability.fifo { self.terms.kind.queue() } else { Queue::Barging },
+            queue: if self.engine.capability.waiting.in_order() {
+                self.terms.kind.queue()
+            } else {
+                Queue::Barging
+            },
             fencing: self.fencing,
             ..Claim::new(self.key.clone(), owner, self.ttl, record)
         }

@@ -29,7 +29,7 @@ pub(super) enum Offer {
 impl Acquire<'_> {
     /// The store says that the claim was served.
     pub(super) fn served(&mut self, waiters: usize) -> Option<Offer> {
-        match self.claim.served(waiters).filter(|_| !self.engine.capability.confirms) {
+        match self.claim.served(waiters).filter(|_| !self.engine.capability.waiting.confirms()) {
             // A store that confirms its grants does it with the answer to the next sign of life, which is due now. A lease
             // that is never renewed has to be the whole one, which the next sign of life brings.
             Some(grant) if self.plan.terms.renew || grant.lease >= self.plan.ttl => Some(Offer::Place(grant)),
@@ -126,7 +126,7 @@ impl Acquire<'_> {
             return None;
         }
         // The word of a store on which places live on beats may get lost.
-        let known = !self.engine.capability.beats || now.since(lease.confirmed) < CONFIRM;
+        let known = !self.engine.capability.waiting.by_heartbeats() || now.since(lease.confirmed) < CONFIRM;
         if self.plan.terms.renew && known && lease.deadline.remaining(now) >= ttl * 2 / 3 {
             return Some(turn);
         }

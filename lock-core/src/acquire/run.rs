@@ -176,14 +176,17 @@ impl<'a> Acquire<'a> {
         let waits = || {
             matches!(self.plan.strategy.decide(&self.contention(&Held::default())), Decision::RetryAfter(_))
         };
-        let queues = self.engine.capability.fifo;
+        let queues = self.engine.capability.waiting.in_order();
         match self.claim.claim.queue {
             _ if self.waiter.is_some() || self.claim.has_place() => Wake::Again,
             _ if self.is_of_several() => Wake::Ask(Ask::Try),
             Queue::Fifo if waits() => Wake::Ask(Ask::Enqueue { room: self.plan.max_waiters }),
             Queue::Fifo => Wake::Ask(Ask::Try),
             // A store where a look costs nothing is asked without asking the strategy first.
-            Queue::Barging if !self.engine.capability.beats && !self.engine.gate.is_busy(&self.plan.key) => {
+            Queue::Barging
+                if !self.engine.capability.waiting.by_heartbeats()
+                    && !self.engine.gate.is_busy(&self.plan.key) =>
+            {
                 Wake::Ask(Ask::Try)
             }
             Queue::Barging if !waits() => Wake::Ask(Ask::Try),
@@ -249,14 +252,14 @@ impl<'a> Acquire<'a> {
             Decision::RetryAfter(pause) => pause,
             enough => return Ok(Next::Enough(enough)),
         };
-        if self.is_of_several() && self.engine.capability.fifo {
+        if self.is_of_several() && self.engine.capability.waiting.in_order() {
             return self.gather(pause).await.map(Next::Go);
         }
         if self.joins()? {
             return Ok(Next::Go(Wake::Ask(Ask::Enqueue { room: None })));
         }
         self.fresh = false;
-        if self.is_told() && !self.engine.capability.beats {
+        if self.is_told() && !self.engine.capability.waiting.by_heartbeats() {
             return self.stay(pause, held).await;
         }
         let wake = self.pause(pause).await?;
@@ -270,7 +273,7 @@ impl<'a> Acquire<'a> {
     /// What is looked at before the wait is over. Where the last try lies back, one more is owed: the key may be free by
     /// now. One whose place lives on beats would have been told, and may have been this moment.
     fn last_wake(&self) -> Option<Wake> {
-        if self.unasked || !(self.fresh || self.engine.capability.beats) {
+        if self.unasked || !(self.fresh || self.engine.capability.waiting.by_heartbeats()) {
             return Some(Wake::Ask(Ask::Try));
         }
         self.claim.granted().map(Wake::Word)

@@ -44,7 +44,7 @@ impl Acquire<'_> {
         let max = self.plan.max_waiters.filter(|_| !self.lined_up).unwrap_or(usize::MAX);
         match Waiter::join(&self.engine.gate, &self.plan.key, max, self.plan.ttl) {
             Ok(waiter) => {
-                let asks = self.engine.capability.fifo && waiter.take_ask();
+                let asks = self.engine.capability.waiting.in_order() && waiter.take_ask();
                 self.waiter = Some(waiter);
                 Ok(asks)
             }
@@ -72,7 +72,7 @@ impl Acquire<'_> {
     /// What the store is asked while the claim waits.
     fn question(&self) -> Ask {
         match self.claim.claim.queue {
-            _ if !self.engine.capability.fifo || self.is_of_several() => Ask::Try,
+            _ if !self.engine.capability.waiting.in_order() || self.is_of_several() => Ask::Try,
             Queue::Fifo => Ask::Enqueue { room: self.plan.max_waiters },
             Queue::Barging => Ask::Enqueue { room: None },
         }
@@ -85,10 +85,10 @@ impl Acquire<'_> {
         match () {
             () if !self.asks() => None,
             () if self.ask_again.is_some() => self.ask_again,
-            () if self.claim.has_place() && store.beats => self.claim.heartbeat_due(),
-            () if self.claim.has_place() && store.notifies => Some(self.floor()),
-            () if self.own && store.fifo => self.free_at.map(|free| free.plus(AFTER_LEASE)),
-            () if store.notifies => Some(self.earlier(end, self.floor())),
+            () if self.claim.has_place() && store.waiting.by_heartbeats() => self.claim.heartbeat_due(),
+            () if self.claim.has_place() && store.waiting.watches() => Some(self.floor()),
+            () if self.own && store.waiting.in_order() => self.free_at.map(|free| free.plus(AFTER_LEASE)),
+            () if store.waiting.watches() => Some(self.earlier(end, self.floor())),
             () => Some(end),
         }
     }
@@ -117,7 +117,7 @@ impl Acquire<'_> {
     /// The pending notification of the store: the one that is kept, or a new one. `None` where nothing is watched.
     fn take_watch(&mut self) -> Option<Watch> {
         let kept = self.watch.take();
-        if !self.engine.capability.notifies || !self.asks() {
+        if !self.engine.capability.waiting.watches() || !self.asks() {
             return None;
         }
         let (owner, now) = (self.claim.claim.owner, self.engine.clock.now());
@@ -129,7 +129,7 @@ impl Acquire<'_> {
     /// for all of them, and look after each other.
     pub(super) fn is_told(&self) -> bool {
         let store = &self.engine.capability;
-        let tells = store.beats || store.notifies;
+        let tells = store.waiting.by_heartbeats() || store.waiting.watches();
         tells && self.waiter.is_none() && self.claim.has_place() && self.ask_again.is_none()
     }
 
@@ -173,7 +173,7 @@ impl Acquire<'_> {
 
     /// Waits, at most for `pause`.
     pub(super) async fn pause(&mut self, pause: Duration) -> Result<Wake> {
-        let polls = !self.engine.capability.fifo;
+        let polls = !self.engine.capability.waiting.in_order();
         let began = self.engine.clock.now();
         loop {
             if let Some(wake) = self.seat_news() {

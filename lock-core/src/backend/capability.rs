@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 #[cfg(doc)]
-use super::{Backend, Listener};
-use super::{Claim, Mode, Queue};
+use super::Backend;
+use super::{Claim, Mode, Order, Queue, Waiting};
 use crate::clock::Clock;
 use crate::error::{LockError, LockErrorKind, Result};
 
@@ -43,6 +43,27 @@ pub enum LeaseScope {
     Session,
 }
 
+/// Where fencing tokens come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fencing {
+    /// The store gives none.
+    None,
+    /// Every token comes from the store.
+    Counter,
+    /// As [`Counter`](Self::Counter), and a token is at least the store's time in microseconds when it was made. A holder
+    /// then numbers the hand-offs of its own process, below the time up to which the store has confirmed the grant.
+    StoreTime,
+}
+
+impl Fencing {
+    /// Whether there are fencing tokens.
+    #[must_use]
+    pub const fn gives_tokens(self) -> bool {
+        !matches!(self, Self::None)
+    }
+}
+
 /// What a backend can do. A request for more is [`Unsupported`](crate::LockErrorKind::Unsupported), before any I/O.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
@@ -53,32 +74,18 @@ pub struct Capability {
     pub shared: bool,
     /// Does [`Mode::Permit`].
     pub permits: bool,
-    /// Does [`Queue::Fifo`]: [`Ask::Enqueue`](super::Ask::Enqueue) queues the claim.
-    pub fifo: bool,
-    /// A place lives on [`Backend::heartbeat`] and is served through [`Listener::granted`], for barging claims too. Otherwise a
-    /// place lives while [`Backend::changed`] is awaited or the claim asks.
-    pub beats: bool,
-    /// What [`Listener::granted`] tells is asked after by [`Backend::heartbeat`] before it counts, because a grant needs more than to be
-    /// made. Otherwise the word is enough.
-    pub confirms: bool,
-    /// Tells the holder's [`Listener`] when somebody begins to wait; otherwise a process that has waiters of its own gives
-    /// the key back after every few of them, to be fair to others that it cannot know of.
-    pub tells_waiters: bool,
     /// Does claims of several keys.
     pub several: bool,
     /// Does [`Backend::latch`].
     pub latches: bool,
     /// Does [`Backend::list`], [`Backend::inspect`] and [`Backend::force_release`].
     pub lists: bool,
-    /// Gives fencing tokens.
-    pub fencing: bool,
-    /// A fencing token is at least the store's time in microseconds when it was made. Then a holder numbers the turns of
-    /// its own process, below the time up to which the store has confirmed the grant.
-    pub fence_is_time: bool,
-    /// [`Backend::changed`] tells when a key may be free; otherwise a waiter tries again by backoff.
-    pub notifies: bool,
     /// Calls [`Claim::mark_sent`] before it sends anything; otherwise every dropped attempt counts as sent.
     pub marks_sent: bool,
+    /// How a claim waits, and in which order it is served.
+    pub waiting: Waiting,
+    /// Where fencing tokens come from.
+    pub fencing: Fencing,
     /// What the lifetime of a grant is bound to.
     pub lease: LeaseScope,
     /// Where the store lives.
@@ -87,8 +94,8 @@ pub struct Capability {
     pub min_ttl: Duration,
     /// The longest lease that it can hold.
     pub max_ttl: Duration,
-    /// For how long at most it keeps a key after its release: see [`Backend::release`].
-    pub max_keep: Duration,
+    /// The longest time for which it keeps a key after its [release](Backend::release); `None` where it cannot.
+    pub keeps_after_release: Option<Duration>,
 }
 
 impl Capability {
@@ -100,23 +107,25 @@ impl Capability {
             store,
             shared: false,
             permits: false,
-            fifo: false,
-            beats: false,
-            confirms: false,
-            tells_waiters: false,
             several: false,
             latches: false,
             lists: false,
-            fencing: false,
-            fence_is_time: false,
-            notifies: false,
             marks_sent: false,
+            waiting: Waiting::Poll { order: Order::Any },
+            fencing: Fencing::None,
             lease: LeaseScope::Grant,
             placement: Placement::Remote,
             min_ttl: Duration::from_millis(10),
             max_ttl: Duration::from_secs(24 * 60 * 60),
-            max_keep: Duration::from_secs(366 * 24 * 60 * 60),
+            keeps_after_release: Some(Duration::from_secs(366 * 24 * 60 * 60)),
         }
+    }
+
+    /// The lease of a queue entry of `claim`, and of a grant from the queue: the waiter lease of the store, at most the
+    /// ttl.
+    #[must_use]
+    pub fn waiter_lease(&self, claim: &Claim) -> Duration {
+        self.waiting.waiter_lease().map_or(claim.ttl, |lease| lease.min(claim.ttl))
     }
 
     /// Refuses a claim that the store cannot do: its mode, its queue, or several keys. What a backend that does not do all
@@ -128,7 +137,7 @@ impl Capability {
         let missing = match claim.mode {
             Mode::Shared if !self.shared => "shared locks",
             Mode::Permit { .. } if !self.permits => "semaphores",
-            _ if claim.queue == Queue::Fifo && !self.fifo => "order of arrival",
+            _ if claim.queue == Queue::Fifo && !self.waiting.in_order() => "order of arrival",
             _ if !claim.more.is_empty() && !self.several => "locks of several keys",
             _ => return Ok(()),
         };

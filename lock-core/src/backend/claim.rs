@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::FencingToken;
 #[cfg(doc)]
-use super::{Backend, Capability, Held};
+use super::{Backend, Capability, Fencing, Held};
 use crate::key::Key;
 use crate::owner::{Owner, OwnerRecord};
 
@@ -66,10 +66,6 @@ impl Ask {
         matches!(self, Self::Enqueue { .. })
     }
 }
-
-/// The longest time for which a store keeps the queue entry of a waiter that sends no heartbeat, and a grant that a waiter
-/// got from the queue and has not confirmed: what a dead waiter may cost those behind it. Less where its ttl is shorter.
-pub const WAITER_LEASE: Duration = Duration::from_secs(2);
 
 /// What a backend is asked for.
 #[derive(Clone, Debug)]
@@ -151,12 +147,6 @@ impl Claim {
         std::iter::once(&self.key).chain(self.more.iter())
     }
 
-    /// Returns the lease of a grant from the store's queue: the ttl, at most [`WAITER_LEASE`].
-    #[must_use]
-    pub fn waiter_lease(&self) -> Duration {
-        self.ttl.min(WAITER_LEASE)
-    }
-
     /// Notes that a request for this claim is about to leave the process. A backend with [`Capability::marks_sent`]
     /// calls it before the first byte: an acquire that is dropped without the mark needs no clean-up in the store.
     pub fn mark_sent(&self) {
@@ -224,7 +214,7 @@ impl Claim {
         Some(self.marks.own_fence.load(Ordering::Relaxed)).filter(|number| *number > 0).map(FencingToken::new)
     }
 
-    /// Notes a token that was numbered in this process; see [`Capability::fence_is_time`].
+    /// Notes a token that was numbered in this process; see [`Fencing::StoreTime`].
     pub fn number_fence(&self, token: FencingToken) {
         self.marks.own_fence.fetch_max(token.get(), Ordering::Relaxed);
     }

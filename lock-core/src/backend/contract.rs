@@ -77,7 +77,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// Keeps the place of a claim that waits, and serves it where it is its turn.
     ///
     /// # Errors
-    /// As [`acquire`](Self::acquire). `Unsupported` without [`Capability::beats`].
+    /// As [`acquire`](Self::acquire). `Unsupported` without [`Waiting::Queue`](super::Waiting::Queue).
     fn heartbeat(&self, claim: &Claim) -> impl Future<Output = Result<Heartbeat>> + Send {
         let detail = "places in this store's queue need no sign of life";
         let error = LockError::new(LockErrorKind::Unsupported, detail).with_key(&claim.key);

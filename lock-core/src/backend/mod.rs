@@ -22,11 +22,13 @@ pub mod redis;
 // The plumbing of every store on a network: each of them is named here.
 #[cfg(feature = "redis")]
 mod remote;
+mod waiting;
 
 pub use answer::{Attempt, FencingToken, Grant, Heartbeat, Held, Released, Renew, Renewal};
-pub use capability::{Capability, LeaseScope, Placement};
-pub use claim::{Ask, Claim, Mode, Queue, WAITER_LEASE};
+pub use capability::{Capability, Fencing, LeaseScope, Placement};
+pub use claim::{Ask, Claim, Mode, Queue};
 pub use contract::{Backend, Listener};
 pub use erased::{BoxFuture, DynBackend};
 pub use inspect::{GrantId, HOLDERS_TOLD, HolderInfo, Listed, LockInfo, WAITERS_TOLD, WaiterInfo};
 pub use latch::{LatchState, LatchStep};
+pub use waiting::{Order, WAITER_LEASE, Waiting};

@@ -3,18 +3,18 @@
 use std::sync::atomic::{self, Ordering};
 
 use super::Hold;
-use crate::backend::FencingToken;
+use crate::backend::{Fencing, FencingToken};
 use crate::clock::Moment;
 use crate::error::{LossReason, Result};
 
 /// What the fencing tokens of the turns on one grant count on from.
 ///
-/// Where a token is at least the store's time in microseconds ([`Capability::fence_is_time`]), a process numbers its own
+/// Where a token is at least the store's time in microseconds ([`Fencing::StoreTime`]), a process numbers its own
 /// turns: each the next number, below a time that the store certainly showed while the grant was this process's. Whoever
 /// gets the key after that, also because the store has forgotten the grant, gets a token that is at least the time of its
 /// own grant, and so a larger one. The clock of this process alone shows nothing: it runs on after the grant is gone.
 ///
-/// [`Capability::fence_is_time`]: crate::backend::Capability::fence_is_time
+/// [`Fencing::StoreTime`]: crate::backend::Fencing::StoreTime
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Numbering {
     /// The last token that the store has made for the grant: its time then.
@@ -68,7 +68,7 @@ impl Hold {
 
     /// The next number of this process where there is one, else a token of the store.
     async fn make_fence(&self) -> Result<Numbering> {
-        let here = self.earlier.filter(|_| self.engine.capability.fence_is_time);
+        let here = self.earlier.filter(|_| self.engine.capability.fencing == Fencing::StoreTime);
         if let Some(numbering) = here.and_then(|earlier| earlier.next(self.confirmed())) {
             self.claim.number_fence(numbering.last);
             return Ok(numbering);

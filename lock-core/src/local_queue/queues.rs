@@ -44,7 +44,8 @@ impl Gate {
         let shards = std::array::from_fn(|_| Mutex::default());
         let hasher = std::hash::RandomState::new();
         let (lines, hints, open) = (AtomicUsize::new(0), Hints::default(), Open::default());
-        let (told, polls, clock) = (store.tells_waiters, !store.fifo, store.placement.clock());
+        let (told, polls, clock) =
+            (store.waiting.tells_holder(), !store.waiting.in_order(), store.placement.clock());
         Self { shards, hasher, lines, hints, open, told, polls, clock }
     }
 

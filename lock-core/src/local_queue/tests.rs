@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Gate;
 use super::waiter::Waiter;
 use crate::backend::memory::Memory;
-use crate::backend::{Backend, Capability};
+use crate::backend::{Backend, Capability, Order, Waiting};
 use crate::key::Key;
 
 const TTL: Duration = Duration::from_secs(10);
@@ -80,7 +80,8 @@ async fn while_a_holder_came_through_the_line_newcomers_do_not_ask() {
 #[tokio::test(start_paused = true)]
 async fn a_store_that_cannot_tell_of_others_counts_as_contended() {
     for (told, others, contended) in [(true, false, false), (true, true, true), (false, false, true)] {
-        let gate = Gate::new(&Capability { tells_waiters: told, ..Memory::new().capability() });
+        let waiting = Waiting::Watch { order: Order::Any, tells_holder: told };
+        let gate = Gate::new(&Capability { waiting, ..Memory::new().capability() });
         let mut first = join(&gate);
         let _second = join(&gate);
         first.granted(others);

@@ -17,8 +17,8 @@ pub(crate) use fault::Fault;
 use latch::Latches;
 use lock_core::backend::memory::Memory;
 use lock_core::backend::{
-    Ask, Attempt, Backend, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState, LatchStep,
-    Listed, Listener, LockInfo, Mode, Queue, Released, Renew, Renewal,
+    Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, GrantId, Heartbeat, LatchState,
+    LatchStep, Listed, Listener, LockInfo, Mode, Order, Queue, Released, Renew, Renewal, Waiting,
 };
 use lock_core::key::Key;
 use lock_core::{LockError, LockErrorKind, Result};
@@ -202,8 +202,9 @@ impl Backend for Broken {
             can.max_ttl -= Duration::from_secs(self.count());
         }
         if self.limited {
-            (can.shared, can.permits, can.fifo, can.fencing) = (false, false, false, false);
-            (can.several, can.latches, can.tells_waiters, can.lists) = (false, false, false, false);
+            (can.shared, can.permits, can.several) = (false, false, false);
+            (can.latches, can.lists, can.fencing) = (false, false, Fencing::None);
+            can.waiting = Waiting::Watch { order: Order::Any, tells_holder: false };
         }
         can
     }

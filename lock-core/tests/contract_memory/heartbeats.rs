@@ -8,7 +8,7 @@ use lock_core::Result;
 use lock_core::backend::memory::Memory;
 use lock_core::backend::{
     Ask, Attempt, Backend, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState, LatchStep,
-    Listed, Listener, LockInfo, Released, Renew, Renewal, WaiterInfo,
+    Listed, Listener, LockInfo, Released, Renew, Renewal, WAITER_LEASE, WaiterInfo, Waiting,
 };
 use lock_core::clock::{Clock, Moment};
 use lock_core::key::Key;
@@ -47,7 +47,7 @@ struct State {
 impl State {
     fn alive(&mut self, claim: &Claim) {
         let now = Clock::Tokio.now();
-        let till = now.plus(claim.waiter_lease());
+        let till = now.plus(claim.ttl.min(WAITER_LEASE));
         match self.waiting.iter_mut().find(|(waiting, _)| waiting.owner == claim.owner) {
             Some((_, alive)) => *alive = till,
             None => self.waiting.push((claim.clone(), till)),
@@ -82,7 +82,7 @@ impl Beating {
         };
         for claim in waiting {
             let mut by_place = claim.clone();
-            by_place.ttl = claim.waiter_lease();
+            by_place.ttl = claim.ttl.min(WAITER_LEASE);
             if let Ok(Attempt::Granted(grant)) = self.inner.acquire(&by_place, Ask::Try).await {
                 let mut state = self.state.lock().expect("no panic");
                 state.leave(&claim);
@@ -110,7 +110,7 @@ impl Beating {
 impl Backend for Beating {
     fn capability(&self) -> Capability {
         let mut can = self.inner.capability();
-        (can.beats, can.notifies) = (true, false);
+        can.waiting = Waiting::Queue { waiter_lease: WAITER_LEASE, tells_holder: true, confirms: false };
         can
     }
 
@@ -129,7 +129,7 @@ impl Backend for Beating {
         self.serve(&claim.key).await;
         self.state.lock().expect("no panic").served.remove(&claim.owner);
         if !self.waits(claim) {
-            let ttl = if self.kept == Kept::AllButLease { claim.waiter_lease() } else { claim.ttl };
+            let ttl = if self.kept == Kept::AllButLease { claim.ttl.min(WAITER_LEASE) } else { claim.ttl };
             return Ok(match self.inner.renew(&[Renew { claim, ttl }]).await.pop() {
                 Some(Renewal::Renewed { sent, lease, waiters }) => {
                     Heartbeat::Granted(lock_core::backend::Grant::new(sent, lease).with_waiters(waiters))

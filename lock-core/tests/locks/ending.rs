@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use lock_core::backend::memory::Memory;
+use lock_core::backend::{Order, Waiting, memory::Memory};
 use lock_core::{LockErrorKind, LockManager, LossReason, OnLost, Profile, strategy};
 use tokio::time::Instant;
 
@@ -173,7 +173,8 @@ async fn limits_may_be_equal_and_not_beyond() {
 #[tokio::test(start_paused = true)]
 async fn what_the_store_cannot_do_is_refused_before_it_is_asked() {
     let (locks, store) = Scripted::manager(|store| {
-        (store.shared, store.permits, store.fifo) = (false, false, false);
+        (store.shared, store.permits) = (false, false);
+        store.waiting = Waiting::Watch { order: Order::Any, tells_holder: true };
     });
     for request in [locks.read("k"), locks.write("k"), locks.fair("k"), locks.semaphore("k", 1)] {
         assert_eq!(request.acquire().await.unwrap_err().kind(), LockErrorKind::Unsupported);

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use lock_core::backend::{
-    Ask, Attempt, Backend, Capability, Claim, FencingToken, Grant, Heartbeat, Held, Listener, Mode,
-    Placement, Released, Renew, Renewal,
+    Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, Grant, Heartbeat, Held, Listener, Mode,
+    Placement, Released, Renew, Renewal, WAITER_LEASE, Waiting,
 };
 use lock_core::clock::{Clock, Moment};
 use lock_core::key::Key;
@@ -32,7 +32,7 @@ impl Calls {
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct Waiter {
     owner: Owner,
     deadline: Moment,
     lease: Duration,
@@ -41,7 +41,7 @@ struct Waiting {
 #[derive(Debug, Default)]
 struct Entry {
     holder: Option<(Owner, Moment)>,
-    queue: Vec<Waiting>,
+    queue: Vec<Waiter>,
     fence: u64,
 }
 
@@ -216,8 +216,9 @@ impl QueueStore {
                     if entry.queue.is_empty() {
                         told.push(Told::Contended(holder, claim.key.clone()));
                     }
-                    let (deadline, lease) = (now().plus(claim.waiter_lease()), claim.waiter_lease());
-                    entry.queue.push(Waiting { owner: claim.owner, deadline, lease });
+                    let (deadline, lease) =
+                        (now().plus(claim.ttl.min(WAITER_LEASE)), claim.ttl.min(WAITER_LEASE));
+                    entry.queue.push(Waiter { owner: claim.owner, deadline, lease });
                     return Attempt::Held(Held { queued_at: Some(sent), ..entry.held(claim) });
                 }
                 None => {}
@@ -232,8 +233,8 @@ impl Backend for QueueStore {
     fn capability(&self) -> Capability {
         let mut store = Capability::exclusive("queue");
         assert_eq!(store.min_ttl, Duration::from_millis(10));
-        (store.fifo, store.beats, store.tells_waiters) = (true, true, true);
-        (store.fencing, store.fence_is_time) = (true, true);
+        store.waiting = Waiting::Queue { waiter_lease: WAITER_LEASE, tells_holder: true, confirms: false };
+        store.fencing = Fencing::StoreTime;
         store.placement = Placement::Embedded;
         store
     }
@@ -313,11 +314,12 @@ impl QueueStore {
             let Some(place) = entry.queue.iter_mut().find(|waiting| waiting.owner == claim.owner) else {
                 return Heartbeat::Gone;
             };
-            (place.deadline, place.lease) = (now().plus(claim.waiter_lease()), claim.waiter_lease());
+            (place.deadline, place.lease) =
+                (now().plus(claim.ttl.min(WAITER_LEASE)), claim.ttl.min(WAITER_LEASE));
             entry.serve(told);
             match entry.holder {
                 Some((owner, _)) if owner == claim.owner => {
-                    Heartbeat::Granted(Grant::new(sent, claim.waiter_lease()))
+                    Heartbeat::Granted(Grant::new(sent, claim.ttl.min(WAITER_LEASE)))
                 }
                 _ => Heartbeat::Waiting(Held { queued_at: Some(sent), ..entry.held(claim) }),
             }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_core::backend::{Attempt, Held};
+use lock_core::backend::{Attempt, Fencing, Held, Order, WAITER_LEASE, Waiting};
 use lock_core::{Kind, LockErrorKind, LockManager, strategy};
 use tokio::time::Instant;
 
@@ -11,7 +11,7 @@ use crate::{is_free, millis};
 
 /// A manager on a store that tells nobody of a release.
 fn silent() -> (LockManager, Scripted) {
-    Scripted::manager(|store| (store.notifies, store.fifo) = (false, false))
+    Scripted::manager(|store| store.waiting = Waiting::Poll { order: Order::Any })
 }
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -249,7 +249,7 @@ async fn fencing_is_asked_for_or_refused() {
         })
         .collect();
     assert_eq!(asked, [true, false]);
-    let (locks, store) = Scripted::manager(|store| store.fencing = false);
+    let (locks, store) = Scripted::manager(|store| store.fencing = Fencing::None);
     let error = locks.lock("k").fencing(true).acquire().await.unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::Unsupported);
     assert_eq!(store.tries().len(), 0);
@@ -257,7 +257,10 @@ async fn fencing_is_asked_for_or_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn fair_waiters_ask_for_themselves_and_hold_up_nobody_else() {
-    let (locks, store) = Scripted::manager(|store| store.notifies = false);
+    let (locks, store) = Scripted::manager(|store| {
+        let waiter_lease = WAITER_LEASE;
+        store.waiting = Waiting::Poll { order: Order::Arrival { waiter_lease } };
+    });
     let _guard = store.stranger().lock("k").acquire().await.unwrap();
     let mut waiting: Vec<_> =
         (0..3).map(|_| tokio::spawn(locks.fair("k").strategy(Every(millis(50), HOUR)).acquire())).collect();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_core::backend::Capability;
+use lock_core::backend::{Capability, Order, Waiting};
 use lock_core::{Kind, LockManager};
 use tokio::time::Instant;
 
@@ -17,7 +17,11 @@ const FLOOR: Duration = Duration::from_secs(60);
 /// Every way in which a waiter relies on a watch: in a queue of its own, as the head of a local queue with a place in the
 /// store's queue, and without a place.
 const WAYS: [(Kind, fn(&mut Capability)); 3] =
-    [(Kind::Fair, |_| {}), (Kind::Reentrant, |_| {}), (Kind::Reentrant, |store| store.fifo = false)];
+    [(Kind::Fair, |_| {}), (Kind::Reentrant, |_| {}), (Kind::Reentrant, without_order)];
+
+fn without_order(store: &mut Capability) {
+    store.waiting = Waiting::Watch { order: Order::Any, tells_holder: true };
+}
 
 /// A waiter for the key of a stranger, which has asked the store, and the stranger's guard.
 async fn waiting(

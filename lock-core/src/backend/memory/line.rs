@@ -64,7 +64,7 @@ impl Entry {
             return position;
         }
         self.tell_holder(claim.owner);
-        let deadline = now.plus(claim.waiter_lease());
+        let deadline = now.plus(claim.ttl.min(WAITER_LEASE));
         let (owner, mode, record) = (claim.owner, claim.mode, claim.record.clone());
         let ticket = Ticket { owner, mode, record, deadline, watchers: Vec::new() };
         self.tickets.push(ticket);
@@ -73,7 +73,7 @@ impl Entry {
 
     /// Keeps the place of a claim that has one; how many are before it.
     pub(super) fn keep_ticket(&mut self, claim: &Claim, now: Moment) -> Option<usize> {
-        self.tickets.change(claim.owner, |ticket| ticket.deadline = now.plus(claim.waiter_lease()))?;
+        self.tickets.change(claim.owner, |ticket| ticket.deadline = now.plus(claim.ttl.min(WAITER_LEASE)))?;
         self.tickets.position(claim.owner)
     }
 
@@ -157,7 +157,7 @@ impl Entry {
         self.tickets.change(claim.owner, |ticket| {
             if ticket.watchers.iter().any(|watcher| watcher.id == id) {
                 ticket.watchers.retain(|watcher| watcher.id != id);
-                ticket.deadline = now.plus(claim.waiter_lease());
+                ticket.deadline = now.plus(claim.ttl.min(WAITER_LEASE));
             }
         });
     }

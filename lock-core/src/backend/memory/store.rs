@@ -14,8 +14,9 @@ use super::signal::Listeners;
 use super::state::{Entry, Verdict};
 use super::watch::Watch;
 use crate::backend::{
-    Ask, Attempt, Backend, Capability, Claim, FencingToken, Grant, GrantId, LatchState, LatchStep,
-    LeaseScope, Listed, Listener, LockInfo, Placement, Released, Renew, Renewal, conflict,
+    Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, Grant, GrantId, LatchState, LatchStep,
+    LeaseScope, Listed, Listener, LockInfo, Order, Placement, Released, Renew, Renewal, WAITER_LEASE,
+    Waiting, conflict,
 };
 use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
@@ -203,22 +204,20 @@ impl Backend for Memory {
             store: "memory",
             shared: true,
             permits: true,
-            fifo: true,
-            beats: false,
-            confirms: false,
-            tells_waiters: true,
             several: true,
             latches: true,
             lists: true,
-            fencing: true,
-            fence_is_time: false,
-            notifies: true,
             marks_sent: false,
+            waiting: Waiting::Watch {
+                order: Order::Arrival { waiter_lease: WAITER_LEASE },
+                tells_holder: true,
+            },
+            fencing: Fencing::Counter,
             lease: LeaseScope::Grant,
             placement: Placement::Embedded,
             min_ttl: Duration::from_millis(1),
             max_ttl: Duration::from_secs(10 * 366 * 24 * 60 * 60),
-            max_keep: Duration::from_secs(10 * 366 * 24 * 60 * 60),
+            keeps_after_release: Some(Duration::from_secs(10 * 366 * 24 * 60 * 60)),
         }
     }
 

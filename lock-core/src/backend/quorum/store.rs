@@ -11,8 +11,8 @@ use super::patience::{Alone, Patience};
 use super::timing;
 use super::votes::majority;
 use crate::backend::{
-    Ask, Attempt, Backend, Capability, Claim, FencingToken, GrantId, LatchState, LatchStep, Listed, Mode,
-    Placement, Queue, Released, Renew, Renewal,
+    Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, GrantId, LatchState, LatchStep, Listed,
+    Mode, Placement, Queue, Released, Renew, Renewal,
 };
 use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, Result};
@@ -115,12 +115,13 @@ fn of_all(each: &[Capability]) -> Capability {
         // Majorities that overlap admit one, and not at most so many: see `refuse`.
         permits: each.len() == 1 && all(|node| node.permits),
         several: all(|node| node.several),
-        fencing: all(|node| node.fencing),
+        fencing: if all(|node| node.fencing.gives_tokens()) { Fencing::Counter } else { Fencing::None },
         marks_sent: true,
         placement: if embedded { Placement::Embedded } else { Placement::Remote },
         min_ttl: each.iter().map(|node| node.min_ttl).max().unwrap_or_default().max(timing::MIN_TTL),
         max_ttl: each.iter().map(|node| node.max_ttl).min().unwrap_or_default(),
-        max_keep: each.iter().map(|node| node.max_keep).min().unwrap_or_default(),
+        // `None` is less than every time.
+        keeps_after_release: each.iter().map(|node| node.keeps_after_release).min().flatten(),
         ..Capability::exclusive("quorum")
     }
 }
@@ -170,7 +171,7 @@ impl<B> Inner<B> {
             _ if !claim.more.is_empty() && !self.capability.several => {
                 "the nodes cannot lock several keys at once".to_owned()
             }
-            _ if claim.fencing && !self.capability.fencing => "the nodes give no fencing tokens".to_owned(),
+            _ if claim.fencing && !self.capability.fencing.gives_tokens() => "the nodes give no fencing tokens".to_owned(),
             _ => return Ok(()),
         };
         Err(unsupported(detail).with_key(&claim.key))
@@ -214,7 +215,7 @@ impl<B: Backend> Backend for Quorum<B> {
     }
 
     async fn fence(&self, claim: &Claim) -> Result<FencingToken> {
-        if !self.0.capability.fencing {
+        if !self.0.capability.fencing.gives_tokens() {
             return Err(unsupported("the nodes give no fencing tokens").with_key(&claim.key));
         }
         self.0.fence_of(claim).await
@@ -254,29 +255,32 @@ impl<B: Backend> Backend for Quorum<B> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::{Order, WAITER_LEASE, Waiting};
 
     #[test]
     fn a_quorum_can_do_what_all_of_its_nodes_can() {
         let full = Capability {
             shared: true,
             permits: true,
-            fifo: true,
             several: true,
             latches: true,
-            fencing: true,
-            fence_is_time: true,
-            notifies: true,
+            waiting: Waiting::Watch {
+                order: Order::Arrival { waiter_lease: WAITER_LEASE },
+                tells_holder: true,
+            },
+            fencing: Fencing::StoreTime,
             placement: Placement::Embedded,
             min_ttl: Duration::from_millis(1),
             ..Capability::exclusive("full")
         };
         let bare = Capability { max_ttl: Duration::from_secs(60), ..Capability::exclusive("bare") };
         let three = of_all(&[full, full, full]);
-        assert!(three.shared && three.several && three.fencing && three.marks_sent);
-        assert!(!(three.permits || three.fifo || three.latches || three.fence_is_time || three.notifies));
+        assert!(three.shared && three.several && three.fencing == Fencing::Counter && three.marks_sent);
+        assert!(!(three.permits || three.latches));
+        assert_eq!(three.waiting, Waiting::Poll { order: Order::Any });
         assert_eq!((three.placement, three.min_ttl), (Placement::Embedded, timing::MIN_TTL));
         let mixed = of_all(&[full, bare, full]);
-        assert!(!(mixed.shared || mixed.several || mixed.fencing));
+        assert!(!(mixed.shared || mixed.several || mixed.fencing.gives_tokens()));
         assert_eq!((mixed.placement, mixed.max_ttl), (Placement::Remote, Duration::from_secs(60)));
         assert!(of_all(&[full]).permits, "one node counts by itself");
     }

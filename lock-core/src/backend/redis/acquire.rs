@@ -12,7 +12,7 @@ use super::error::Failure;
 use super::scripts::Script;
 use super::server::Server;
 use super::units::millis;
-use crate::backend::{Ask, Attempt, Claim, Grant, Heartbeat, Held, Mode, Queue};
+use crate::backend::{Ask, Attempt, Claim, Grant, Heartbeat, Held, Mode, Queue, WAITER_LEASE};
 use crate::clock::Clock;
 use crate::key::Key;
 use crate::owner::OwnerToken;
@@ -96,7 +96,7 @@ impl Server {
         match reply.verdict {
             1 => {
                 let granted = Heartbeat::Granted(granted(claim, &reply)?);
-                let deadline = self.timeout().min(claim.waiter_lease() / 2);
+                let deadline = self.timeout().min(claim.ttl.min(WAITER_LEASE) / 2);
                 self.durable(&live, (claim, granted), None, deadline).await
             }
             0 => Ok(Heartbeat::Waiting(held(reply.rest(), reply.sent, true))),

@@ -1,7 +1,7 @@
 //! What this backend can do.
 
 use super::config::Config;
-use crate::backend::Capability;
+use crate::backend::{Capability, Fencing, WAITER_LEASE, Waiting};
 
 /// What the scripts can do.
 pub(super) fn capability(config: &Config) -> Capability {
@@ -9,17 +9,13 @@ pub(super) fn capability(config: &Config) -> Capability {
     Capability {
         shared: true,
         permits: true,
-        fifo: true,
-        beats: true,
-        tells_waiters: true,
         several: true,
         latches: true,
         lists: true,
-        fencing: true,
-        // What a process numbers by itself has no copies.
-        fence_is_time: !durable,
-        confirms: durable,
         marks_sent: true,
+        waiting: Waiting::Queue { waiter_lease: WAITER_LEASE, tells_holder: true, confirms: durable },
+        // What a process numbers by itself has no copies.
+        fencing: if durable { Fencing::Counter } else { Fencing::StoreTime },
         ..Capability::exclusive("redis")
     }
 }

@@ -15,7 +15,7 @@ use super::server::Server;
 use super::shared::Shared;
 use crate::backend::{
     Ask, Attempt, Backend, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState, LatchStep,
-    Listed, Listener, LockInfo, Released, Renew, Renewal,
+    Listed, Listener, LockInfo, Released, Renew, Renewal, WAITER_LEASE,
 };
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
@@ -118,7 +118,7 @@ impl Backend for Redis {
         if let Some(voter) = self.server.voter() {
             return Err(voter.unsupported(&claim.key));
         }
-        let deadline = self.server.timeout().min(claim.waiter_lease() / 2);
+        let deadline = self.server.timeout().min(claim.ttl.min(WAITER_LEASE) / 2);
         self.server.settled(timeout(deadline, self.server.heartbeat(claim)).await, deadline, &claim.key)
     }
 

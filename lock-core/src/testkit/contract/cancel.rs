@@ -5,7 +5,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use super::{Case, Subject, list};
-use crate::backend::{Ask, BoxFuture, Capability, Mode, Queue, WAITER_LEASE};
+use crate::backend::{Ask, BoxFuture, Capability, Mode, Queue};
 
 /// A call that is not done after so many polls is let run to its end.
 const POLLS: usize = 12;
@@ -15,8 +15,8 @@ pub(super) fn cases() -> impl IntoIterator<Item = Case> {
 }
 
 pub(super) fn waiting() -> impl IntoIterator<Item = Case> {
-    let fifo = list![|can: &Capability| can.fifo; a_place_in_a_queue];
-    let notifies = list![|can: &Capability| can.notifies; a_wait];
+    let fifo = list![|can: &Capability| can.waiting.in_order(); a_place_in_a_queue];
+    let notifies = list![|can: &Capability| can.waiting.watches(); a_wait];
     fifo.into_iter().chain(notifies)
 }
 
@@ -97,7 +97,10 @@ async fn a_place_in_a_queue(subject: Subject) {
         let before = subject.now();
         subject.granted_within(&next, Duration::ZERO).await;
         let waited = subject.now().since(before);
-        assert!(waited < WAITER_LEASE.mul_f64(0.8), "free after {waited:?}, as if somebody had died");
+        assert!(
+            waited < subject.waiter_lease().mul_f64(0.8),
+            "free after {waited:?}, as if somebody had died"
+        );
         subject.release(&next).await;
         if complete {
             return;

@@ -8,8 +8,7 @@ use crate::backend::{Capability, Claim, Mode, Queue, Released, Renewal};
 pub(super) fn cases() -> impl IntoIterator<Item = Case> {
     let all = list![|can: &Capability| can.shared; lets_readers_in, has_the_lease_of_its_ttl, is_for_the_holder,
         goes_one_way];
-    let fifo =
-        list![|can: &Capability| can.shared && can.fifo; serves_readers_that_wait, overtakes_no_writer];
+    let fifo = list![|can: &Capability| can.shared && can.waiting.in_order(); serves_readers_that_wait, overtakes_no_writer];
     all.into_iter().chain(fifo)
 }
 

@@ -49,7 +49,7 @@ async fn grants_are_dated(subject: Subject) {
 /// An owner that asks again after a grant is granted again, with the same fencing token.
 async fn asks_again(subject: Subject) {
     let key = subject.key("k");
-    let claim = Claim { fencing: subject.capability().fencing, ..subject.mutex(&key) };
+    let claim = Claim { fencing: subject.capability().fencing.gives_tokens(), ..subject.mutex(&key) };
     let first = subject.acquire(&claim).await;
     for _ in 0..3 {
         let again = subject.acquire(&claim).await;

@@ -5,12 +5,12 @@ use crate::backend::{Capability, Claim, FencingToken, Mode, Queue};
 use crate::error::LockErrorKind;
 
 pub(super) fn cases() -> impl IntoIterator<Item = Case> {
-    list![|can: &Capability| can.fencing; grows_with_every_owner, grows_over_expiry, on_demand, only_for_the_holder,
+    list![|can: &Capability| can.fencing.gives_tokens(); grows_with_every_owner, grows_over_expiry, on_demand, only_for_the_holder,
         one_a_turn]
 }
 
 pub(super) fn over_readers() -> impl IntoIterator<Item = Case> {
-    list![|can: &Capability| can.fencing && can.shared; grows_over_readers]
+    list![|can: &Capability| can.fencing.gives_tokens() && can.shared; grows_over_readers]
 }
 
 /// Every turn of a grant has one token, larger than that of the turn before, and larger than what the holder numbered

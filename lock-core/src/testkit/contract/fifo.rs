@@ -7,11 +7,12 @@ use crate::backend::{Capability, Claim, Heartbeat, Mode, Queue, Released, WAITER
 use crate::key::Key;
 
 pub(super) fn cases() -> impl IntoIterator<Item = Case> {
-    let all = list![|can: &Capability| can.fifo; a_try_takes_no_place, order_of_arrival, one_who_leaves,
+    let all = list![|can: &Capability| can.waiting.in_order(); a_try_takes_no_place, order_of_arrival, one_who_leaves,
         one_who_leaves_when_served, one_who_dies, one_who_dies_with_a_short_ttl, keeps_its_place, a_holder_that_dies];
-    let shared = list![|can: &Capability| can.fifo && can.shared; a_writer_is_not_overtaken, readers_at_the_head_together];
-    let permits = list![|can: &Capability| can.fifo && can.permits; permits_in_order];
-    let beats = list![|can: &Capability| can.beats; without_a_place_there_is_nothing_to_keep];
+    let shared = list![|can: &Capability| can.waiting.in_order() && can.shared; a_writer_is_not_overtaken, readers_at_the_head_together];
+    let permits = list![|can: &Capability| can.waiting.in_order() && can.permits; permits_in_order];
+    let beats =
+        list![|can: &Capability| can.waiting.by_heartbeats(); without_a_place_there_is_nothing_to_keep];
     all.into_iter().chain(shared).chain(permits).chain(beats)
 }
 
@@ -86,26 +87,29 @@ async fn one_who_leaves_when_served(subject: Subject) {
 }
 
 async fn at_once(subject: &Subject, claim: &Claim) {
+    let lease = subject.waiter_lease();
     let before = subject.now();
     subject.served(claim, Duration::ZERO).await;
     let waited = subject.now().since(before);
-    assert!(waited < WAITER_LEASE.mul_f64(0.8), "served after {waited:?}");
+    assert!(waited < lease.mul_f64(0.8), "served after {waited:?}");
 }
 
-/// One who gives no sign any more holds up the queue for no longer than two seconds.
+/// One who gives no sign any more holds up the queue for no longer than the waiter lease of the store.
 async fn one_who_dies(subject: Subject) {
+    let lease = subject.waiter_lease();
     let key = subject.key("k");
     let (holder, [_dead, stays]) = line(&subject, &key).await;
     subject.release(&holder).await;
     let before = subject.now();
     subject.served(&stays, WAITER_LEASE).await;
     let waited = subject.now().since(before);
-    assert!(waited < WAITER_LEASE.mul_f64(1.5), "served after {waited:?}");
+    assert!(waited < lease.mul_f64(1.5), "served after {waited:?}");
     subject.release(&stays).await;
 }
 
 /// One with a ttl of less holds it up for no longer than that.
 async fn one_who_dies_with_a_short_ttl(subject: Subject) {
+    let lease = subject.waiter_lease();
     let key = subject.key("k");
     let (holder, []) = line(&subject, &key).await;
     let dead = subject.brief(fifo(&subject, &key, Mode::Exclusive));
@@ -116,19 +120,20 @@ async fn one_who_dies_with_a_short_ttl(subject: Subject) {
     let before = subject.now();
     subject.served(&stays, dead.ttl).await;
     let waited = subject.now().since(before);
-    assert!(waited < dead.waiter_lease() + WAITER_LEASE / 4, "served after {waited:?}");
+    assert!(waited < dead.ttl.min(lease) + lease / 4, "served after {waited:?}");
     subject.release(&stays).await;
 }
 
 /// One who goes on giving signs keeps its place for longer than a dead one would.
 async fn keeps_its_place(subject: Subject) {
+    let lease = subject.waiter_lease();
     let key = subject.key("k");
     let (holder, [first, second]) = line(&subject, &key).await;
-    let end = subject.now().plus(WAITER_LEASE + WAITER_LEASE / 4);
+    let end = subject.now().plus(lease + lease / 4);
     while !end.is_past(subject.now()) {
         subject.still_waits(&first).await;
         subject.still_waits(&second).await;
-        tokio::time::sleep(WAITER_LEASE / 16).await;
+        tokio::time::sleep(lease / 16).await;
     }
     subject.release(&holder).await;
     subject.still_waits(&second).await;

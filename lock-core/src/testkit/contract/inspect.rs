@@ -13,7 +13,6 @@ pub(super) fn cases() -> impl IntoIterator<Item = Case> {
         only_what_begins_with_the_prefix_is_listed,
         no_more_than_the_limit_is_listed,
         no_token_is_shown,
-        what_is_kept_is_listed_as_such,
         one_key_is_looked_at_alone,
         only_the_grant_that_was_shown_is_taken_away,
         one_whose_grant_is_taken_away_is_told_and_loses,
@@ -21,11 +20,15 @@ pub(super) fn cases() -> impl IntoIterator<Item = Case> {
     let shared = list![|can: &Capability| can.lists && can.shared; one_of_several_readers_is_taken_away];
     let permits = list![|can: &Capability| can.lists && can.permits; permits_are_listed_each];
     let queued = list![
-        |can: &Capability| can.lists && can.fifo;
+        |can: &Capability| can.lists && can.waiting.in_order();
         those_who_wait_are_listed_in_order,
         the_next_is_served_when_a_grant_is_taken_away,
     ];
-    plain.into_iter().chain(shared).chain(permits).chain(queued)
+    let kept = list![
+        |can: &Capability| can.lists && can.keeps_after_release.is_some();
+        what_is_kept_is_listed_as_such
+    ];
+    plain.into_iter().chain(kept).chain(shared).chain(permits).chain(queued)
 }
 
 async fn listed(subject: &Subject, prefix: &str) -> Vec<LockInfo> {
@@ -87,10 +90,14 @@ async fn one_key_is_looked_at_alone(subject: Subject) {
         (key.as_str(), Mode::Exclusive, 1, 0)
     );
     assert_eq!(lock.holders[0].id, id(&subject, &key).await, "as it is listed");
-    subject.backend().release_dyn(&claim, Some(subject.long())).await.expect("an answer");
-    let kept = look().await.expect("nobody gets it");
-    assert!(kept.holders[0].kept, "{kept:?}");
-    assert!(force_release(&subject, &key, &kept.holders[0].id).await);
+    if subject.capability().keeps_after_release.is_some() {
+        subject.backend().release_dyn(&claim, Some(subject.long())).await.expect("an answer");
+        let kept = look().await.expect("nobody gets it");
+        assert!(kept.holders[0].kept, "{kept:?}");
+        assert!(force_release(&subject, &key, &kept.holders[0].id).await);
+    } else {
+        subject.release(&claim).await;
+    }
     assert!(look().await.is_none());
 }
 
@@ -125,7 +132,7 @@ async fn no_token_is_shown(subject: Subject) {
     let key = subject.key("k");
     let claim = subject.exclusive(&key);
     subject.acquire(&claim).await;
-    if subject.capability().fifo {
+    if subject.capability().waiting.in_order() {
         subject.enqueue(&subject.claim(&key, Mode::Exclusive, Queue::Fifo)).await;
     }
     let shown = format!("{:?}", info(&subject, &key).await);
@@ -171,7 +178,7 @@ async fn one_whose_grant_is_taken_away_is_told_and_loses(subject: Subject) {
     subject.acquire(&claim).await;
     // A store may tell only those who wait, or once waited, over the same connection and in the same part of it, which a
     // hash tag names.
-    if subject.capability().beats {
+    if subject.capability().waiting.by_heartbeats() {
         subject.acquire(&subject.stranger(&other, Mode::Exclusive, Queue::Barging)).await;
         subject.enqueue(&subject.claim(&other, Mode::Exclusive, Queue::Fifo)).await;
     }

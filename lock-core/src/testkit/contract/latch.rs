@@ -128,7 +128,7 @@ async fn a_latch_is_no_lock(subject: Subject) {
     subject.set_latch(&key, 1).await;
     let can = subject.capability();
     let mut claims = vec![subject.exclusive(&key)];
-    if can.fifo {
+    if can.waiting.in_order() {
         claims.push(subject.claim(&key, Mode::Exclusive, Queue::Fifo));
     }
     for claim in &claims {

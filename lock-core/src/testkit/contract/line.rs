@@ -7,7 +7,7 @@ use crate::backend::{Capability, Claim, Mode, Queue, Renewal};
 use crate::key::Key;
 
 pub(super) fn cases() -> impl IntoIterator<Item = Case> {
-    list![|can: &Capability| can.fifo; tells_positions, tells_how_many_wait, has_room_for_so_many, places_are_dated,
+    list![|can: &Capability| can.waiting.in_order(); tells_positions, tells_how_many_wait, has_room_for_so_many, places_are_dated,
         managers_pass_it_on_themselves, one_who_barges_waits_for_another_manager]
 }
 
@@ -81,7 +81,7 @@ async fn has_room_for_so_many(subject: Subject) {
             subject.still_waits(claim).await;
         }
     }
-    if !subject.capability().beats {
+    if !subject.capability().waiting.by_heartbeats() {
         assert!(
             subject.enqueue_with_room(&first, Some(0)).await.queued_at.is_some(),
             "it has its place already"

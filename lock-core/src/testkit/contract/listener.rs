@@ -14,8 +14,9 @@ use crate::owner::Owner;
 const TRIES: usize = 5;
 
 pub(super) fn cases() -> impl IntoIterator<Item = Case> {
-    let contended = list![|can: &Capability| can.tells_waiters && can.fifo; the_holder_is_told];
-    let granted = list![|can: &Capability| can.beats; one_who_is_served_is_told];
+    let contended =
+        list![|can: &Capability| can.waiting.tells_holder() && can.waiting.in_order(); the_holder_is_told];
+    let granted = list![|can: &Capability| can.waiting.by_heartbeats(); one_who_is_served_is_told];
     let opened = list![|can: &Capability| can.latches; the_opening_of_a_latch_is_told];
     contended.into_iter().chain(granted).chain(opened)
 }

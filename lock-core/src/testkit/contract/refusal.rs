@@ -6,10 +6,10 @@ use crate::error::LockErrorKind;
 
 pub(super) fn cases() -> impl IntoIterator<Item = Case> {
     let all = list![|_| true; the_capability_is_sound];
-    let less = |can: &Capability| !(can.shared && can.permits && can.fifo && can.several);
+    let less = |can: &Capability| !(can.shared && can.permits && can.waiting.in_order() && can.several);
     let less = list![less; more_than_it_can];
-    let fencing = list![|can: &Capability| !can.fencing; a_token_that_it_cannot_give];
-    let beats = list![|can: &Capability| !can.beats; a_sign_of_life_that_it_does_not_need];
+    let fencing = list![|can: &Capability| !can.fencing.gives_tokens(); a_token_that_it_cannot_give];
+    let beats = list![|can: &Capability| !can.waiting.by_heartbeats(); a_sign_of_life_that_it_does_not_need];
     let shared = list![|can: &Capability| !can.shared; a_downgrade_that_it_cannot_do];
     let latches = list![|can: &Capability| !can.latches; a_latch_that_it_does_not_have];
     all.into_iter().chain(less).chain(fencing).chain(beats).chain(shared).chain(latches)
@@ -31,7 +31,7 @@ async fn more_than_it_can(subject: Subject) {
     let beyond = [
         (can.shared, subject.claim(&key, Mode::Shared, Queue::Barging)),
         (can.permits, subject.claim(&key, Mode::Permit { of: 2 }, Queue::Barging)),
-        (can.fifo, subject.claim(&key, Mode::Exclusive, Queue::Fifo)),
+        (can.waiting.in_order(), subject.claim(&key, Mode::Exclusive, Queue::Fifo)),
         (can.several, subject.all(&[key.clone(), subject.key("l")])),
     ];
     for (_, claim) in beyond.iter().filter(|(can, _)| !can) {

@@ -6,11 +6,13 @@ use super::{Case, Subject, list};
 use crate::backend::{Capability, Claim, Released};
 
 pub(super) fn cases() -> impl IntoIterator<Item = Case> {
-    list![|_| true; says_released, twice, of_another, of_one_who_ran_out, after_expiry, keeps, now_or_never]
+    let all =
+        list![|_| true; says_released, twice, of_another, of_one_who_ran_out, after_expiry, now_or_never];
+    all.into_iter().chain(list![|can: &Capability| can.keeps_after_release.is_some(); keeps])
 }
 
 pub(super) fn telling() -> impl IntoIterator<Item = Case> {
-    list![|can: &Capability| can.notifies; a_waiter_is_told]
+    list![|can: &Capability| can.waiting.watches(); a_waiter_is_told]
 }
 
 /// The release of a holder says so.

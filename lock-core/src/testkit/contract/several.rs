@@ -9,8 +9,9 @@ use crate::key::Key;
 pub(super) fn cases() -> impl IntoIterator<Item = Case> {
     let all = list![|can: &Capability| can.several; all_or_none, excludes_on_every_key, has_one_owner,
         is_renewed_whole_or_not, runs_out_whole, sets_that_overlap_are_all_served, turns_single_grants_into_one];
-    let fifo = list![|can: &Capability| can.several && can.fifo; overtakes_nobody];
-    let fencing = list![|can: &Capability| can.several && can.fencing; has_one_token_above_all];
+    let fifo = list![|can: &Capability| can.several && can.waiting.in_order(); overtakes_nobody];
+    let fencing =
+        list![|can: &Capability| can.several && can.fencing.gives_tokens(); has_one_token_above_all];
     all.into_iter().chain(fifo).chain(fencing)
 }
 
@@ -59,7 +60,7 @@ async fn excludes_on_every_key(subject: Subject) {
 /// The owner that asks again has all keys already, and is gone with one release.
 async fn has_one_owner(subject: Subject) {
     let keys = keys::<2>(&subject);
-    let all = Claim { fencing: subject.capability().fencing, ..subject.all(&keys) };
+    let all = Claim { fencing: subject.capability().fencing.gives_tokens(), ..subject.all(&keys) };
     let first = subject.acquire(&all).await;
     for _ in 0..3 {
         assert_eq!(subject.acquire(&all).await.fence, first.fence, "the same grant has the same token");

@@ -134,6 +134,11 @@ impl Subject {
         Claim { ttl: self.short(), ..claim }
     }
 
+    /// The longest time for which the store, which has an order of arrival, keeps a waiter that gives no sign of life.
+    pub(super) fn waiter_lease(&self) -> Duration {
+        self.capability().waiting.waiter_lease().expect("an order of arrival")
+    }
+
     pub(super) fn now(&self) -> Moment {
         self.capability().placement.clock().now()
     }
@@ -228,7 +233,7 @@ impl Subject {
 
     /// What a claim with a place is told, asking in the way that the store asks for.
     async fn asks_after(&self, claim: &Claim) -> std::result::Result<Grant, Held> {
-        if self.capability().beats {
+        if self.capability().waiting.by_heartbeats() {
             match self.backend.heartbeat_dyn(claim).await.expect("an answer to heartbeat") {
                 Heartbeat::Granted(grant) => Ok(grant),
                 Heartbeat::Waiting(held) => Err(held),

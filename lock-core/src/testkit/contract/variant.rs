@@ -30,8 +30,8 @@ impl Variant {
     pub(super) fn is_possible(self, can: &Capability) -> bool {
         match self {
             Self::Plain => true,
-            Self::Write => can.fifo,
-            Self::Semaphore => can.fifo && can.permits,
+            Self::Write => can.waiting.in_order(),
+            Self::Semaphore => can.waiting.in_order() && can.permits,
         }
     }
 

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::Claims;
 use crate::backend::memory::state::{Entry, Verdict};
-use crate::backend::{Ask, Claim, FencingToken, Mode, Queue, Released};
+use crate::backend::{Ask, Claim, FencingToken, Mode, Queue, Released, WAITER_LEASE};
 use crate::clock::Moment;
 
 #[derive(Clone, Debug)]
@@ -125,7 +125,7 @@ impl Model {
                     }
                 };
                 if had || takes {
-                    self.take_ticket(who, now + millis(claim.waiter_lease()));
+                    self.take_ticket(who, now + millis(claim.ttl.min(WAITER_LEASE)));
                 }
                 let position = self.tickets.iter().position(|(owner, _)| *owner == who);
                 assert_eq!((held.position, held.queued_at), (position, position.map(|_| at(now))));

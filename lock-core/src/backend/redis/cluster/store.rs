@@ -20,7 +20,7 @@ use crate::backend::redis::server::Server;
 use crate::backend::remote::join_all;
 use crate::backend::{
     Ask, Attempt, Backend, BoxFuture, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState,
-    LatchStep, Listed, Listener, LockInfo, Released, Renew, Renewal,
+    LatchStep, Listed, Listener, LockInfo, Released, Renew, Renewal, WAITER_LEASE,
 };
 use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, Result};
@@ -204,7 +204,7 @@ impl Backend for Cluster {
     }
 
     async fn heartbeat(&self, claim: &Claim) -> Result<Heartbeat> {
-        let deadline = self.timeout().min(claim.waiter_lease() / 2);
+        let deadline = self.timeout().min(claim.ttl.min(WAITER_LEASE) / 2);
         self.one(deadline, &claim.key, |node| async move { node.heartbeat(claim).await }).await
     }
 

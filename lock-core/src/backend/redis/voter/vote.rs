@@ -12,7 +12,7 @@ use crate::backend::redis::answer::{code, conflict, granted, held};
 use crate::backend::redis::connection::Connection;
 use crate::backend::redis::error::{Failure, Reaction};
 use crate::backend::redis::server::Server;
-use crate::backend::{Attempt, Capability, Claim, Queue};
+use crate::backend::{Attempt, Capability, Claim, Fencing, Queue};
 use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
@@ -27,12 +27,11 @@ impl Voter {
             shared: true,
             permits: true,
             several: true,
-            fencing: true,
-            fence_is_time: true,
             marks_sent: true,
+            fencing: Fencing::StoreTime,
             max_ttl: self.max_ttl(),
             // One that forgot a kept key votes again when the longest lease is over.
-            max_keep: self.max_ttl(),
+            keeps_after_release: Some(self.max_ttl()),
             ..Capability::exclusive("redis")
         }
     }
