@@ -101,6 +101,7 @@ pub mod owner;
 
 // The stores.
 pub mod backend;
+mod backoff;
 
 // For tests.
 #[cfg_attr(not(feature = "testkit"), path = "no_simulation.rs")]

@@ -6,15 +6,15 @@ use std::time::Duration;
 use super::guard::LockGuard;
 
 use crate::backend::{Claim, Grant, Mode, Renewal};
+use crate::backoff::Pauses;
 use crate::clock::Moment;
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
 use crate::kind::Kind;
 use crate::lease::Certainty;
 use crate::lease::{Hold, Terms};
 
-/// Pauses between two questions that are not answered: doubled from the first to the last.
-const FIRST_PAUSE: Duration = Duration::from_millis(25);
-const LAST_PAUSE: Duration = Duration::from_millis(200);
+/// Pauses between questions that are not answered.
+const PAUSES: Pauses = Pauses::new(Duration::from_millis(25), Duration::from_millis(200));
 
 impl LockGuard {
     /// Turns a write lock into a read lock, without letting another writer in between: readers may share it from now on,
@@ -83,7 +83,7 @@ async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
 
 /// Asks until there is an answer; when the question was sent that was answered, and the lease that it brought.
 async fn ask(hold: &Hold) -> Result<(Moment, Duration)> {
-    let mut pause = FIRST_PAUSE;
+    let mut pauses = PAUSES;
     hold.claim.mark_shared();
     loop {
         let claim = Claim { ttl: hold.ttl(), ..hold.claim.clone() };
@@ -106,8 +106,7 @@ async fn ask(hold: &Hold) -> Result<(Moment, Duration)> {
             }
             Renewal::Unknown(error) => return Err(error.with_key(&hold.claim.key)),
         }
-        hold.engine.sleep(pause).await?;
-        pause = (pause * 2).min(LAST_PAUSE);
+        hold.engine.sleep(pauses.next()).await?;
     }
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::backend::{LatchState, LatchStep};
+use crate::backoff::Pauses;
 use crate::clock::Moment;
 use crate::engine::Engine;
 use crate::error::Result;
@@ -58,32 +59,6 @@ pub(super) async fn insist(
     }
 }
 
-/// Pauses that double.
-#[derive(Debug)]
-pub(super) struct Pauses {
-    first: Duration,
-    next: Duration,
-    longest: Duration,
-}
-
-impl Pauses {
-    pub(super) fn new(first: Duration, longest: Duration) -> Self {
-        let first = first.min(longest);
-        Self { first, next: first, longest }
-    }
-
-    pub(super) fn next(&mut self) -> Duration {
-        let pause = self.next;
-        self.next = pause.saturating_mul(2).min(self.longest);
-        pause
-    }
-
-    /// The store answered.
-    pub(super) fn reset(&mut self) {
-        self.next = self.first;
-    }
-}
-
 /// Says how often the log is told.
 #[derive(Debug)]
 pub(super) struct Nag {
@@ -114,17 +89,6 @@ impl Nag {
 mod tests {
     use super::*;
     use crate::clock::Clock;
-
-    #[test]
-    fn pauses_double_up_to_the_longest_and_begin_anew() {
-        let ms = Duration::from_millis;
-        let mut pauses = Pauses::new(ms(25), ms(90));
-        let four: Vec<_> = (0..4).map(|_| pauses.next()).collect();
-        assert_eq!(four, [ms(25), ms(50), ms(90), ms(90)]);
-        pauses.reset();
-        assert_eq!(pauses.next(), ms(25));
-        assert_eq!(Pauses::new(ms(25), ms(10)).next(), ms(10), "never longer than the longest");
-    }
 
     #[test]
     fn the_log_is_told_every_30_s() {

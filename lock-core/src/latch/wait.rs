@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::retry::{Nag, Pauses, SHORTEST_PAUSE};
+use super::retry::{Nag, SHORTEST_PAUSE};
 use crate::backend::{LatchState, LatchStep, WAITER_LEASE};
+use crate::backoff::Pauses;
 use crate::clock::Moment;
 use crate::engine::Engine;
 use crate::error::{LockError, LockErrorKind, Result};

@@ -9,6 +9,7 @@ use tokio::runtime::Handle;
 use super::recorder::Origin;
 use super::renewer::Keeper;
 use crate::backend::{Claim, Released};
+use crate::backoff::Pauses;
 use crate::clock::Moment;
 use crate::engine;
 use crate::error::{LockError, LockErrorKind};
@@ -72,9 +73,8 @@ const LONGEST_REPEAT: Duration = Duration::from_millis(1_500);
 /// How many releases of one keeper are with the store at the same time.
 pub(super) const AT_ONCE: usize = 256;
 
-/// Pauses between tries that are not answered: doubled from the first to the last.
-const FIRST_PAUSE: Duration = Duration::from_millis(20);
-const LAST_PAUSE: Duration = Duration::from_secs(1);
+/// Pauses between tries that are not answered.
+const PAUSES: Pauses = Pauses::new(Duration::from_millis(20), Duration::from_secs(1));
 
 /// Starts the release on the keeper's runtime. Callable from anywhere, also outside a runtime and while unwinding.
 pub(super) fn spawn(keeper: &Arc<Keeper>, runtime: &Handle, unwanted: Unwanted) {
@@ -151,7 +151,7 @@ async fn sleep(keeper: &Keeper, pause: Duration) {
 
 /// Tries until the store answers; `None` once the grant has run out by itself.
 async fn until_answered(keeper: &Keeper, unwanted: &Unwanted) -> Option<Released> {
-    let mut pause = FIRST_PAUSE;
+    let mut pauses = PAUSES;
     loop {
         let answer = {
             // While the store hangs, the releases must not crowd out everything else.
@@ -173,7 +173,6 @@ async fn until_answered(keeper: &Keeper, unwanted: &Unwanted) -> Option<Released
                 unwanted.log_retry(keeper.store.observer(), &error);
             }
         }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(LAST_PAUSE);
+        tokio::time::sleep(pauses.next()).await;
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Contention;
+use crate::backoff::doubled;
 
 /// Exponential backoff with full jitter.
 ///
@@ -70,9 +71,7 @@ impl Backoff {
 
     /// The longest pause after `attempts` tries.
     fn bound(&self, attempts: u32) -> Duration {
-        let doublings = attempts.saturating_sub(1);
-        let factor = 1_u32.checked_shl(doublings).unwrap_or(u32::MAX);
-        self.base.saturating_mul(factor).min(self.max)
+        doubled(self.base, self.max, attempts.saturating_sub(1))
     }
 }
 

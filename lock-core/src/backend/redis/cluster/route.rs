@@ -11,6 +11,7 @@ use super::slot;
 use crate::backend::redis::error::Failure;
 use crate::backend::redis::error::Redirect;
 use crate::backend::redis::server::Server;
+use crate::backoff::Pauses;
 use crate::key::Key;
 
 /// Why a call was not over yet.
@@ -27,9 +28,8 @@ impl Last {
     }
 }
 
-/// The pause before a call is sent again where the slot is being moved, or nobody has it.
-const FIRST_PAUSE: Duration = Duration::from_millis(5);
-const LAST_PAUSE: Duration = Duration::from_millis(50);
+/// Pauses before a call is sent again while its slot is being moved or has no node.
+const PAUSES: Pauses = Pauses::new(Duration::from_millis(5), Duration::from_millis(50));
 /// A move is followed at once so often in a row; nodes that send a call to and fro get a pause.
 const AT_ONCE: u32 = 3;
 
@@ -46,7 +46,7 @@ impl Router {
         F: Future<Output = Result<T, Failure>>,
     {
         let slot = slot::of(key.as_str());
-        let (mut pause, mut moves) = (FIRST_PAUSE, 0);
+        let (mut pauses, mut moves) = (PAUSES, 0);
         loop {
             let node = self.ready(slot).await?;
             let failure = match call(Arc::clone(&node)).await {
@@ -67,8 +67,7 @@ impl Router {
                 Redirect::Ask(_) | Redirect::Later => {}
                 Redirect::Down => drop(self.look_again().await),
             }
-            sleep(pause).await;
-            pause = (pause * 2).min(LAST_PAUSE);
+            sleep(pauses.next()).await;
         }
     }
 }
