@@ -37,10 +37,10 @@ impl Server {
         deadline: Duration,
     ) -> Result<Attempt, Failure> {
         let start = Clock::Suspend.now();
-        let (live, ready) = match self.links.now() {
+        let (live, ready) = match self.connections.current() {
             // The usual case, with no await since `start`: the clock need not be read again.
             Some(live) => (live, start),
-            None => (self.links.live().await?, Clock::Suspend.now()),
+            None => (self.connections.get().await?, Clock::Suspend.now()),
         };
         if ask.enqueues() {
             Box::pin(live.subscribe_waiters(self.shared().listeners(), &claim.key)).await?;
@@ -85,7 +85,7 @@ impl Server {
 
     /// One sign of life of a claim that waits.
     pub(super) async fn heartbeat(&self, claim: &Claim) -> Result<Heartbeat, Failure> {
-        let live = self.links.live().await?;
+        let live = self.connections.get().await?;
         live.subscribe_waiters(self.shared().listeners(), &claim.key).await?;
         claim.mark_sent();
         let (key, token) = (claim.key.as_str(), claim.owner.token());
@@ -108,7 +108,7 @@ impl Server {
 impl Server {
     /// The plain SET of a claim whose slot is being moved to this node of a Cluster.
     pub(super) async fn set_asking(&self, claim: &Claim, deadline: Duration) -> Result<Attempt, Failure> {
-        let live = self.links.live().await?;
+        let live = self.connections.get().await?;
         let value = claim.record.to_value(&claim.owner.token());
         let mut commands = Pipeline::with_capacity(2);
         commands.cmd("ASKING").add_command(set(claim, &value));

@@ -12,7 +12,7 @@ use crate::backend::{Claim, Renewal};
 impl Server {
     /// Makes the exclusive grant of a claim of one key a shared one.
     pub(super) async fn downgrade(&self, claim: &Claim) -> Result<Renewal, Failure> {
-        let live = self.links.live().await?;
+        let live = self.connections.get().await?;
         let (key, token) = (claim.key.as_str(), claim.owner.token());
         let value = claim.record.to_value(&token);
         let mut command = live.scripts.call(Script::Downgrade, iter::once(key), 3, value.len() + 80);

@@ -25,7 +25,7 @@ impl Server {
         own: u64,
         of: &str,
     ) -> Result<Result<FencingToken, LossReason>, Failure> {
-        let live = self.links.live().await?;
+        let live = self.connections.get().await?;
         let token = claim.owner.token();
         let mut command = live.scripts.call(Script::Fence, claim.keys().map(Key::as_str), 5, 180);
         command.arg(token.as_str()).arg(millis(fence_ttl(claim.ttl))).arg(of).arg(own);

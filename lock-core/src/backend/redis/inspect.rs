@@ -32,7 +32,7 @@ impl Server {
             let mut scan = Cmd::new();
             scan.arg("SCAN").arg(&cursor).arg("MATCH").arg(beginning_with(prefix)).arg("COUNT").arg(STEP);
             let (next, keys) =
-                self.in_time(async { step(&self.links.live().await?.send(&scan).await?) }).await?;
+                self.in_time(async { step(&self.connections.get().await?.send(&scan).await?) }).await?;
             let keys: Vec<String> = keys.into_iter().filter(|key| !is_helper(key)).collect();
             let mut rest = keys.as_slice();
             while !rest.is_empty() {
@@ -51,7 +51,7 @@ impl Server {
 
     /// Who holds one key.
     pub(super) async fn inspect(&self, key: &Key) -> Result<Option<LockInfo>, Failure> {
-        let live = self.links.live().await?;
+        let live = self.connections.get().await?;
         let answer = live.run(Script::List, &list(&live, iter::once(key.as_str()), true)).await?;
         let (_, mut found) = locks(&answer)?;
         Ok(found.pop())
@@ -60,7 +60,7 @@ impl Server {
     /// One script for all of them; on a node of a Cluster one for each, because the next key is in another slot. Also how
     /// many were looked at.
     async fn look_into(&self, keys: &[String], foreign: bool) -> Result<(usize, Vec<LockInfo>), Failure> {
-        let live = self.links.live().await?;
+        let live = self.connections.get().await?;
         let per_script = if live.scripts.on_cluster() { 1 } else { BATCH };
         let mut commands = Pipeline::with_capacity(keys.len().div_ceil(per_script));
         for keys in keys.chunks(per_script) {
@@ -87,7 +87,7 @@ impl Server {
     }
 
     pub(super) async fn force_release(&self, key: &Key, id: &GrantId) -> Result<bool, Failure> {
-        let live = self.links.live().await?;
+        let live = self.connections.get().await?;
         let mut command = live.scripts.call(Script::ForceRelease, iter::once(key.as_str()), 1, 64);
         command.arg(id.as_str());
         match live.run(Script::ForceRelease, &command).await? {

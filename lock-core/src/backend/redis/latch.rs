@@ -27,7 +27,7 @@ pub(super) fn lease(step: &LatchStep) -> Option<Duration> {
 impl Server {
     /// One step.
     pub(super) async fn latch(&self, key: &Key, step: &LatchStep) -> Result<LatchState, Failure> {
-        let live = self.links.live().await?;
+        let live = self.connections.get().await?;
         let (name, who, of) = match step {
             LatchStep::Set { count, owner, .. } => ("set", owner.token().as_str().to_owned(), *count),
             LatchStep::CountDown { owner, .. } => ("count", owner.token().as_str().to_owned(), 0),

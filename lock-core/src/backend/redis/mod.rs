@@ -18,7 +18,6 @@ mod fence;
 mod inspect;
 mod keys;
 mod latch;
-mod links;
 mod messages;
 mod probe;
 mod release;
@@ -29,8 +28,8 @@ mod server;
 mod server_clock;
 mod shared;
 mod subscribe;
-mod supervisor;
 mod units;
 pub mod voter;
+mod watch;
 
 pub use client::Redis;

@@ -18,7 +18,7 @@ use crate::key::Key;
 impl Server {
     /// Frees the key if it is this owner's, and gives up its place if it has one.
     pub(super) async fn release(&self, claim: &Claim) -> Result<Released, Failure> {
-        let live = self.links.live().await?;
+        let live = self.connections.get().await?;
         let script = if self.voter().is_some() { Script::ReleaseVote } else { Script::Release };
         let mut command = call(&live, script, claim);
         // The hot path of the script is the one without these.
@@ -30,7 +30,7 @@ impl Server {
 
     /// Gives the lock up and keeps the key taken.
     pub(super) async fn retain(&self, claim: &Claim, keep: Duration) -> Result<Released, Failure> {
-        let live = self.links.live().await?;
+        let live = self.connections.get().await?;
         let mut command = call(&live, Script::Keep, claim);
         command.arg(millis(keep));
         details(&mut command, claim);

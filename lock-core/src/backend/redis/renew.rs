@@ -48,7 +48,7 @@ impl Server {
         chunks: &[&[Lock<'_>]],
         asking: bool,
     ) -> Result<Vec<Verdict>, Failure> {
-        let live = self.links.live().await?;
+        let live = self.connections.get().await?;
         let all: Vec<usize> = (0..chunks.len()).collect();
         let mut answers = vec![None; chunks.len()];
         let mut sent = run(&live, (chunks, asking), &all, &mut answers).await?;

@@ -7,40 +7,40 @@ use tokio::time::error::Elapsed;
 
 use super::dial::Session;
 use super::error::Failure;
-use super::links::Links;
 use super::shared::Shared;
+use crate::backend::remote::PerRuntime;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
 
 /// One Redis server: a connection for each runtime that uses it, and the commands.
 #[derive(Debug)]
 pub(super) struct Server {
-    pub(super) links: Links,
+    pub(super) connections: PerRuntime<Shared>,
 }
 
 impl Server {
     /// Starts with the connection that proved the server good.
     pub(super) fn new(shared: Arc<Shared>, first: Session) -> Self {
-        Self { links: Links::new(shared, first) }
+        Self { connections: PerRuntime::new(shared, first) }
     }
 
     /// Starts without a connection, and dials when one is wanted.
     pub(super) fn idle(shared: Arc<Shared>) -> Self {
-        Self { links: Links::idle(shared) }
+        Self { connections: PerRuntime::idle(shared) }
     }
 
     /// Starts without a connection, and dials at once.
     pub(super) fn lazy(shared: Arc<Shared>) -> Self {
-        Self { links: Links::lazy(shared) }
+        Self { connections: PerRuntime::lazy(shared) }
     }
 
     pub(super) fn shared(&self) -> &Shared {
-        self.links.server()
+        self.connections.connector()
     }
 
     /// Ends all connections, for good.
     pub(super) fn close(&self) {
-        self.links.close();
+        self.connections.close();
     }
 
     /// The `timeout` of the URL.
@@ -66,7 +66,7 @@ impl Server {
 
     /// Why a call was not over by its deadline.
     pub(super) fn elapsed(&self, deadline: Duration) -> Failure {
-        match self.links.failure() {
+        match self.connections.failure() {
             Some(last) => last.in_doubt(),
             None => Failure::no_answer(deadline),
         }
@@ -76,7 +76,7 @@ impl Server {
     pub(super) fn not_sent(&self, deadline: Duration) -> Failure {
         let dialling =
             || Failure::new(LockErrorKind::Unavailable, format!("no connection within {deadline:?}"));
-        self.links.failure().unwrap_or_else(dialling).before_any_request()
+        self.connections.failure().unwrap_or_else(dialling).before_any_request()
     }
 
     pub(super) fn error(&self, failure: &Failure) -> LockError {

@@ -6,13 +6,17 @@
 mod failure;
 mod join;
 mod listeners;
+mod per_runtime;
 mod single_flight;
+mod supervisor;
 mod tls;
 mod url;
 
 pub(crate) use failure::Failure;
 pub(crate) use join::join_all;
 pub(crate) use listeners::Listeners;
+pub(crate) use per_runtime::PerRuntime;
 pub(crate) use single_flight::SingleFlight;
+pub(crate) use supervisor::Connector;
 pub(crate) use tls::{Tls, TlsFiles};
 pub(crate) use url::UrlForm;

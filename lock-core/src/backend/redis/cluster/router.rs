@@ -121,7 +121,7 @@ impl Router {
     /// Why there is no connection to the node of the slot, if it is known.
     pub(super) fn missing(&self, slot: u16) -> Option<Failure> {
         let Some(node) = self.node(slot) else { return Some(Redirect::Down.to_failure()) };
-        Some(node.links.failure()?.at(node.shared().address()))
+        Some(node.connections.failure()?.at(node.shared().address()))
     }
 
     /// The node of the slot, connected to; without a deadline of its own.
@@ -132,7 +132,7 @@ impl Router {
                 return Err(Failure::new(LockErrorKind::ShuttingDown, "the connections were closed"));
             }
             let node = self.node(slot);
-            if let Some(node) = node.as_ref().filter(|node| node.links.now().is_some()) {
+            if let Some(node) = node.as_ref().filter(|node| node.connections.current().is_some()) {
                 return Ok(Arc::clone(node));
             }
             tokio::select! {
@@ -318,7 +318,7 @@ impl State {
 /// Returns when the node is connected to, or is known never to be; never where it may yet be replaced.
 async fn connected(node: Option<&Server>) -> Result<(), Failure> {
     let Some(node) = node else { return pending().await };
-    match node.links.live().await {
+    match node.connections.get().await {
         Ok(_) => Ok(()),
         // It is a replica now.
         Err(failure) if failure.reaction == Reaction::Reconnect => pending().await,

@@ -84,8 +84,9 @@ impl Cluster {
     async fn meet(&self) -> Result<(), Failure> {
         let patience = self.router.config().connect_timeout;
         let nodes = self.router.primaries();
-        let dials =
-            nodes.iter().map(|node| -> BoxFuture<'_, _> { Box::pin(timeout(patience, node.links.live())) });
+        let dials = nodes
+            .iter()
+            .map(|node| -> BoxFuture<'_, _> { Box::pin(timeout(patience, node.connections.get())) });
         for dialled in join_all(dials.collect()).await {
             match dialled {
                 Ok(Err(failure)) if failure.is_permanent() => return Err(failure),

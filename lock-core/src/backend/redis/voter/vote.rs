@@ -84,7 +84,7 @@ impl Server {
         if let Some(left) = voter.distrusted(start) {
             return Err(Refusal::ClockJumped { left, granted: false });
         }
-        let live = self.links.live().await?;
+        let live = self.connections.get().await?;
         let seat = live.seat.as_ref().expect("BUG: a voter's connection has a seat");
         claim.mark_sent();
         for _ in 0..TRIES {

@@ -1,0 +1,221 @@
+//! One connection for each tokio runtime.
+//!
+//! A connection is driven by a task of the runtime that made it. Used from another runtime it would stall whenever the
+//! first one is not polled, and break when that one ends. So each of the caller's runtimes, and the thread that renews,
+//! has a connection of its own, made when first used.
+
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use tokio::runtime::{Handle, Id};
+use tokio::sync::watch;
+
+use super::Failure;
+use super::supervisor::{Connector, State, supervise};
+use crate::error::LockErrorKind;
+use crate::simulation;
+
+/// The supervised connections of one runtime each, or nothing once they are closed.
+type Links<C> = Option<Vec<(Id, watch::Receiver<State<C>>)>>;
+
+/// The connections to one server. Dropping the value ends them.
+pub(crate) struct PerRuntime<C: Connector> {
+    connector: Arc<C>,
+    /// A handful of entries at most, so a scan is faster than a map. A `std` lock, never held across an await.
+    links: RwLock<Links<C>>,
+    /// Waiters for the same connection go on in their order of arrival in a simulated world.
+    turns: simulation::Turns,
+}
+
+impl<C: Connector + fmt::Debug> fmt::Debug for PerRuntime<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PerRuntime").field("connector", &self.connector).finish_non_exhaustive()
+    }
+}
+
+impl<C: Connector> PerRuntime<C> {
+    /// Starts with the connection that proved the server fit.
+    pub(crate) fn new(connector: Arc<C>, first: C::Session) -> Self {
+        let link = supervise(Arc::clone(&connector), Some(first));
+        let links = RwLock::new(Some(vec![(Handle::current().id(), link)]));
+        Self { links, ..Self::idle(connector) }
+    }
+
+    /// Starts without a connection, and dials when one is needed.
+    pub(crate) fn idle(connector: Arc<C>) -> Self {
+        Self { connector, links: RwLock::new(Some(Vec::new())), turns: simulation::Turns::default() }
+    }
+
+    /// Starts without a connection, and dials at once.
+    pub(crate) fn lazy(connector: Arc<C>) -> Self {
+        let connections = Self::idle(connector);
+        let _ = connections.link();
+        connections
+    }
+
+    pub(crate) fn connector(&self) -> &C {
+        &self.connector
+    }
+
+    /// Returns the connection of this runtime. Waits for it, without a deadline of its own.
+    pub(crate) async fn get(&self) -> Result<Arc<C::Connection>, Failure<C::Reaction>> {
+        match self.current() {
+            Some(connection) => Ok(connection),
+            None => self.wait().await,
+        }
+    }
+
+    /// Returns the connection of this runtime if it is up. Part of every call.
+    pub(crate) fn current(&self) -> Option<Arc<C::Connection>> {
+        self.state(|state| state.connection.clone().filter(|connection| C::is_usable(connection)))
+    }
+
+    /// Returns why this runtime has no connection, as far as its last dial found out.
+    pub(crate) fn failure(&self) -> Option<Failure<C::Reaction>> {
+        self.state(|state| state.failure.clone())
+    }
+
+    fn state<T>(&self, read: impl FnOnce(&State<C>) -> Option<T>) -> Option<T> {
+        let id = Handle::current().id();
+        let links = self.links.read().unwrap_or_else(PoisonError::into_inner);
+        let (_, link) = links.as_ref()?.iter().find(|(of, _)| *of == id)?;
+        read(&link.borrow())
+    }
+
+    async fn wait(&self) -> Result<Arc<C::Connection>, Failure<C::Reaction>> {
+        let Some(mut link) = self.link() else {
+            return Err(Failure::new(LockErrorKind::ShuttingDown, "the connections were closed"));
+        };
+        // A wrong password stays wrong for as long as any caller would wait here.
+        let settled = |state: &State<C>| match &state.connection {
+            Some(connection) => C::is_usable(connection),
+            None => state.failure.as_ref().is_some_and(Failure::is_permanent),
+        };
+        let _turn = self.turns.next().await;
+        let state = match link.wait_for(settled).await {
+            Ok(state) => state.clone(),
+            Err(_) => return Err(Failure::new(LockErrorKind::Unavailable, "the runtime is shutting down")),
+        };
+        match (state.connection, state.failure) {
+            (Some(connection), _) => Ok(connection),
+            (None, failure) => {
+                Err(failure.unwrap_or_else(|| Failure::new(LockErrorKind::Unavailable, "no connection")))
+            }
+        }
+    }
+
+    /// Returns the link of this runtime, and makes it if there is none; `None` once everything is closed. Forgets the
+    /// links of runtimes that have ended.
+    fn link(&self) -> Option<watch::Receiver<State<C>>> {
+        let id = Handle::current().id();
+        let mut links = self.links.write().unwrap_or_else(PoisonError::into_inner);
+        let links = links.as_mut()?;
+        links.retain(|(_, link)| link.has_changed().is_ok());
+        if let Some((_, link)) = links.iter().find(|(of, _)| *of == id) {
+            return Some(link.clone());
+        }
+        let link = supervise(Arc::clone(&self.connector), None);
+        links.push((id, link.clone()));
+        Some(link)
+    }
+
+    /// Ends all connections, for good.
+    pub(crate) fn close(&self) {
+        *self.links.write().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::time::Duration;
+
+    use tokio::sync::Notify;
+
+    use super::*;
+    use crate::backoff::Pauses;
+
+    /// A server whose dials come to what a test has planned, and else succeed.
+    #[derive(Debug, Default)]
+    struct Fake {
+        planned: Mutex<Vec<Failure<()>>>,
+        lose: Notify,
+    }
+
+    impl Connector for Fake {
+        type Connection = u32;
+        type Session = Arc<u32>;
+        type Reaction = ();
+        /// The number of connections that were lost.
+        type Legacy = u32;
+
+        const PAUSES: Pauses = Pauses::new(Duration::from_millis(10), Duration::from_millis(20));
+
+        fn address(&self) -> impl fmt::Display {
+            "fake"
+        }
+
+        fn connection(session: &Arc<u32>) -> &Arc<u32> {
+            session
+        }
+
+        fn is_usable(_connection: &u32) -> bool {
+            true
+        }
+
+        async fn dial(&self) -> Result<Arc<u32>, Failure<()>> {
+            match self.planned.lock().expect("no panic").pop() {
+                Some(failure) => Err(failure),
+                None => Ok(Arc::new(7)),
+            }
+        }
+
+        async fn watch(&self, session: &mut Arc<u32>, lost: &mut u32, _pauses: &mut Pauses) -> Failure<()> {
+            self.lose.notified().await;
+            *lost += 1;
+            Failure::new(LockErrorKind::Unavailable, format!("lost {session} for the {lost}. time"))
+        }
+    }
+
+    fn unavailable() -> Failure<()> {
+        Failure::new(LockErrorKind::Unavailable, "down")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lost_connection_is_dialled_again_until_it_is_there() {
+        let fake = Arc::new(Fake::default());
+        let connections = PerRuntime::new(Arc::clone(&fake), Arc::new(1));
+        assert_eq!(*connections.get().await.expect("the first"), 1);
+        fake.planned.lock().expect("no panic").extend([unavailable(), unavailable()]);
+        for lost in 1..=2 {
+            fake.lose.notify_one();
+            while connections.current().is_some() {
+                tokio::task::yield_now().await;
+            }
+            let failure = connections.failure().expect("it says why");
+            assert!(failure.text().ends_with(&format!("for the {lost}. time")), "{failure:?}");
+            assert_eq!(*connections.get().await.expect("another"), 7);
+            assert!(connections.failure().is_none());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_permanent_failure_is_not_waited_out() {
+        let fake = Arc::new(Fake::default());
+        fake.planned.lock().expect("no panic").extend([unavailable().permanent(), unavailable()]);
+        let connections = PerRuntime::lazy(fake);
+        assert!(connections.get().await.expect_err("it is permanent").is_permanent());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        assert_eq!(*connections.get().await.expect("the next dial succeeds"), 7);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_closed_store_dials_no_more() {
+        let connections = PerRuntime::idle(Arc::new(Fake::default()));
+        assert_eq!(*connections.get().await.expect("it dials"), 7);
+        connections.close();
+        assert!(connections.current().is_none());
+        let failure = connections.get().await.expect_err("it is closed");
+        assert_eq!(failure.kind(), LockErrorKind::ShuttingDown);
+    }
+}
