@@ -31,7 +31,7 @@ enum Sent {
 /// A claim that gives itself back: made before the first byte is sent, so that a future dropped at any await point
 /// leaves nothing behind.
 #[derive(Debug)]
-pub(crate) struct InFlight {
+pub(crate) struct PendingClaim {
     engine: Arc<Engine>,
     pub(crate) claim: Claim,
     state: Sent,
@@ -58,7 +58,7 @@ struct Place {
     expected: Option<Expected>,
 }
 
-impl InFlight {
+impl PendingClaim {
     pub(crate) fn new(engine: &Arc<Engine>, claim: Claim) -> Self {
         Self { engine: Arc::clone(engine), claim, state: Sent::Nothing, place: None, has_grants: false }
     }
@@ -289,7 +289,7 @@ impl InFlight {
     }
 }
 
-impl Drop for InFlight {
+impl Drop for PendingClaim {
     fn drop(&mut self) {
         self.give_back();
     }

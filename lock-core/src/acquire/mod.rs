@@ -11,7 +11,7 @@
 //! | `spans` | its span, and that of the grant |
 //! | `multi` | several keys: all or none |
 //!
-//! [`InFlight`](crate::pending_claim::InFlight) gives back what a dropped loop may have taken.
+//! [`PendingClaim`](crate::pending_claim::PendingClaim) gives back what a dropped loop may have taken.
 
 mod multi;
 mod plan;

@@ -17,7 +17,7 @@ use crate::guard::LockGuard;
 use crate::key::Key;
 use crate::kind::Kind;
 use crate::lease::Terms;
-use crate::pending_claim::InFlight;
+use crate::pending_claim::PendingClaim;
 
 /// The single grants of a request for several keys; dropped, they are given back.
 #[derive(Default)]
@@ -69,7 +69,7 @@ impl Acquire<'_> {
         }
         loop {
             self.parts.0.clear();
-            self.claim = InFlight::new(self.engine, self.plan.claim());
+            self.claim = PendingClaim::new(self.engine, self.plan.claim());
             if self.gathered().await? {
                 self.claim.has_grants();
                 return Ok(Wake::Ask(Ask::Try));

@@ -18,7 +18,7 @@ use crate::engine::{Acquiring, Engine};
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::guard::LockGuard;
 use crate::local_queue::Waiter;
-use crate::pending_claim::InFlight;
+use crate::pending_claim::PendingClaim;
 use crate::strategy::Decision;
 
 /// How often a wait says in the log that the store keeps failing.
@@ -69,7 +69,7 @@ async fn observed(mut plan: Box<Plan>, span: Span) -> Result<LockGuard> {
 pub(super) struct Acquire<'a> {
     pub(super) plan: &'a Plan,
     pub(super) engine: &'a Arc<Engine>,
-    pub(super) claim: InFlight,
+    pub(super) claim: PendingClaim,
     pub(super) started: Moment,
     pub(super) attempts: u32,
     /// Whether the store was not asked yet.
@@ -107,7 +107,7 @@ impl<'a> Acquire<'a> {
         Self {
             plan,
             engine,
-            claim: InFlight::new(engine, plan.claim()),
+            claim: PendingClaim::new(engine, plan.claim()),
             started,
             attempts: 0,
             unasked: true,

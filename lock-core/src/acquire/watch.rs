@@ -7,7 +7,7 @@ use crate::backend::{BoxFuture, Placement, WAITER_LEASE};
 use crate::clock::Moment;
 use crate::engine::Engine;
 use crate::owner::Owner;
-use crate::pending_claim::InFlight;
+use crate::pending_claim::PendingClaim;
 
 /// How long a waiter relies on being notified by a store elsewhere. A notification may be lost on the network, so the
 /// waiter asks this often in any case: a third as often as it would send heartbeats.
@@ -41,7 +41,7 @@ pub(super) struct Watch {
 
 impl Watch {
     /// Asks nothing of the store before it is first polled.
-    pub(super) fn new(engine: &Arc<Engine>, claim: &InFlight) -> Self {
+    pub(super) fn new(engine: &Arc<Engine>, claim: &PendingClaim) -> Self {
         let until = engine.clock.now().plus(floor(engine.capability.placement));
         let (owner, engine, claim) = (claim.claim.owner, Arc::clone(engine), claim.claim.clone());
         let changed: BoxFuture<'static, ()> = Box::pin(async move { engine.store.changed(&claim).await });

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::handoff::Turn;
 use super::waiter_node::{News, Seat};
 use crate::clock::Moment;
-use crate::pending_claim::InFlight;
+use crate::pending_claim::PendingClaim;
 
 /// How many turns a process takes on one grant while others wait elsewhere, and for how long at most.
 const TURNS: u32 = 64;
@@ -48,7 +48,7 @@ pub(super) struct After {
     /// Who has news: the head, and those who were passed over, should they be polled after all.
     pub(super) ring: Vec<Arc<Seat>>,
     /// Places that nobody has any more.
-    pub(super) unused: Vec<InFlight>,
+    pub(super) unused: Vec<PendingClaim>,
 }
 
 /// What a look finds that somebody was told and has not heard.
@@ -121,7 +121,7 @@ impl Line {
     }
 
     /// Gives up a seat, and what comes with it to the one behind.
-    pub(super) fn leave(&mut self, seat: &Arc<Seat>, place: Option<InFlight>, now: Moment) -> After {
+    pub(super) fn leave(&mut self, seat: &Arc<Seat>, place: Option<PendingClaim>, now: Moment) -> After {
         let was_head = self.is_head(seat);
         let place = place.or_else(|| seat.news().place.take());
         self.seats.retain(|other| !Arc::ptr_eq(other, seat));
@@ -137,7 +137,7 @@ impl Line {
     }
 
     /// The one who is the head now has what the one before it had.
-    fn succeed(&mut self, place: Option<InFlight>, now: Moment, after: &mut After) {
+    fn succeed(&mut self, place: Option<PendingClaim>, now: Moment, after: &mut After) {
         let Some(head) = self.seats.front() else { return after.unused.extend(place) };
         let mut news = head.news();
         if place.is_some() {
@@ -171,7 +171,7 @@ impl Line {
     }
 
     /// The head has a grant from the store. Others may wait there: `contended`.
-    pub(super) fn granted(&mut self, seat: &Arc<Seat>, contended: bool, now: Moment) -> Option<InFlight> {
+    pub(super) fn granted(&mut self, seat: &Arc<Seat>, contended: bool, now: Moment) -> Option<PendingClaim> {
         self.seats.retain(|other| !Arc::ptr_eq(other, seat));
         self.begin(contended, now);
         seat.news().place.take()

@@ -16,7 +16,7 @@ use super::waiter_node::Seat;
 use crate::backend::Capability;
 use crate::clock::{Clock, Moment};
 use crate::key::Key;
-use crate::pending_claim::InFlight;
+use crate::pending_claim::PendingClaim;
 
 const SHARDS: usize = 32;
 
@@ -220,7 +220,7 @@ impl Gate {
         drop(self.with(key.as_str(), |line| line.granted(seat, contended, now)));
     }
 
-    pub(super) fn leave(&self, key: &Key, seat: &Arc<Seat>, place: Option<InFlight>) {
+    pub(super) fn leave(&self, key: &Key, seat: &Arc<Seat>, place: Option<PendingClaim>) {
         let (now, mut place) = (self.clock.now(), Some(place));
         let after = self.with(key.as_str(), |line| line.leave(seat, place.take().flatten(), now));
         self.after(after.unwrap_or_default());

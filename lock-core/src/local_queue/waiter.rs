@@ -8,7 +8,7 @@ use super::queues::Gate;
 use super::waiter_node::Seat;
 use crate::clock::Moment;
 use crate::key::Key;
-use crate::pending_claim::InFlight;
+use crate::pending_claim::PendingClaim;
 
 /// A store answers within so long as a rule.
 const ANSWER: Duration = Duration::from_secs(2);
@@ -52,7 +52,7 @@ impl<'a> Waiter<'a> {
     }
 
     /// The place in the store's queue that a head before it left.
-    pub(crate) fn take_place(&self) -> Option<InFlight> {
+    pub(crate) fn take_place(&self) -> Option<PendingClaim> {
         self.seat.news().place.take()
     }
 
@@ -101,11 +101,11 @@ impl<'a> Waiter<'a> {
     }
 
     /// Leaves, and leaves a place in the store's queue to the one behind.
-    pub(crate) fn leave_with(mut self, place: Option<InFlight>) {
+    pub(crate) fn leave_with(mut self, place: Option<PendingClaim>) {
         self.leave(place);
     }
 
-    fn leave(&mut self, place: Option<InFlight>) {
+    fn leave(&mut self, place: Option<PendingClaim>) {
         if self.served {
             return;
         }

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use super::handoff::Turn;
 use crate::clock::Moment;
-use crate::pending_claim::InFlight;
+use crate::pending_claim::PendingClaim;
 
 /// A place in the line.
 pub(super) struct Seat {
@@ -29,7 +29,7 @@ pub(super) struct News {
     /// It is its turn.
     pub(super) turn: Option<Turn>,
     /// The place in the store's queue that the head before it has left.
-    pub(super) place: Option<InFlight>,
+    pub(super) place: Option<PendingClaim>,
     /// When its waiter meant to look round again, at the latest.
     pub(super) back: Moment,
     /// Its waiter awaits an answer of the store, and hears the rest after it.
