@@ -14,7 +14,7 @@ use crate::error::{LockError, LockErrorKind, LossReason, Result};
 use crate::latch::Latches;
 use crate::lease::Hold;
 use crate::lease::{Certainty, Keepers, LostOwners, Origin, Unwanted};
-use crate::local_queue::Gate;
+use crate::local_queue::LocalQueue;
 use crate::notifications::Waits;
 use crate::observe::{Observer, Settings};
 use crate::options::Profiles;
@@ -27,7 +27,7 @@ pub(crate) struct Engine {
     pub(crate) capability: Capability,
     pub(crate) clock: Clock,
     pub(crate) keepers: Keepers,
-    pub(crate) gate: Arc<Gate>,
+    pub(crate) local_queue: Arc<LocalQueue>,
     pub(crate) waits: Arc<Waits>,
     pub(crate) latches: Latches,
     pub(crate) owners: OwnerSource,
@@ -72,15 +72,15 @@ impl Engine {
             LockError::new(LockErrorKind::Unavailable, what).nothing_taken().with_source(error)
         })?;
         let process = owners.process();
-        let gate = Arc::new(Gate::new(&capability));
+        let local_queue = Arc::new(LocalQueue::new(&capability));
         let observer = Arc::new(Observer::new(told, capability.store, capability.placement.clock()));
         let store = Store::new(backend, Arc::clone(&observer));
         let engine = Arc::new(Self {
             observer,
             capability,
             clock: capability.placement.clock(),
-            keepers: Keepers::new(store.clone(), Arc::clone(&gate)),
-            gate,
+            keepers: Keepers::new(store.clone(), Arc::clone(&local_queue)),
+            local_queue,
             waits: Arc::default(),
             latches: Latches::default(),
             owners,
@@ -198,7 +198,7 @@ impl Engine {
             Some(answer) => Ok(answer),
             None => self.store.release(claim, keep_for).await,
         };
-        claim.keys().for_each(|key| self.gate.freed(key));
+        claim.keys().for_each(|key| self.local_queue.freed(key));
         if answer.is_ok() && claim.is_resent() {
             // What was freed may be the grant of one request; the other may arrive behind the release.
             self.give_back(claim, None, Certainty::MaybeAgain, self.clock.now().plus(claim.ttl));
@@ -238,7 +238,7 @@ impl Engine {
         }
         let keep_for = keep_until.and_then(|end| left(end, self.clock.now()));
         if self.store.release_now(claim, keep_for).is_some() {
-            claim.keys().for_each(|key| self.gate.freed(key));
+            claim.keys().for_each(|key| self.local_queue.freed(key));
             return;
         }
         // Those who wait here are told when the store has answered: before that they would ask in vain.
@@ -301,7 +301,7 @@ impl Listener for Engine {
     }
 
     fn contended(&self, key: &str) {
-        self.gate.contended(key);
+        self.local_queue.contended(key);
     }
 
     fn opened(&self, key: &str) {

@@ -104,7 +104,7 @@ impl Acquire<'_> {
         if let Some(mut waiter) = self.waiter.take() {
             waiter.granted(grant.waiters.is_some_and(|waiters| waiters > 0));
             if self.fresh && grant.waiters == Some(0) {
-                self.engine.gate.found(&self.plan.key, false);
+                self.engine.local_queue.found(&self.plan.key, false);
             }
         }
         let claim = self.claim.taken();
@@ -137,7 +137,7 @@ impl Acquire<'_> {
             Some(Renewal::Renewed { sent, lease, waiters }) => {
                 turn.leased(sent, lease);
                 if waiters.is_some_and(|waiters| waiters > 0) {
-                    self.engine.gate.contended(self.plan.key.as_str());
+                    self.engine.local_queue.contended(self.plan.key.as_str());
                 }
                 let late = turn.lease().deadline.is_past(self.engine.clock.now());
                 (!late).then_some(turn)

@@ -14,7 +14,7 @@ impl Acquire<'_> {
     pub(super) fn contention(&self, held: &Held) -> Contention {
         let local = match &self.waiter {
             Some(waiter) => waiter.others(),
-            None => self.engine.gate.waiters(&self.plan.key),
+            None => self.engine.local_queue.waiters(&self.plan.key),
         };
         Contention::new()
             .with_attempts(self.attempts.max(1))

@@ -185,15 +185,15 @@ impl<'a> Acquire<'a> {
             // A store where a look costs nothing is asked without asking the strategy first.
             Queue::Barging
                 if !self.engine.capability.waiting.by_heartbeats()
-                    && !self.engine.gate.is_busy(&self.plan.key) =>
+                    && !self.engine.local_queue.is_busy(&self.plan.key) =>
             {
                 Wake::Ask(Ask::Try)
             }
             Queue::Barging if !waits() => Wake::Ask(Ask::Try),
             // It will not wait for another, so nothing is known without a question.
             Queue::Barging if self.plan.max_waiters == Some(0) => Wake::Ask(Ask::Probe),
-            Queue::Barging if self.engine.gate.is_busy(&self.plan.key) => Wake::Again,
-            Queue::Barging if queues && self.engine.gate.is_hot(&self.plan.key) => Wake::Again,
+            Queue::Barging if self.engine.local_queue.is_busy(&self.plan.key) => Wake::Again,
+            Queue::Barging if queues && self.engine.local_queue.is_hot(&self.plan.key) => Wake::Again,
             Queue::Barging => Wake::Ask(Ask::Probe),
         }
     }
@@ -211,7 +211,7 @@ impl<'a> Acquire<'a> {
         self.ask_again = None;
         if let Attempt::Held(held) = &answer {
             if ask == Ask::Probe {
-                self.engine.gate.found(&self.plan.key, true);
+                self.engine.local_queue.found(&self.plan.key, true);
             }
             if let Ask::Enqueue { room: Some(room) } = ask
                 && held.queued_at.is_none()
@@ -223,7 +223,7 @@ impl<'a> Acquire<'a> {
             self.own = held.own;
             if held.own && held.waiters.is_some_and(|waiters| waiters > 0) {
                 // The store's word may have come before there was a line to hear it.
-                self.engine.gate.contended(self.plan.key.as_str());
+                self.engine.local_queue.contended(self.plan.key.as_str());
             }
         }
         Ok(answer)

@@ -42,7 +42,7 @@ impl Acquire<'_> {
             return Ok(false);
         }
         let max = self.plan.max_waiters.filter(|_| !self.lined_up).unwrap_or(usize::MAX);
-        match Waiter::join(&self.engine.gate, &self.plan.key, max, self.plan.ttl) {
+        match Waiter::join(&self.engine.local_queue, &self.plan.key, max, self.plan.ttl) {
             Ok(waiter) => {
                 let asks = self.engine.capability.waiting.in_order() && waiter.take_ask();
                 self.waiter = Some(waiter);

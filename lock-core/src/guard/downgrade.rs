@@ -77,7 +77,7 @@ async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
     hold.engine.hold_began();
     keeper.watch_turn(&reader);
     guard.dissolve();
-    hold.claim.keys().for_each(|key| hold.engine.gate.freed(key));
+    hold.claim.keys().for_each(|key| hold.engine.local_queue.freed(key));
     Ok(LockGuard::new(reader))
 }
 

@@ -28,8 +28,8 @@ impl Ended {
 
     /// Gives the grant to the next waiter of this process, if that is how it goes on.
     fn handed_over(&self) -> bool {
-        let (hold, gate) = (&self.hold, &self.hold.engine.gate);
-        hold.terms.kind.queue() == Queue::Barging && gate.hand_over(&hold.claim.key, |ttl| hold.as_turn(ttl))
+        let (hold, local_queue) = (&self.hold, &self.hold.engine.local_queue);
+        hold.terms.kind.queue() == Queue::Barging && local_queue.hand_over(&hold.claim.key, |ttl| hold.as_turn(ttl))
     }
 
     pub(super) async fn release(mut self) -> Result<Released> {

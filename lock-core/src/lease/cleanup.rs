@@ -13,7 +13,7 @@ use crate::backoff::Pauses;
 use crate::clock::Moment;
 use crate::engine;
 use crate::error::{LockError, LockErrorKind};
-use crate::local_queue::Gate;
+use crate::local_queue::LocalQueue;
 use crate::observe::Observer;
 
 /// Whether the claim is known to be granted.
@@ -44,8 +44,8 @@ pub(crate) struct Unwanted {
 
 impl Unwanted {
     /// Those who wait here for the key are to ask the store: it is free, or will be without another word.
-    pub(super) fn freed(&self, gate: &Gate) {
-        self.claim.keys().for_each(|key| gate.freed(key));
+    pub(super) fn freed(&self, local_queue: &LocalQueue) {
+        self.claim.keys().for_each(|key| local_queue.freed(key));
     }
 
     fn abandoned(&self, observer: &Observer, error: &LockError) {
@@ -114,7 +114,7 @@ impl Drop for Pending {
 
 async fn give_back(keeper: &Keeper, unwanted: Unwanted) {
     let first = until_answered(keeper, &unwanted).await;
-    unwanted.freed(&keeper.gate);
+    unwanted.freed(&keeper.local_queue);
     let Some(mut answer) = first else { return };
     let until = keeper.clock().now().plus(unwanted.claim.ttl.max(LONGEST_REPEAT));
     for pause in REPEATS {
@@ -132,7 +132,7 @@ async fn give_back(keeper: &Keeper, unwanted: Unwanted) {
                 answer = next;
                 if answer == Released::Released {
                     // It had taken effect late, and those who wait here took it for a holder of theirs.
-                    unwanted.freed(&keeper.gate);
+                    unwanted.freed(&keeper.local_queue);
                 }
             }
             None => return,

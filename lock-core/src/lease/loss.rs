@@ -59,7 +59,7 @@ impl Hold {
         if told.is_ok() {
             self.changed.notify_waiters();
             // Who waits here waited for this guard, and now has to ask the store.
-            self.claim.keys().for_each(|key| self.engine.gate.freed(key));
+            self.claim.keys().for_each(|key| self.engine.local_queue.freed(key));
             // Last, because it calls into the application, which may block or panic.
             self.tell_lost(why);
         }

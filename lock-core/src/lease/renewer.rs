@@ -14,7 +14,7 @@ use crate::backend::{Renew, Renewal};
 use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, LossReason};
 use crate::lease::Hold;
-use crate::local_queue::{Gate, UNHEARD};
+use crate::local_queue::{LocalQueue, UNHEARD};
 use crate::store::Store;
 
 /// The most grants in one call of the backend.
@@ -31,7 +31,7 @@ const MAX_SLEEP: Duration = Duration::from_secs(1);
 pub(crate) struct Keeper {
     pub(super) store: Store,
     /// Who waits here, and may not hear what it is told.
-    pub(super) gate: Arc<Gate>,
+    pub(super) local_queue: Arc<LocalQueue>,
     clock: Clock,
     queue: Mutex<DueQueue>,
     /// When the loop wakes by itself; who files something earlier must wake it.
@@ -48,10 +48,10 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    pub(crate) fn new(store: Store, gate: Arc<Gate>, clock: Clock) -> Arc<Self> {
+    pub(crate) fn new(store: Store, local_queue: Arc<LocalQueue>, clock: Clock) -> Arc<Self> {
         Arc::new(Self {
             store,
-            gate,
+            local_queue,
             clock,
             queue: Mutex::default(),
             wakes_at: AtomicI64::new(i64::MIN),
@@ -164,16 +164,16 @@ impl Keeper {
             if !look.is_past(now) {
                 return Some(look);
             }
-            survives(|| self.gate.look(UNHEARD));
+            survives(|| self.local_queue.look(UNHEARD));
         }
-        self.gate.is_open().then(|| now.plus(UNHEARD))
+        self.local_queue.is_open().then(|| now.plus(UNHEARD))
     }
 
     /// Sleeps until the next look is due or something earlier is filed.
     async fn sleep(&self, look: Option<Moment>) {
-        let mut opens = pin!(self.gate.opens());
+        let mut opens = pin!(self.local_queue.opens());
         opens.as_mut().enable();
-        if look.is_none() && self.gate.is_open() {
+        if look.is_none() && self.local_queue.is_open() {
             return;
         }
         let look_at = look.map_or(i64::MAX, instant);
@@ -253,7 +253,7 @@ impl Keeper {
             Renewal::Renewed { sent, lease, waiters } => {
                 if waiters.is_some_and(|waiters| waiters > 0) {
                     // The store's own word may have been lost.
-                    hold.engine.gate.contended(hold.claim.key.as_str());
+                    hold.engine.local_queue.contended(hold.claim.key.as_str());
                 }
                 hold.renewed(sent, lease);
                 self.file(hold, within_limits(hold, next_renewal(hold, sent, lease)));

@@ -11,7 +11,7 @@ use super::renewer::Keeper;
 use crate::backend::Placement;
 use crate::clock::Clock;
 use crate::error::{LockError, LockErrorKind, Result};
-use crate::local_queue::Gate;
+use crate::local_queue::LocalQueue;
 use crate::simulation;
 use crate::store::Store;
 
@@ -31,13 +31,13 @@ pub(crate) enum Keepers {
 #[derive(Debug)]
 pub(crate) struct Parts {
     store: Store,
-    gate: Arc<Gate>,
+    local_queue: Arc<LocalQueue>,
     clock: Clock,
 }
 
 impl Parts {
     fn keeper(&self) -> Arc<Keeper> {
-        Keeper::new(self.store.clone(), Arc::clone(&self.gate), self.clock)
+        Keeper::new(self.store.clone(), Arc::clone(&self.local_queue), self.clock)
     }
 }
 
@@ -55,9 +55,9 @@ pub(crate) struct OnRuntime {
 }
 
 impl Keepers {
-    pub(crate) fn new(store: Store, gate: Arc<Gate>) -> Self {
+    pub(crate) fn new(store: Store, local_queue: Arc<LocalQueue>) -> Self {
         let placement = store.capability().placement;
-        let parts = Parts { store, gate, clock: placement.clock() };
+        let parts = Parts { store, local_queue, clock: placement.clock() };
         // A simulated world is all on one thread, and its clock stands still elsewhere.
         let placement = if simulation::is_on() { Placement::Embedded } else { placement };
         match placement {
@@ -97,7 +97,7 @@ impl Keepers {
                 Ok(thread) => cleanup::spawn(&thread.keeper, &thread.runtime, unwanted),
                 Err(error) => {
                     tracing::error!(%error, "no thread for a release: the key stays until its ttl is over");
-                    unwanted.freed(&parts.gate);
+                    unwanted.freed(&parts.local_queue);
                 }
             },
             Self::OnRuntimes { parts, all } => {
@@ -107,7 +107,7 @@ impl Keepers {
                     Some((keeper, runtime)) => cleanup::spawn(&keeper, runtime, unwanted),
                     None => {
                         tracing::error!("no runtime for a release: the key stays until its ttl is over");
-                        unwanted.freed(&parts.gate);
+                        unwanted.freed(&parts.local_queue);
                     }
                 }
             }
@@ -176,8 +176,8 @@ mod tests {
     #[test]
     fn each_runtime_has_one_keeper_and_a_dead_one_none() {
         let store = Memory::new();
-        let gate = Arc::new(Gate::new(&store.capability()));
-        let keepers = Keepers::new(Store::unobserved(store), gate);
+        let local_queue = Arc::new(LocalQueue::new(&store.capability()));
+        let keepers = Keepers::new(Store::unobserved(store), local_queue);
         let runtime =
             || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let (one, two) = (runtime(), runtime());

@@ -74,7 +74,7 @@ impl Turn {
         let (engine, key) = (Arc::clone(&self.engine), self.key().clone());
         let mut turn = Some(self);
         // What is left of it here goes back to the store as it is dropped.
-        engine.gate.hand_over(&key, |_| turn.take());
+        engine.local_queue.hand_over(&key, |_| turn.take());
     }
 }
 

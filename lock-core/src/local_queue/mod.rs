@@ -8,7 +8,7 @@
 //! Once others are known to wait elsewhere, the turns end after a slice, and the grant goes back to the store.
 //!
 //! A waiter whose future nobody polls is none. What it was told and has not heard after a moment is for the next, or for the
-//! store: the keepers [look](Gate::look) after that. It leaves the line, and lines up again when it is polled.
+//! store: the keepers [look](LocalQueue::look) after that. It leaves the line, and lines up again when it is polled.
 
 mod handoff;
 mod key_queue;
@@ -21,6 +21,6 @@ mod waiter;
 mod waiter_node;
 
 pub(crate) use handoff::{Lease, Turn};
-pub(crate) use queues::Gate;
+pub(crate) use queues::LocalQueue;
 pub(crate) use unheard::UNHEARD;
 pub(crate) use waiter::Waiter;

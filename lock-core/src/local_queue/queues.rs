@@ -24,7 +24,7 @@ type Shard = HashMap<Key, Line>;
 
 /// All lines of one manager.
 #[derive(Debug)]
-pub(crate) struct Gate {
+pub(crate) struct LocalQueue {
     shards: [Mutex<Shard>; SHARDS],
     hasher: std::hash::RandomState,
     /// How many lines there are; while it is zero, nothing need be looked up.
@@ -39,7 +39,7 @@ pub(crate) struct Gate {
     clock: Clock,
 }
 
-impl Gate {
+impl LocalQueue {
     pub(crate) fn new(store: &Capability) -> Self {
         let shards = std::array::from_fn(|_| Mutex::default());
         let hasher = std::hash::RandomState::new();
@@ -117,7 +117,7 @@ impl Gate {
     /// Gives the grant of a holder that releases `key` to the next in line. `false` where nobody waits, where others have
     /// waited elsewhere for long enough, or where there is no `turn` to give: then the grant belongs to the store.
     ///
-    /// `turn` makes it for one who asks for such a lease, and must not use the gate.
+    /// `turn` makes it for one who asks for such a lease, and must not use the queue.
     pub(crate) fn hand_over(&self, key: &Key, turn: impl FnOnce(Duration) -> Option<Turn>) -> bool {
         if self.lines.load(Ordering::Acquire) == 0 {
             return false;

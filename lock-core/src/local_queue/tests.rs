@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Gate;
+use super::LocalQueue;
 use super::waiter::Waiter;
 use crate::backend::memory::Memory;
 use crate::backend::{Backend, Capability, Order, Waiting};
@@ -10,16 +10,16 @@ use crate::key::Key;
 
 const TTL: Duration = Duration::from_secs(10);
 
-fn gate() -> Gate {
-    Gate::new(&Memory::new().capability())
+fn local_queue() -> LocalQueue {
+    LocalQueue::new(&Memory::new().capability())
 }
 
 fn key() -> Key {
     Key::new("order:1").expect("a key")
 }
 
-fn join(gate: &Gate) -> Waiter<'_> {
-    Waiter::join(gate, &key(), 9, TTL).expect("there is room")
+fn join(local_queue: &LocalQueue) -> Waiter<'_> {
+    Waiter::join(local_queue, &key(), 9, TTL).expect("there is room")
 }
 
 async fn is_told(waiter: &Waiter<'_>) -> bool {
@@ -28,75 +28,75 @@ async fn is_told(waiter: &Waiter<'_>) -> bool {
 
 #[test]
 fn a_full_line_is_not_joined() {
-    let gate = gate();
-    let first = Waiter::join(&gate, &key(), 1, TTL).expect("there is room");
-    assert_eq!(Waiter::join(&gate, &key(), 1, TTL).err(), Some(1));
-    assert_eq!(Waiter::join(&gate, &key(), 0, TTL).err(), Some(1));
+    let local_queue = local_queue();
+    let first = Waiter::join(&local_queue, &key(), 1, TTL).expect("there is room");
+    assert_eq!(Waiter::join(&local_queue, &key(), 1, TTL).err(), Some(1));
+    assert_eq!(Waiter::join(&local_queue, &key(), 0, TTL).err(), Some(1));
     drop(first);
-    assert!(Waiter::join(&gate, &key(), 1, TTL).is_ok() && gate.is_empty());
+    assert!(Waiter::join(&local_queue, &key(), 1, TTL).is_ok() && local_queue.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_head_asks_the_store_and_is_told_of_a_release() {
-    let gate = gate();
-    let (first, second) = (join(&gate), join(&gate));
+    let local_queue = local_queue();
+    let (first, second) = (join(&local_queue), join(&local_queue));
     assert!(first.take_ask() && !first.take_ask() && !second.take_ask(), "the head, once");
     assert!(!is_told(&first).await);
-    gate.freed(&key());
+    local_queue.freed(&key());
     assert!(is_told(&first).await && !is_told(&second).await);
-    assert_eq!((gate.waiters(&key()), first.others()), (2, 1));
+    assert_eq!((local_queue.waiters(&key()), first.others()), (2, 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_head_that_leaves_passes_the_news_on() {
-    let gate = gate();
-    let (first, second, third) = (join(&gate), join(&gate), join(&gate));
-    gate.freed(&key());
+    let local_queue = local_queue();
+    let (first, second, third) = (join(&local_queue), join(&local_queue), join(&local_queue));
+    local_queue.freed(&key());
     drop(second);
     drop(first);
     assert!(is_told(&third).await && third.is_head());
     drop(third);
-    assert!(gate.is_empty());
+    assert!(local_queue.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn while_a_holder_came_through_the_line_newcomers_do_not_ask() {
-    let gate = gate();
-    let (mut first, second) = (join(&gate), join(&gate));
+    let local_queue = local_queue();
+    let (mut first, second) = (join(&local_queue), join(&local_queue));
     assert!(first.take_ask());
     first.granted(false);
     drop(first);
     assert!(second.is_head() && !is_told(&second).await, "it waits for the holder");
     drop(second);
-    assert!(gate.is_busy(&key()) && gate.waiters(&key()) == 0);
-    let third = join(&gate);
+    assert!(local_queue.is_busy(&key()) && local_queue.waiters(&key()) == 0);
+    let third = join(&local_queue);
     assert!(!third.take_ask());
-    gate.freed(&key());
+    local_queue.freed(&key());
     assert!(is_told(&third).await);
     drop(third);
-    assert!(gate.is_empty());
+    assert!(local_queue.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_cannot_tell_of_others_counts_as_contended() {
     for (told, others, contended) in [(true, false, false), (true, true, true), (false, false, true)] {
         let waiting = Waiting::Watch { order: Order::Any, tells_holder: told };
-        let gate = Gate::new(&Capability { waiting, ..Memory::new().capability() });
-        let mut first = join(&gate);
-        let _second = join(&gate);
+        let local_queue = LocalQueue::new(&Capability { waiting, ..Memory::new().capability() });
+        let mut first = join(&local_queue);
+        let _second = join(&local_queue);
         first.granted(others);
-        assert_eq!(gate.is_contended(&key()), contended);
-        gate.contended("order:1");
-        assert!(gate.is_contended(&key()));
+        assert_eq!(local_queue.is_contended(&key()), contended);
+        local_queue.contended("order:1");
+        assert!(local_queue.is_contended(&key()));
     }
 }
 
 #[test]
 fn a_key_that_was_held_is_remembered_until_it_is_found_free() {
-    let gate = gate();
-    assert!(!gate.is_hot(&key()));
-    gate.found(&key(), true);
-    assert!(gate.is_hot(&key()));
-    gate.found(&key(), false);
-    assert!(!gate.is_hot(&key()));
+    let local_queue = local_queue();
+    assert!(!local_queue.is_hot(&key()));
+    local_queue.found(&key(), true);
+    assert!(local_queue.is_hot(&key()));
+    local_queue.found(&key(), false);
+    assert!(!local_queue.is_hot(&key()));
 }

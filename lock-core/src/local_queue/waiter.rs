@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::handoff::Turn;
-use super::queues::Gate;
+use super::queues::LocalQueue;
 use super::waiter_node::Seat;
 use crate::clock::Moment;
 use crate::key::Key;
@@ -15,7 +15,7 @@ const ANSWER: Duration = Duration::from_secs(2);
 
 /// A place in the line; dropping it leaves, and passes on what it was given.
 pub(crate) struct Waiter<'a> {
-    gate: &'a Gate,
+    local_queue: &'a LocalQueue,
     key: Key,
     seat: Arc<Seat>,
     /// It is out of the line: it has the key.
@@ -24,19 +24,19 @@ pub(crate) struct Waiter<'a> {
 
 impl<'a> Waiter<'a> {
     /// Joins the line for `key`, behind those who wait already; `Err` says how many they are, if they are `max` or more.
-    pub(crate) fn join(gate: &'a Gate, key: &Key, max: usize, ttl: Duration) -> Result<Self, usize> {
-        let seat = gate.take_seat(key, max, ttl)?;
-        Ok(Self { gate, key: key.clone(), seat, served: false })
+    pub(crate) fn join(local_queue: &'a LocalQueue, key: &Key, max: usize, ttl: Duration) -> Result<Self, usize> {
+        let seat = local_queue.take_seat(key, max, ttl)?;
+        Ok(Self { local_queue, key: key.clone(), seat, served: false })
     }
 
     /// Whether it is the first in line, who alone asks the store.
     pub(crate) fn is_head(&self) -> bool {
-        self.gate.is_head(&self.key, &self.seat)
+        self.local_queue.is_head(&self.key, &self.seat)
     }
 
     /// Others in the line.
     pub(crate) fn others(&self) -> usize {
-        self.gate.waiters(&self.key).saturating_sub(1)
+        self.local_queue.waiters(&self.key).saturating_sub(1)
     }
 
     /// Whether it is to ask the store; tells once.
@@ -71,7 +71,7 @@ impl<'a> Waiter<'a> {
     pub(crate) fn look_round(&mut self) -> Option<Turn> {
         let turn = self.take_turn();
         if turn.is_none() && self.seat.news().absent {
-            self.gate.line_up_again(&self.key, &self.seat);
+            self.local_queue.line_up_again(&self.key, &self.seat);
         }
         turn
     }
@@ -84,13 +84,13 @@ impl<'a> Waiter<'a> {
     /// Sees to it that the line is not lost on a head that nobody polls.
     pub(crate) fn nudge(&self, now: Moment) {
         self.is_alive(now);
-        self.gate.nudge(&self.key, now);
+        self.local_queue.nudge(&self.key, now);
     }
 
     /// The store granted the key to this head; `contended`: others wait there.
     pub(crate) fn granted(&mut self, contended: bool) {
         self.served = true;
-        self.gate.granted(&self.key, &self.seat, contended);
+        self.local_queue.granted(&self.key, &self.seat, contended);
         // A turn on another grant, which has run out by now; dropped, it is given back.
         drop(self.take_turn());
     }
@@ -110,7 +110,7 @@ impl<'a> Waiter<'a> {
             return;
         }
         self.served = true;
-        self.gate.leave(&self.key, &self.seat, place);
+        self.local_queue.leave(&self.key, &self.seat, place);
         // It may have been its turn, or become so until now: then it is the next one's, or the store's.
         if let Some(turn) = self.take_turn() {
             turn.pass_on();

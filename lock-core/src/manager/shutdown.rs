@@ -24,10 +24,10 @@ impl LockManager {
         let engine = self.engine();
         engine.close();
         // A turn that nobody polls for is no hold that could be waited for.
-        engine.gate.look(Duration::ZERO);
+        engine.local_queue.look(Duration::ZERO);
         engine.keepers.all().iter().for_each(|keeper| keeper.hurry());
         let _ = tokio::time::timeout(grace, engine.idle()).await;
-        engine.gate.look(Duration::ZERO);
+        engine.local_queue.look(Duration::ZERO);
         let mut report = ShutdownReport::default();
         for hold in engine.holds() {
             if hold.lose(LossReason::ShutDown) {

@@ -327,7 +327,7 @@ impl TestLocks {
     fn waiting(&self, key: &Key) -> usize {
         let engine = self.manager.engine();
         let in_store = self.store.memory.waiting(key, engine.owners.mint());
-        engine.gate.waiters(key).max(in_store)
+        engine.local_queue.waiters(key).max(in_store)
     }
 }
 

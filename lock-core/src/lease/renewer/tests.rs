@@ -11,8 +11,8 @@ fn keeper() -> Arc<Keeper> {
 }
 
 fn of(store: impl Backend) -> Arc<Keeper> {
-    let gate = Arc::new(Gate::new(&store.capability()));
-    Keeper::new(Store::unobserved(store), gate, Clock::Tokio)
+    let local_queue = Arc::new(LocalQueue::new(&store.capability()));
+    Keeper::new(Store::unobserved(store), local_queue, Clock::Tokio)
 }
 
 fn secs(n: u64) -> Duration {
