@@ -42,7 +42,7 @@ impl Slice {
     }
 }
 
-/// What comes of a change, outside of the lock of the line: both may run code of the application.
+/// What comes of a change, outside of the lock of the queue: both may run code of the application.
 #[derive(Debug, Default)]
 pub(super) struct After {
     /// Who has news: the head, and those who were passed over, should they be polled after all.
@@ -59,20 +59,20 @@ pub(super) struct Unheard {
     /// Turns that nobody takes.
     pub(super) turns: Vec<Turn>,
     pub(super) after: After,
-    /// Who was asked about. What is dropped with a seat must not be dropped under the lock of the line.
+    /// Who was asked about. What is dropped with a seat must not be dropped under the lock of the queue.
     seats: Vec<Arc<Seat>>,
 }
 
 /// Who was told something, and when. Not owned, for the same reason.
 type Told = Option<(Weak<Seat>, Moment)>;
 
-/// The waiters of one key. There is a line while somebody waits, and while a holder that came through it holds: so
+/// The waiters of one key. There is a queue while somebody waits, and while a holder that came through it holds: so
 /// that newcomers join without asking a store that would say no.
 #[derive(Debug, Default)]
-pub(super) struct Line {
+pub(super) struct KeyQueue {
     /// In order of arrival; the first is the head.
     seats: VecDeque<Arc<Seat>>,
-    /// A grant that came through this line is in use.
+    /// A grant that came through this queue is in use.
     held: bool,
     slice: Slice,
     /// To whom the last turn was offered.
@@ -81,7 +81,7 @@ pub(super) struct Line {
     asked: Told,
 }
 
-impl Line {
+impl KeyQueue {
     pub(super) fn is_idle(&self) -> bool {
         self.seats.is_empty() && !self.held
     }
@@ -94,7 +94,7 @@ impl Line {
         self.seats.front().is_some_and(|head| Arc::ptr_eq(head, seat))
     }
 
-    /// Takes a seat at the end. The first in line is to ask the store, unless the key is held through the line: then it
+    /// Takes a seat at the end. The first in queue is to ask the store, unless the key is held through the queue: then it
     /// is told when that changes.
     pub(super) fn join(&mut self, ttl: Duration, now: Moment) -> Arc<Seat> {
         let seat = Arc::new(Seat::new(ttl, now));
@@ -150,7 +150,7 @@ impl Line {
         after.ring.push(Arc::clone(head));
     }
 
-    /// The head is not polled: it is out of the line until it is.
+    /// The head is not polled: it is out of the queue until it is.
     fn pass_over(&mut self, now: Moment, after: &mut After) {
         let Some(head) = self.seats.pop_front() else { return };
         let place = {
@@ -188,7 +188,7 @@ impl Line {
         }
     }
 
-    /// Gives the grant to the next in line, if there is one and the slice is not over.
+    /// Gives the grant to the next in queue, if there is one and the slice is not over.
     pub(super) fn hand_over(
         &mut self,
         turn: impl FnOnce(Duration) -> Option<Turn>,

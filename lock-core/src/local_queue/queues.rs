@@ -1,4 +1,4 @@
-//! The lines of all keys.
+//! The queues of all keys.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::futures::Notified;
 
 use super::handoff::Turn;
-use super::key_queue::{After, Line, Unheard};
+use super::key_queue::{After, KeyQueue, Unheard};
 use super::recently_held::Hints;
 use super::unheard::Open;
 use super::waiter_node::Seat;
@@ -20,15 +20,15 @@ use crate::pending_claim::PendingClaim;
 
 const SHARDS: usize = 32;
 
-type Shard = HashMap<Key, Line>;
+type Shard = HashMap<Key, KeyQueue>;
 
-/// All lines of one manager.
+/// All queues of one manager.
 #[derive(Debug)]
 pub(crate) struct LocalQueue {
     shards: [Mutex<Shard>; SHARDS],
     hasher: std::hash::RandomState,
-    /// How many lines there are; while it is zero, nothing need be looked up.
-    lines: AtomicUsize,
+    /// How many queues there are; while it is zero, nothing need be looked up.
+    queues: AtomicUsize,
     hints: Hints,
     /// Whether somebody was told something that may be unheard.
     open: Open,
@@ -43,10 +43,10 @@ impl LocalQueue {
     pub(crate) fn new(store: &Capability) -> Self {
         let shards = std::array::from_fn(|_| Mutex::default());
         let hasher = std::hash::RandomState::new();
-        let (lines, hints, open) = (AtomicUsize::new(0), Hints::default(), Open::default());
+        let (queues, hints, open) = (AtomicUsize::new(0), Hints::default(), Open::default());
         let (told, polls, clock) =
             (store.waiting.tells_holder(), !store.waiting.in_order(), store.placement.clock());
-        Self { shards, hasher, lines, hints, open, told, polls, clock }
+        Self { shards, hasher, queues, hints, open, told, polls, clock }
     }
 
     fn shard(&self, key: &str) -> MutexGuard<'_, Shard> {
@@ -55,24 +55,24 @@ impl LocalQueue {
         self.shards[index].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the line of `key`, if there is one, and removes it when nobody needs it any more.
-    fn with<T>(&self, key: &str, change: impl FnOnce(&mut Line) -> T) -> Option<T> {
-        if self.lines.load(Ordering::Acquire) == 0 {
+    /// Changes the queue of `key`, if there is one, and removes it when nobody needs it any more.
+    fn with<T>(&self, key: &str, change: impl FnOnce(&mut KeyQueue) -> T) -> Option<T> {
+        if self.queues.load(Ordering::Acquire) == 0 {
             return None;
         }
         let mut shard = self.shard(key);
-        let line = shard.get_mut(key)?;
-        let answer = change(line);
-        if line.is_idle() {
+        let queue = shard.get_mut(key)?;
+        let answer = change(queue);
+        if queue.is_idle() {
             shard.remove(key);
-            self.lines.fetch_sub(1, Ordering::AcqRel);
+            self.queues.fetch_sub(1, Ordering::AcqRel);
         }
         Some(answer)
     }
 
     /// How many tasks of this process wait for `key`.
     pub(crate) fn waiters(&self, key: &Key) -> usize {
-        self.with(key.as_str(), |line| line.waiting()).unwrap_or(0)
+        self.with(key.as_str(), |queue| queue.waiting()).unwrap_or(0)
     }
 
     /// Whether somebody of this process waits for `key`, or holds it and had to wait.
@@ -80,19 +80,19 @@ impl LocalQueue {
         self.with(key.as_str(), |_| ()).is_some()
     }
 
-    /// Joins the line for `key`, behind those who wait already; `Err` says how many they are, if they are `max` or more.
+    /// Joins the queue for `key`, behind those who wait already; `Err` says how many they are, if they are `max` or more.
     pub(super) fn take_seat(&self, key: &Key, max: usize, ttl: Duration) -> Result<Arc<Seat>, usize> {
         let (now, mut after) = (self.clock.now(), After::default());
         let mut shard = self.shard(key.as_str());
         let (mut waiting, mut alone) = (0, None);
-        if let Some(line) = shard.get_mut(key.as_str()) {
+        if let Some(queue) = shard.get_mut(key.as_str()) {
             // A head that nobody polls must not keep a newcomer from asking.
-            line.pass_over_overdue(now, &mut after);
-            waiting = line.waiting();
+            queue.pass_over_overdue(now, &mut after);
+            waiting = queue.waiting();
             // A head that tries again by itself may do so seldom as long as it is alone.
-            alone = line.head().filter(|_| waiting == 1 && self.polls);
+            alone = queue.head().filter(|_| waiting == 1 && self.polls);
         }
-        let seat = (waiting < max).then(|| self.line(&mut shard, key).join(ttl, now));
+        let seat = (waiting < max).then(|| self.queue(&mut shard, key).join(ttl, now));
         drop(shard);
         if let Some(head) = alone.filter(|_| seat.is_some()) {
             head.ring();
@@ -103,32 +103,32 @@ impl LocalQueue {
 
     /// Lines one up at the end that was passed over, and is polled again.
     pub(super) fn line_up_again(&self, key: &Key, seat: &Arc<Seat>) {
-        self.line(&mut self.shard(key.as_str()), key).line_up_again(seat);
+        self.queue(&mut self.shard(key.as_str()), key).line_up_again(seat);
     }
 
-    /// The line of `key`, made if there is none.
-    fn line<'s>(&self, shard: &'s mut Shard, key: &Key) -> &'s mut Line {
+    /// The queue of `key`, made if there is none.
+    fn queue<'s>(&self, shard: &'s mut Shard, key: &Key) -> &'s mut KeyQueue {
         shard.entry(key.clone()).or_insert_with(|| {
-            self.lines.fetch_add(1, Ordering::AcqRel);
-            Line::default()
+            self.queues.fetch_add(1, Ordering::AcqRel);
+            KeyQueue::default()
         })
     }
 
-    /// Gives the grant of a holder that releases `key` to the next in line. `false` where nobody waits, where others have
+    /// Gives the grant of a holder that releases `key` to the next in queue. `false` where nobody waits, where others have
     /// waited elsewhere for long enough, or where there is no `turn` to give: then the grant belongs to the store.
     ///
     /// `turn` makes it for one who asks for such a lease, and must not use the queue.
     pub(crate) fn hand_over(&self, key: &Key, turn: impl FnOnce(Duration) -> Option<Turn>) -> bool {
-        if self.lines.load(Ordering::Acquire) == 0 {
+        if self.queues.load(Ordering::Acquire) == 0 {
             return false;
         }
         let (now, mut after) = (self.clock.now(), After::default());
-        let next = self.with(key.as_str(), |line| {
+        let next = self.with(key.as_str(), |queue| {
             if !self.told {
-                line.contend(now);
+                queue.contend(now);
             }
-            line.pass_over_overdue(now, &mut after);
-            line.hand_over(turn, now)
+            queue.pass_over_overdue(now, &mut after);
+            queue.hand_over(turn, now)
         });
         self.after(after);
         match next.flatten() {
@@ -143,11 +143,11 @@ impl LocalQueue {
 
     /// A guard of this process gave `key` back to the store, or lost it: the head may ask.
     pub(crate) fn freed(&self, key: &Key) {
-        if self.lines.load(Ordering::Acquire) == 0 {
+        if self.queues.load(Ordering::Acquire) == 0 {
             return;
         }
         let now = self.clock.now();
-        if let Some(head) = self.with(key.as_str(), |line| line.freed(now)).flatten() {
+        if let Some(head) = self.with(key.as_str(), |queue| queue.freed(now)).flatten() {
             head.ring();
             self.open.tell();
         }
@@ -156,19 +156,19 @@ impl LocalQueue {
     /// Somebody waits elsewhere for `key`, which this process holds.
     pub(crate) fn contended(&self, key: &str) {
         let now = self.clock.now();
-        self.with(key, |line| line.contend(now));
+        self.with(key, |queue| queue.contend(now));
     }
 
     /// Whether somebody is known to wait elsewhere.
     #[cfg(test)]
     pub(super) fn is_contended(&self, key: &Key) -> bool {
-        self.with(key.as_str(), |line| line.is_contended()).unwrap_or(false)
+        self.with(key.as_str(), |queue| queue.is_contended()).unwrap_or(false)
     }
 
     /// Passes over a head that nobody polls.
     pub(super) fn nudge(&self, key: &Key, now: Moment) {
         let mut after = After::default();
-        self.with(key.as_str(), |line| line.pass_over_overdue(now, &mut after));
+        self.with(key.as_str(), |queue| queue.pass_over_overdue(now, &mut after));
         self.after(after);
     }
 
@@ -196,13 +196,13 @@ impl LocalQueue {
         self.open.begin();
         let (now, mut found) = (self.clock.now(), Unheard::default());
         for shard in &self.shards {
-            if self.lines.load(Ordering::Acquire) == 0 {
+            if self.queues.load(Ordering::Acquire) == 0 {
                 break;
             }
-            shard.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, line| {
-                line.take_back(patience, now, &mut found);
-                let ends = line.is_idle();
-                self.lines.fetch_sub(usize::from(ends), Ordering::AcqRel);
+            shard.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, queue| {
+                queue.take_back(patience, now, &mut found);
+                let ends = queue.is_idle();
+                self.queues.fetch_sub(usize::from(ends), Ordering::AcqRel);
                 !ends
             });
         }
@@ -217,18 +217,18 @@ impl LocalQueue {
         let now = self.clock.now();
         let contended = contended || !self.told;
         // What is dropped here may ask the store, and must not do so under the lock.
-        drop(self.with(key.as_str(), |line| line.granted(seat, contended, now)));
+        drop(self.with(key.as_str(), |queue| queue.granted(seat, contended, now)));
     }
 
     pub(super) fn leave(&self, key: &Key, seat: &Arc<Seat>, place: Option<PendingClaim>) {
         let (now, mut place) = (self.clock.now(), Some(place));
-        let after = self.with(key.as_str(), |line| line.leave(seat, place.take().flatten(), now));
+        let after = self.with(key.as_str(), |queue| queue.leave(seat, place.take().flatten(), now));
         self.after(after.unwrap_or_default());
         drop(place);
     }
 
     pub(super) fn is_head(&self, key: &Key, seat: &Arc<Seat>) -> bool {
-        self.with(key.as_str(), |line| line.is_head(seat)).unwrap_or(false)
+        self.with(key.as_str(), |queue| queue.is_head(seat)).unwrap_or(false)
     }
 
     /// Whether `key` was held when it was last tried.
@@ -243,7 +243,7 @@ impl LocalQueue {
 
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        self.lines.load(Ordering::Acquire) == 0
+        self.queues.load(Ordering::Acquire) == 0
             && self.shards.iter().all(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner).is_empty())
     }
 }

@@ -1,4 +1,4 @@
-//! The line as such; turns and slices are tested with a store in `tests/locks/handoff.rs`.
+//! The queue as such; turns and slices are tested with a store in `tests/locks/handoff.rs`.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A place in the line, as its waiter has it.
+//! A place in the queue, as its waiter has it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,28 +13,28 @@ use crate::pending_claim::PendingClaim;
 /// A store answers within so long as a rule.
 const ANSWER: Duration = Duration::from_secs(2);
 
-/// A place in the line; dropping it leaves, and passes on what it was given.
+/// A place in the queue; dropping it leaves, and passes on what it was given.
 pub(crate) struct Waiter<'a> {
     local_queue: &'a LocalQueue,
     key: Key,
     seat: Arc<Seat>,
-    /// It is out of the line: it has the key.
+    /// It is out of the queue: it has the key.
     served: bool,
 }
 
 impl<'a> Waiter<'a> {
-    /// Joins the line for `key`, behind those who wait already; `Err` says how many they are, if they are `max` or more.
+    /// Joins the queue for `key`, behind those who wait already; `Err` says how many they are, if they are `max` or more.
     pub(crate) fn join(local_queue: &'a LocalQueue, key: &Key, max: usize, ttl: Duration) -> Result<Self, usize> {
         let seat = local_queue.take_seat(key, max, ttl)?;
         Ok(Self { local_queue, key: key.clone(), seat, served: false })
     }
 
-    /// Whether it is the first in line, who alone asks the store.
+    /// Whether it is the first in queue, who alone asks the store.
     pub(crate) fn is_head(&self) -> bool {
         self.local_queue.is_head(&self.key, &self.seat)
     }
 
-    /// Others in the line.
+    /// Others in the queue.
     pub(crate) fn others(&self) -> usize {
         self.local_queue.waiters(&self.key).saturating_sub(1)
     }
@@ -81,7 +81,7 @@ impl<'a> Waiter<'a> {
         self.seat.rung().await;
     }
 
-    /// Sees to it that the line is not lost on a head that nobody polls.
+    /// Sees to it that the queue is not lost on a head that nobody polls.
     pub(crate) fn nudge(&self, now: Moment) {
         self.is_alive(now);
         self.local_queue.nudge(&self.key, now);
@@ -95,7 +95,7 @@ impl<'a> Waiter<'a> {
         drop(self.take_turn());
     }
 
-    /// Whether it has the key, and so is out of the line.
+    /// Whether it has the key, and so is out of the queue.
     pub(crate) fn is_served(&self) -> bool {
         self.served
     }

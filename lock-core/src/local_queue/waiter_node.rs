@@ -1,4 +1,4 @@
-//! What one waiter is told by the others of its line.
+//! What one waiter is told by the others of its queue.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ use super::handoff::Turn;
 use crate::clock::Moment;
 use crate::pending_claim::PendingClaim;
 
-/// A place in the line.
+/// A place in the queue.
 pub(super) struct Seat {
     /// The lease that its waiter asks for.
     ttl: Duration,
@@ -34,7 +34,7 @@ pub(super) struct News {
     pub(super) back: Moment,
     /// Its waiter awaits an answer of the store, and hears the rest after it.
     pub(super) asking: bool,
-    /// Its waiter was not polled and is not in the line; it lines up again when it is.
+    /// Its waiter was not polled and is not in the queue; it lines up again when it is.
     pub(super) absent: bool,
     /// Its waiter has left.
     pub(super) gone: bool,
