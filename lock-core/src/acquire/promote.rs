@@ -60,8 +60,8 @@ impl Acquire<'_> {
             }
             Offer::Store(grant) | Offer::Place(grant) => self.granted(&grant, keeper),
             Offer::Turn(turn) => {
-                // Its seat is given up; should the turn be worth nothing, it lines up again, and is not turned down.
-                (self.waiter, self.lined_up) = (None, true);
+                // Its node is given up; should the turn be worth nothing, it lines up again, and is not turned down.
+                (self.waiter, self.has_queued) = (None, true);
                 match self.extended(turn).await {
                     Some(turn) => self.turn(turn, keeper),
                     None => return Ok(None),

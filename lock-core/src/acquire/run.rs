@@ -74,8 +74,8 @@ pub(super) struct Acquire<'a> {
     pub(super) attempts: u32,
     /// Whether the store was not asked yet.
     unasked: bool,
-    /// Whether it had a seat in the line before.
-    pub(super) lined_up: bool,
+    /// Whether it had a node in the line before.
+    pub(super) has_queued: bool,
     /// The store failed: it is asked again then, not before.
     pub(super) ask_again: Option<Moment>,
     /// When the store was last asked; before that, when the wait began.
@@ -111,7 +111,7 @@ impl<'a> Acquire<'a> {
             started,
             attempts: 0,
             unasked: true,
-            lined_up: false,
+            has_queued: false,
             ask_again: None,
             asked: started,
             asked_in: engine.reconnects(),
@@ -245,7 +245,7 @@ impl<'a> Acquire<'a> {
     /// Asks the strategy, and waits as it says.
     async fn next(&mut self, held: &Held) -> Result<Next> {
         self.engine.check_open()?;
-        if let Some(wake) = self.seat_news() {
+        if let Some(wake) = self.queue_news() {
             return Ok(Next::Go(wake));
         }
         let pause = match self.plan.strategy.decide(&self.contention(held)) {

@@ -41,7 +41,7 @@ impl Acquire<'_> {
         if self.waiter.is_some() || !turns || self.is_of_several() {
             return Ok(false);
         }
-        let max = self.plan.max_waiters.filter(|_| !self.lined_up).unwrap_or(usize::MAX);
+        let max = self.plan.max_waiters.filter(|_| !self.has_queued).unwrap_or(usize::MAX);
         match Waiter::join(&self.engine.local_queue, &self.plan.key, max, self.plan.ttl) {
             Ok(waiter) => {
                 let asks = self.engine.capability.waiting.in_order() && waiter.take_ask();
@@ -56,7 +56,7 @@ impl Acquire<'_> {
     }
 
     /// What the others of the line have told.
-    pub(super) fn seat_news(&mut self) -> Option<Wake> {
+    pub(super) fn queue_news(&mut self) -> Option<Wake> {
         let waiter = self.waiter.as_mut()?;
         if let Some(turn) = waiter.look_round() {
             return Some(Wake::Turn(turn));
@@ -176,7 +176,7 @@ impl Acquire<'_> {
         let polls = !self.engine.capability.waiting.in_order();
         let began = self.engine.clock.now();
         loop {
-            if let Some(wake) = self.seat_news() {
+            if let Some(wake) = self.queue_news() {
                 return Ok(wake);
             }
             // Company may come in the middle of the pause, and rings.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::handoff::Turn;
-use super::waiter_node::{News, Seat};
+use super::waiter_node::{News, WaiterNode};
 use crate::clock::Moment;
 use crate::pending_claim::PendingClaim;
 
@@ -46,7 +46,7 @@ impl Slice {
 #[derive(Debug, Default)]
 pub(super) struct After {
     /// Who has news: the head, and those who were passed over, should they be polled after all.
-    pub(super) ring: Vec<Arc<Seat>>,
+    pub(super) ring: Vec<Arc<WaiterNode>>,
     /// Places that nobody has any more.
     pub(super) unused: Vec<PendingClaim>,
 }
@@ -59,19 +59,19 @@ pub(super) struct Unheard {
     /// Turns that nobody takes.
     pub(super) turns: Vec<Turn>,
     pub(super) after: After,
-    /// Who was asked about. What is dropped with a seat must not be dropped under the lock of the queue.
-    seats: Vec<Arc<Seat>>,
+    /// Who was asked about. What is dropped with a node must not be dropped under the lock of the queue.
+    nodes: Vec<Arc<WaiterNode>>,
 }
 
 /// Who was told something, and when. Not owned, for the same reason.
-type Told = Option<(Weak<Seat>, Moment)>;
+type Told = Option<(Weak<WaiterNode>, Moment)>;
 
 /// The waiters of one key. There is a queue while somebody waits, and while a holder that came through it holds: so
 /// that newcomers join without asking a store that would say no.
 #[derive(Debug, Default)]
 pub(super) struct KeyQueue {
     /// In order of arrival; the first is the head.
-    seats: VecDeque<Arc<Seat>>,
+    nodes: VecDeque<Arc<WaiterNode>>,
     /// A grant that came through this queue is in use.
     held: bool,
     slice: Slice,
@@ -83,49 +83,49 @@ pub(super) struct KeyQueue {
 
 impl KeyQueue {
     pub(super) fn is_idle(&self) -> bool {
-        self.seats.is_empty() && !self.held
+        self.nodes.is_empty() && !self.held
     }
 
     pub(super) fn waiting(&self) -> usize {
-        self.seats.len()
+        self.nodes.len()
     }
 
-    pub(super) fn is_head(&self, seat: &Arc<Seat>) -> bool {
-        self.seats.front().is_some_and(|head| Arc::ptr_eq(head, seat))
+    pub(super) fn is_head(&self, node: &Arc<WaiterNode>) -> bool {
+        self.nodes.front().is_some_and(|head| Arc::ptr_eq(head, node))
     }
 
-    /// Takes a seat at the end. The first in queue is to ask the store, unless the key is held through the queue: then it
+    /// Takes a node at the end. The first in queue is to ask the store, unless the key is held through the queue: then it
     /// is told when that changes.
-    pub(super) fn join(&mut self, ttl: Duration, now: Moment) -> Arc<Seat> {
-        let seat = Arc::new(Seat::new(ttl, now));
-        self.line_up(&seat);
-        seat
+    pub(super) fn join(&mut self, ttl: Duration, now: Moment) -> Arc<WaiterNode> {
+        let node = Arc::new(WaiterNode::new(ttl, now));
+        self.push(&node);
+        node
     }
 
-    pub(super) fn head(&self) -> Option<Arc<Seat>> {
-        self.seats.front().cloned()
+    pub(super) fn head(&self) -> Option<Arc<WaiterNode>> {
+        self.nodes.front().cloned()
     }
 
-    /// Takes the seat of one that was passed over to the end.
-    pub(super) fn line_up_again(&mut self, seat: &Arc<Seat>) {
-        if std::mem::take(&mut seat.news().absent) {
-            self.line_up(seat);
+    /// Takes the node of one that was passed over to the end.
+    pub(super) fn rejoin(&mut self, node: &Arc<WaiterNode>) {
+        if std::mem::take(&mut node.news().absent) {
+            self.push(node);
         }
     }
 
-    fn line_up(&mut self, seat: &Arc<Seat>) {
-        self.seats.push_back(Arc::clone(seat));
-        if self.seats.len() == 1 && !self.held {
-            seat.news().ask = true;
+    fn push(&mut self, node: &Arc<WaiterNode>) {
+        self.nodes.push_back(Arc::clone(node));
+        if self.nodes.len() == 1 && !self.held {
+            node.news().ask = true;
         }
     }
 
-    /// Gives up a seat, and what comes with it to the one behind.
-    pub(super) fn leave(&mut self, seat: &Arc<Seat>, place: Option<PendingClaim>, now: Moment) -> After {
-        let was_head = self.is_head(seat);
-        let place = place.or_else(|| seat.news().place.take());
-        self.seats.retain(|other| !Arc::ptr_eq(other, seat));
-        seat.news().gone = true;
+    /// Gives up a node, and what comes with it to the one behind.
+    pub(super) fn leave(&mut self, node: &Arc<WaiterNode>, place: Option<PendingClaim>, now: Moment) -> After {
+        let was_head = self.is_head(node);
+        let place = place.or_else(|| node.news().place.take());
+        self.nodes.retain(|other| !Arc::ptr_eq(other, node));
+        node.news().gone = true;
         let mut after = After::default();
         if was_head {
             // The one who leaves may have taken the news with it.
@@ -138,7 +138,7 @@ impl KeyQueue {
 
     /// The one who is the head now has what the one before it had.
     fn succeed(&mut self, place: Option<PendingClaim>, now: Moment, after: &mut After) {
-        let Some(head) = self.seats.front() else { return after.unused.extend(place) };
+        let Some(head) = self.nodes.front() else { return after.unused.extend(place) };
         let mut news = head.news();
         if place.is_some() {
             after.unused.extend(std::mem::replace(&mut news.place, place));
@@ -152,7 +152,7 @@ impl KeyQueue {
 
     /// The head is not polled: it is out of the queue until it is.
     fn pass_over(&mut self, now: Moment, after: &mut After) {
-        let Some(head) = self.seats.pop_front() else { return };
+        let Some(head) = self.nodes.pop_front() else { return };
         let place = {
             let mut news = head.news();
             (news.absent, news.ask) = (true, false);
@@ -165,16 +165,16 @@ impl KeyQueue {
 
     /// Passes over the heads that should have looked round long ago.
     pub(super) fn pass_over_overdue(&mut self, now: Moment, after: &mut After) {
-        while self.seats.front().is_some_and(|head| head.news().is_overdue(now)) {
+        while self.nodes.front().is_some_and(|head| head.news().is_overdue(now)) {
             self.pass_over(now, after);
         }
     }
 
     /// The head has a grant from the store. Others may wait there: `contended`.
-    pub(super) fn granted(&mut self, seat: &Arc<Seat>, contended: bool, now: Moment) -> Option<PendingClaim> {
-        self.seats.retain(|other| !Arc::ptr_eq(other, seat));
+    pub(super) fn granted(&mut self, node: &Arc<WaiterNode>, contended: bool, now: Moment) -> Option<PendingClaim> {
+        self.nodes.retain(|other| !Arc::ptr_eq(other, node));
         self.begin(contended, now);
-        seat.news().place.take()
+        node.news().place.take()
     }
 
     fn begin(&mut self, contended: bool, now: Moment) {
@@ -193,15 +193,15 @@ impl KeyQueue {
         &mut self,
         turn: impl FnOnce(Duration) -> Option<Turn>,
         now: Moment,
-    ) -> Option<Arc<Seat>> {
+    ) -> Option<Arc<WaiterNode>> {
         self.offered = None;
         self.held = false;
-        let asked = self.seats.front()?.ttl();
+        let asked = self.nodes.front()?.ttl();
         if self.slice.is_over(now) {
             return None;
         }
         let turn = turn(asked)?;
-        let next = self.seats.pop_front()?;
+        let next = self.nodes.pop_front()?;
         self.slice.turn();
         self.held = true;
         next.news().turn = Some(turn);
@@ -210,10 +210,10 @@ impl KeyQueue {
     }
 
     /// The key was given back to the store, or lost: the head is to ask.
-    pub(super) fn freed(&mut self, now: Moment) -> Option<Arc<Seat>> {
+    pub(super) fn freed(&mut self, now: Moment) -> Option<Arc<WaiterNode>> {
         self.held = false;
         self.slice = Slice::default();
-        let head = self.seats.front()?;
+        let head = self.nodes.front()?;
         head.news().ask = true;
         self.asked = Some((Arc::downgrade(head), now));
         Some(Arc::clone(head))
@@ -230,13 +230,13 @@ impl KeyQueue {
 
     /// Takes back what was told and not heard for `patience`.
     pub(super) fn take_back(&mut self, patience: Duration, now: Moment, found: &mut Unheard) {
-        if let Some(seat) = unheard(&mut self.offered, News::has_turn, patience, now, found) {
-            let mut news = seat.news();
+        if let Some(node) = unheard(&mut self.offered, News::has_turn, patience, now, found) {
+            let mut news = node.news();
             news.absent = true;
             found.turns.extend(news.turn.take());
         }
-        if let Some(seat) = unheard(&mut self.asked, News::is_to_ask, patience, now, found)
-            && self.is_head(&seat)
+        if let Some(node) = unheard(&mut self.asked, News::is_to_ask, patience, now, found)
+            && self.is_head(&node)
         {
             self.pass_over(now, &mut found.after);
         }
@@ -250,11 +250,11 @@ fn unheard(
     patience: Duration,
     now: Moment,
     found: &mut Unheard,
-) -> Option<Arc<Seat>> {
-    let (seat, since) = told.as_ref()?;
-    let has_it = seat.upgrade().filter(|seat| {
-        found.seats.push(Arc::clone(seat));
-        has(&seat.news())
+) -> Option<Arc<WaiterNode>> {
+    let (node, since) = told.as_ref()?;
+    let has_it = node.upgrade().filter(|node| {
+        found.nodes.push(Arc::clone(node));
+        has(&node.news())
     });
     if has_it.is_some() && now.since(*since) < patience {
         found.open = true;

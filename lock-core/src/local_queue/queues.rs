@@ -12,7 +12,7 @@ use super::handoff::Turn;
 use super::key_queue::{After, KeyQueue, Unheard};
 use super::recently_held::Hints;
 use super::unheard::Open;
-use super::waiter_node::Seat;
+use super::waiter_node::WaiterNode;
 use crate::backend::Capability;
 use crate::clock::{Clock, Moment};
 use crate::key::Key;
@@ -81,7 +81,7 @@ impl LocalQueue {
     }
 
     /// Joins the queue for `key`, behind those who wait already; `Err` says how many they are, if they are `max` or more.
-    pub(super) fn take_seat(&self, key: &Key, max: usize, ttl: Duration) -> Result<Arc<Seat>, usize> {
+    pub(super) fn join(&self, key: &Key, max: usize, ttl: Duration) -> Result<Arc<WaiterNode>, usize> {
         let (now, mut after) = (self.clock.now(), After::default());
         let mut shard = self.shard(key.as_str());
         let (mut waiting, mut alone) = (0, None);
@@ -92,18 +92,18 @@ impl LocalQueue {
             // A head that tries again by itself may do so seldom as long as it is alone.
             alone = queue.head().filter(|_| waiting == 1 && self.polls);
         }
-        let seat = (waiting < max).then(|| self.queue(&mut shard, key).join(ttl, now));
+        let node = (waiting < max).then(|| self.queue(&mut shard, key).join(ttl, now));
         drop(shard);
-        if let Some(head) = alone.filter(|_| seat.is_some()) {
+        if let Some(head) = alone.filter(|_| node.is_some()) {
             head.ring();
         }
         self.after(after);
-        seat.ok_or(waiting)
+        node.ok_or(waiting)
     }
 
     /// Lines one up at the end that was passed over, and is polled again.
-    pub(super) fn line_up_again(&self, key: &Key, seat: &Arc<Seat>) {
-        self.queue(&mut self.shard(key.as_str()), key).line_up_again(seat);
+    pub(super) fn rejoin(&self, key: &Key, node: &Arc<WaiterNode>) {
+        self.queue(&mut self.shard(key.as_str()), key).rejoin(node);
     }
 
     /// The queue of `key`, made if there is none.
@@ -132,8 +132,8 @@ impl LocalQueue {
         });
         self.after(after);
         match next.flatten() {
-            Some(seat) => {
-                seat.ring();
+            Some(node) => {
+                node.ring();
                 self.open.tell();
                 true
             }
@@ -176,7 +176,7 @@ impl LocalQueue {
         if !after.ring.is_empty() {
             self.open.tell();
         }
-        after.ring.into_iter().for_each(|seat| seat.ring());
+        after.ring.into_iter().for_each(|node| node.ring());
         drop(after.unused);
     }
 
@@ -213,22 +213,22 @@ impl LocalQueue {
         self.after(found.after);
     }
 
-    pub(super) fn granted(&self, key: &Key, seat: &Arc<Seat>, contended: bool) {
+    pub(super) fn granted(&self, key: &Key, node: &Arc<WaiterNode>, contended: bool) {
         let now = self.clock.now();
         let contended = contended || !self.told;
         // What is dropped here may ask the store, and must not do so under the lock.
-        drop(self.with(key.as_str(), |queue| queue.granted(seat, contended, now)));
+        drop(self.with(key.as_str(), |queue| queue.granted(node, contended, now)));
     }
 
-    pub(super) fn leave(&self, key: &Key, seat: &Arc<Seat>, place: Option<PendingClaim>) {
+    pub(super) fn leave(&self, key: &Key, node: &Arc<WaiterNode>, place: Option<PendingClaim>) {
         let (now, mut place) = (self.clock.now(), Some(place));
-        let after = self.with(key.as_str(), |queue| queue.leave(seat, place.take().flatten(), now));
+        let after = self.with(key.as_str(), |queue| queue.leave(node, place.take().flatten(), now));
         self.after(after.unwrap_or_default());
         drop(place);
     }
 
-    pub(super) fn is_head(&self, key: &Key, seat: &Arc<Seat>) -> bool {
-        self.with(key.as_str(), |queue| queue.is_head(seat)).unwrap_or(false)
+    pub(super) fn is_head(&self, key: &Key, node: &Arc<WaiterNode>) -> bool {
+        self.with(key.as_str(), |queue| queue.is_head(node)).unwrap_or(false)
     }
 
     /// Whether `key` was held when it was last tried.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::handoff::Turn;
 use super::queues::LocalQueue;
-use super::waiter_node::Seat;
+use super::waiter_node::WaiterNode;
 use crate::clock::Moment;
 use crate::key::Key;
 use crate::pending_claim::PendingClaim;
@@ -17,7 +17,7 @@ const ANSWER: Duration = Duration::from_secs(2);
 pub(crate) struct Waiter<'a> {
     local_queue: &'a LocalQueue,
     key: Key,
-    seat: Arc<Seat>,
+    node: Arc<WaiterNode>,
     /// It is out of the queue: it has the key.
     served: bool,
 }
@@ -25,13 +25,13 @@ pub(crate) struct Waiter<'a> {
 impl<'a> Waiter<'a> {
     /// Joins the queue for `key`, behind those who wait already; `Err` says how many they are, if they are `max` or more.
     pub(crate) fn join(local_queue: &'a LocalQueue, key: &Key, max: usize, ttl: Duration) -> Result<Self, usize> {
-        let seat = local_queue.take_seat(key, max, ttl)?;
-        Ok(Self { local_queue, key: key.clone(), seat, served: false })
+        let node = local_queue.join(key, max, ttl)?;
+        Ok(Self { local_queue, key: key.clone(), node, served: false })
     }
 
     /// Whether it is the first in queue, who alone asks the store.
     pub(crate) fn is_head(&self) -> bool {
-        self.local_queue.is_head(&self.key, &self.seat)
+        self.local_queue.is_head(&self.key, &self.node)
     }
 
     /// Others in the queue.
@@ -41,44 +41,44 @@ impl<'a> Waiter<'a> {
 
     /// Whether it is to ask the store; tells once.
     pub(crate) fn take_ask(&self) -> bool {
-        std::mem::take(&mut self.seat.news().ask)
+        std::mem::take(&mut self.node.news().ask)
     }
 
     /// The grant of the holder before, if it is its turn.
     fn take_turn(&mut self) -> Option<Turn> {
-        let turn = self.seat.news().turn.take();
+        let turn = self.node.news().turn.take();
         self.served |= turn.is_some();
         turn
     }
 
     /// The place in the store's queue that a head before it left.
     pub(crate) fn take_place(&self) -> Option<PendingClaim> {
-        self.seat.news().place.take()
+        self.node.news().place.take()
     }
 
     /// Notes that somebody polls this waiter, which looks round again by `back`.
     pub(crate) fn is_alive(&self, back: Moment) {
-        self.seat.news().back = back;
+        self.node.news().back = back;
     }
 
     /// Notes that this waiter awaits an answer of the store, from `now` on, or has it.
     pub(crate) fn is_asking(&self, asking: bool, now: Moment) {
-        let mut news = self.seat.news();
+        let mut news = self.node.news();
         (news.asking, news.back) = (asking, if asking { now.plus(ANSWER) } else { now });
     }
 
     /// Looks round: the turn, if it is this one's. One that was passed over because nobody polled it lines up again.
     pub(crate) fn look_round(&mut self) -> Option<Turn> {
         let turn = self.take_turn();
-        if turn.is_none() && self.seat.news().absent {
-            self.local_queue.line_up_again(&self.key, &self.seat);
+        if turn.is_none() && self.node.news().absent {
+            self.local_queue.rejoin(&self.key, &self.node);
         }
         turn
     }
 
     /// Completes when there is news. Cancel safe.
     pub(crate) async fn news(&self) {
-        self.seat.rung().await;
+        self.node.rung().await;
     }
 
     /// Sees to it that the queue is not lost on a head that nobody polls.
@@ -90,7 +90,7 @@ impl<'a> Waiter<'a> {
     /// The store granted the key to this head; `contended`: others wait there.
     pub(crate) fn granted(&mut self, contended: bool) {
         self.served = true;
-        self.local_queue.granted(&self.key, &self.seat, contended);
+        self.local_queue.granted(&self.key, &self.node, contended);
         // A turn on another grant, which has run out by now; dropped, it is given back.
         drop(self.take_turn());
     }
@@ -110,7 +110,7 @@ impl<'a> Waiter<'a> {
             return;
         }
         self.served = true;
-        self.local_queue.leave(&self.key, &self.seat, place);
+        self.local_queue.leave(&self.key, &self.node, place);
         // It may have been its turn, or become so until now: then it is the next one's, or the store's.
         if let Some(turn) = self.take_turn() {
             turn.pass_on();

@@ -11,7 +11,7 @@ use crate::clock::Moment;
 use crate::pending_claim::PendingClaim;
 
 /// A place in the queue.
-pub(super) struct Seat {
+pub(super) struct WaiterNode {
     /// The lease that its waiter asks for.
     ttl: Duration,
     news: Mutex<News>,
@@ -57,7 +57,7 @@ impl News {
     }
 }
 
-impl Seat {
+impl WaiterNode {
     pub(super) fn new(ttl: Duration, now: Moment) -> Self {
         let (turn, place) = (None, None);
         let news = News { ask: false, turn, place, back: now, asking: false, absent: false, gone: false };
@@ -81,8 +81,8 @@ impl Seat {
     }
 }
 
-impl fmt::Debug for Seat {
+impl fmt::Debug for WaiterNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Seat").finish_non_exhaustive()
+        f.debug_struct("WaiterNode").finish_non_exhaustive()
     }
 }
