@@ -11,17 +11,17 @@ use crate::pending_claim::PendingClaim;
 
 /// How many turns a process takes on one grant while others wait elsewhere, and for how long at most.
 const TURNS: u32 = 64;
-const SLICE: Duration = Duration::from_millis(10);
+const QUANTUM: Duration = Duration::from_millis(10);
 
 /// What is left of a process's turns on one grant.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Slice {
+pub(super) struct Quantum {
     /// Since when others are known to wait elsewhere, and how many turns were taken since.
     contended: Option<(Moment, u32)>,
 }
 
-impl Slice {
-    /// Others wait elsewhere. The slice begins with that news, not with the grant.
+impl Quantum {
+    /// Others wait elsewhere. The quantum begins with that news, not with the grant.
     pub(super) fn contend(&mut self, now: Moment) {
         self.contended.get_or_insert((now, 0));
     }
@@ -32,7 +32,7 @@ impl Slice {
     }
 
     pub(super) fn is_over(self, now: Moment) -> bool {
-        self.contended.is_some_and(|(began, turns)| turns >= TURNS || now.since(began) >= SLICE)
+        self.contended.is_some_and(|(began, turns)| turns >= TURNS || now.since(began) >= QUANTUM)
     }
 
     pub(super) fn turn(&mut self) {
@@ -74,7 +74,7 @@ pub(super) struct KeyQueue {
     nodes: VecDeque<Arc<WaiterNode>>,
     /// A grant that came through this queue is in use.
     held: bool,
-    slice: Slice,
+    quantum: Quantum,
     /// To whom the last turn was offered.
     offered: Told,
     /// Which head was told last that it is to ask.
@@ -180,15 +180,15 @@ impl KeyQueue {
     fn begin(&mut self, contended: bool, now: Moment) {
         self.held = true;
         // The word that others wait may be older than the look at the grant.
-        let contended = contended || self.slice.contended.is_some();
-        self.slice = Slice::default();
+        let contended = contended || self.quantum.contended.is_some();
+        self.quantum = Quantum::default();
         self.offered = None;
         if contended {
-            self.slice.contend(now);
+            self.quantum.contend(now);
         }
     }
 
-    /// Gives the grant to the next in queue, if there is one and the slice is not over.
+    /// Gives the grant to the next in queue, if there is one and the quantum is not over.
     pub(super) fn hand_over(
         &mut self,
         turn: impl FnOnce(Duration) -> Option<Turn>,
@@ -197,12 +197,12 @@ impl KeyQueue {
         self.offered = None;
         self.held = false;
         let asked = self.nodes.front()?.ttl();
-        if self.slice.is_over(now) {
+        if self.quantum.is_over(now) {
             return None;
         }
         let turn = turn(asked)?;
         let next = self.nodes.pop_front()?;
-        self.slice.turn();
+        self.quantum.turn();
         self.held = true;
         next.news().turn = Some(turn);
         self.offered = Some((Arc::downgrade(&next), now));
@@ -212,7 +212,7 @@ impl KeyQueue {
     /// The key was given back to the store, or lost: the head is to ask.
     pub(super) fn freed(&mut self, now: Moment) -> Option<Arc<WaiterNode>> {
         self.held = false;
-        self.slice = Slice::default();
+        self.quantum = Quantum::default();
         let head = self.nodes.front()?;
         head.news().ask = true;
         self.asked = Some((Arc::downgrade(head), now));
@@ -220,12 +220,12 @@ impl KeyQueue {
     }
 
     pub(super) fn contend(&mut self, now: Moment) {
-        self.slice.contend(now);
+        self.quantum.contend(now);
     }
 
     #[cfg(test)]
     pub(super) fn is_contended(&self) -> bool {
-        self.slice.is_contended()
+        self.quantum.is_contended()
     }
 
     /// Takes back what was told and not heard for `patience`.
@@ -273,23 +273,23 @@ mod tests {
     fn a_slice_ends_by_turns_or_by_time_once_others_wait() {
         let start = Clock::Suspend.now();
         let at = |ms| start.plus(Duration::from_millis(ms));
-        let mut slice = Slice::default();
+        let mut quantum = Quantum::default();
         for _ in 0..10 * TURNS {
-            slice.turn();
+            quantum.turn();
         }
-        assert!(!slice.is_over(at(60_000)), "nobody else waits");
-        slice.contend(at(60_000));
-        assert!(!slice.is_over(at(60_009)) && slice.is_over(at(60_010)), "it begins with the news");
-        slice.contend(at(60_009));
-        assert!(slice.is_over(at(60_010)), "the first news counts");
+        assert!(!quantum.is_over(at(60_000)), "nobody else waits");
+        quantum.contend(at(60_000));
+        assert!(!quantum.is_over(at(60_009)) && quantum.is_over(at(60_010)), "it begins with the news");
+        quantum.contend(at(60_009));
+        assert!(quantum.is_over(at(60_010)), "the first news counts");
 
-        let mut slice = Slice::default();
-        slice.contend(start);
+        let mut quantum = Quantum::default();
+        quantum.contend(start);
         for _ in 1..TURNS {
-            slice.turn();
+            quantum.turn();
         }
-        assert!(!slice.is_over(start));
-        slice.turn();
-        assert!(slice.is_over(start));
+        assert!(!quantum.is_over(start));
+        quantum.turn();
+        assert!(quantum.is_over(start));
     }
 }

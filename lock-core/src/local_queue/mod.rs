@@ -5,7 +5,7 @@
 //! word to the store. So a hot key costs the store one waiter for each process, and a hand-off inside a process costs
 //! nothing but a wake-up.
 //!
-//! Once others are known to wait elsewhere, the turns end after a slice, and the grant goes back to the store.
+//! Once others are known to wait elsewhere, the turns end after a quantum, and the grant goes back to the store.
 //!
 //! A waiter whose future nobody polls is none. What it was told and has not heard after a moment is for the next, or for the
 //! store: the keepers [look](LocalQueue::look) after that. It leaves the queue, and lines up again when it is polled.
