@@ -104,7 +104,7 @@ impl Acquire<'_> {
         if let Some(mut waiter) = self.waiter.take() {
             waiter.granted(grant.waiters.is_some_and(|waiters| waiters > 0));
             if self.fresh && grant.waiters == Some(0) {
-                self.engine.local_queue.found(&self.plan.key, false);
+                self.engine.local_queue.record_held(&self.plan.key, false);
             }
         }
         let claim = self.claim.taken();

@@ -193,7 +193,7 @@ impl<'a> Acquire<'a> {
             // It will not wait for another, so nothing is known without a question.
             Queue::Barging if self.plan.max_waiters == Some(0) => Wake::Ask(Ask::Probe),
             Queue::Barging if self.engine.local_queue.is_busy(&self.plan.key) => Wake::Again,
-            Queue::Barging if queues && self.engine.local_queue.is_hot(&self.plan.key) => Wake::Again,
+            Queue::Barging if queues && self.engine.local_queue.was_held(&self.plan.key) => Wake::Again,
             Queue::Barging => Wake::Ask(Ask::Probe),
         }
     }
@@ -211,7 +211,7 @@ impl<'a> Acquire<'a> {
         self.ask_again = None;
         if let Attempt::Held(held) = &answer {
             if ask == Ask::Probe {
-                self.engine.local_queue.found(&self.plan.key, true);
+                self.engine.local_queue.record_held(&self.plan.key, true);
             }
             if let Ask::Enqueue { room: Some(room) } = ask
                 && held.queued_at.is_none()

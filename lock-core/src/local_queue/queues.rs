@@ -10,7 +10,7 @@ use tokio::sync::futures::Notified;
 
 use super::handoff::Turn;
 use super::key_queue::{After, KeyQueue, Unheard};
-use super::recently_held::Hints;
+use super::recently_held::RecentlyHeld;
 use super::unheard::Open;
 use super::waiter_node::WaiterNode;
 use crate::backend::Capability;
@@ -29,7 +29,7 @@ pub(crate) struct LocalQueue {
     hasher: std::hash::RandomState,
     /// How many queues there are; while it is zero, nothing need be looked up.
     queues: AtomicUsize,
-    hints: Hints,
+    recently_held: RecentlyHeld,
     /// Whether somebody was told something that may be unheard.
     open: Open,
     /// Whether the store tells when somebody waits elsewhere; where it does not, somebody always may.
@@ -43,10 +43,10 @@ impl LocalQueue {
     pub(crate) fn new(store: &Capability) -> Self {
         let shards = std::array::from_fn(|_| Mutex::default());
         let hasher = std::hash::RandomState::new();
-        let (queues, hints, open) = (AtomicUsize::new(0), Hints::default(), Open::default());
+        let (queues, recently_held, open) = (AtomicUsize::new(0), RecentlyHeld::default(), Open::default());
         let (told, polls, clock) =
             (store.waiting.tells_holder(), !store.waiting.in_order(), store.placement.clock());
-        Self { shards, hasher, queues, hints, open, told, polls, clock }
+        Self { shards, hasher, queues, recently_held, open, told, polls, clock }
     }
 
     fn shard(&self, key: &str) -> MutexGuard<'_, Shard> {
@@ -232,13 +232,13 @@ impl LocalQueue {
     }
 
     /// Whether `key` was held when it was last tried.
-    pub(crate) fn is_hot(&self, key: &Key) -> bool {
-        self.hints.has(self.hasher.hash_one(key.as_str()))
+    pub(crate) fn was_held(&self, key: &Key) -> bool {
+        self.recently_held.has(self.hasher.hash_one(key.as_str()))
     }
 
     /// Remembers whether `key` was held.
-    pub(crate) fn found(&self, key: &Key, held: bool) {
-        self.hints.set(self.hasher.hash_one(key.as_str()), held);
+    pub(crate) fn record_held(&self, key: &Key, held: bool) {
+        self.recently_held.set(self.hasher.hash_one(key.as_str()), held);
     }
 
     #[cfg(test)]

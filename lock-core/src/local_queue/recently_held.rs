@@ -9,15 +9,15 @@ const SLOTS: usize = 64;
 /// A key that was held at the last try is asked for with a place in the queue at once; the plain try before it would
 /// most likely be in vain.
 #[derive(Debug)]
-pub(super) struct Hints([AtomicU64; SLOTS]);
+pub(super) struct RecentlyHeld([AtomicU64; SLOTS]);
 
-impl Default for Hints {
+impl Default for RecentlyHeld {
     fn default() -> Self {
         Self(std::array::from_fn(|_| AtomicU64::new(0)))
     }
 }
 
-impl Hints {
+impl RecentlyHeld {
     fn slot(&self, hash: u64) -> &AtomicU64 {
         #[allow(clippy::cast_possible_truncation, reason = "the low bits choose the slot")]
         let at = hash as usize % SLOTS;

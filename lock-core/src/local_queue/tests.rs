@@ -94,9 +94,9 @@ async fn a_store_that_cannot_tell_of_others_counts_as_contended() {
 #[test]
 fn a_key_that_was_held_is_remembered_until_it_is_found_free() {
     let local_queue = local_queue();
-    assert!(!local_queue.is_hot(&key()));
-    local_queue.found(&key(), true);
-    assert!(local_queue.is_hot(&key()));
-    local_queue.found(&key(), false);
-    assert!(!local_queue.is_hot(&key()));
+    assert!(!local_queue.was_held(&key()));
+    local_queue.record_held(&key(), true);
+    assert!(local_queue.was_held(&key()));
+    local_queue.record_held(&key(), false);
+    assert!(!local_queue.was_held(&key()));
 }
