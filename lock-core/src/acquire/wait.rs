@@ -199,7 +199,7 @@ impl Acquire<'_> {
                 Event::Changed => return Ok(Wake::Ask(self.question())),
                 Event::Time => {
                     if let Some(waiter) = &self.waiter {
-                        waiter.nudge(self.engine.clock.now());
+                        waiter.skip_stalled(self.engine.clock.now());
                     }
                     return Ok(if asks { Wake::Ask(self.question()) } else { Wake::Again });
                 }

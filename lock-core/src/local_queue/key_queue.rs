@@ -108,7 +108,7 @@ impl KeyQueue {
 
     /// Takes the node of one that was passed over to the end.
     pub(super) fn rejoin(&mut self, node: &Arc<WaiterNode>) {
-        if std::mem::take(&mut node.news().absent) {
+        if std::mem::take(&mut node.news().skipped) {
             self.push(node);
         }
     }
@@ -151,11 +151,11 @@ impl KeyQueue {
     }
 
     /// The head is not polled: it is out of the queue until it is.
-    fn pass_over(&mut self, now: Moment, after: &mut After) {
+    fn skip(&mut self, now: Moment, after: &mut After) {
         let Some(head) = self.nodes.pop_front() else { return };
         let place = {
             let mut news = head.news();
-            (news.absent, news.ask) = (true, false);
+            (news.skipped, news.ask) = (true, false);
             news.place.take()
         };
         self.succeed(place, now, after);
@@ -164,9 +164,9 @@ impl KeyQueue {
     }
 
     /// Passes over the heads that should have looked round long ago.
-    pub(super) fn pass_over_overdue(&mut self, now: Moment, after: &mut After) {
-        while self.nodes.front().is_some_and(|head| head.news().is_overdue(now)) {
-            self.pass_over(now, after);
+    pub(super) fn skip_stalled(&mut self, now: Moment, after: &mut After) {
+        while self.nodes.front().is_some_and(|head| head.news().is_stalled(now)) {
+            self.skip(now, after);
         }
     }
 
@@ -232,13 +232,13 @@ impl KeyQueue {
     pub(super) fn take_back(&mut self, patience: Duration, now: Moment, found: &mut Unheard) {
         if let Some(node) = unheard(&mut self.offered, News::has_turn, patience, now, found) {
             let mut news = node.news();
-            news.absent = true;
+            news.skipped = true;
             found.turns.extend(news.turn.take());
         }
         if let Some(node) = unheard(&mut self.asked, News::is_to_ask, patience, now, found)
             && self.is_head(&node)
         {
-            self.pass_over(now, &mut found.after);
+            self.skip(now, &mut found.after);
         }
     }
 }

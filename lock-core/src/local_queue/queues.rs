@@ -87,7 +87,7 @@ impl LocalQueue {
         let (mut waiting, mut alone) = (0, None);
         if let Some(queue) = shard.get_mut(key.as_str()) {
             // A head that nobody polls must not keep a newcomer from asking.
-            queue.pass_over_overdue(now, &mut after);
+            queue.skip_stalled(now, &mut after);
             waiting = queue.waiting();
             // A head that tries again by itself may do so seldom as long as it is alone.
             alone = queue.head().filter(|_| waiting == 1 && self.polls);
@@ -127,7 +127,7 @@ impl LocalQueue {
             if !self.told {
                 queue.contend(now);
             }
-            queue.pass_over_overdue(now, &mut after);
+            queue.skip_stalled(now, &mut after);
             queue.hand_over(turn, now)
         });
         self.after(after);
@@ -166,9 +166,9 @@ impl LocalQueue {
     }
 
     /// Passes over a head that nobody polls.
-    pub(super) fn nudge(&self, key: &Key, now: Moment) {
+    pub(super) fn skip_stalled(&self, key: &Key, now: Moment) {
         let mut after = After::default();
-        self.with(key.as_str(), |queue| queue.pass_over_overdue(now, &mut after));
+        self.with(key.as_str(), |queue| queue.skip_stalled(now, &mut after));
         self.after(after);
     }
 

@@ -70,7 +70,7 @@ impl<'a> Waiter<'a> {
     /// Looks round: the turn, if it is this one's. One that was passed over because nobody polled it lines up again.
     pub(crate) fn look_round(&mut self) -> Option<Turn> {
         let turn = self.take_turn();
-        if turn.is_none() && self.node.news().absent {
+        if turn.is_none() && self.node.news().skipped {
             self.local_queue.rejoin(&self.key, &self.node);
         }
         turn
@@ -82,9 +82,9 @@ impl<'a> Waiter<'a> {
     }
 
     /// Sees to it that the queue is not lost on a head that nobody polls.
-    pub(crate) fn nudge(&self, now: Moment) {
+    pub(crate) fn skip_stalled(&self, now: Moment) {
         self.is_alive(now);
-        self.local_queue.nudge(&self.key, now);
+        self.local_queue.skip_stalled(&self.key, now);
     }
 
     /// The store granted the key to this head; `contended`: others wait there.

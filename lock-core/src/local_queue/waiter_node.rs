@@ -20,7 +20,7 @@ pub(super) struct WaiterNode {
 }
 
 /// A waiter that is so much later than it meant to be is not polled.
-const OVERDUE: Duration = Duration::from_secs(1);
+const STALLED: Duration = Duration::from_secs(1);
 
 /// What has happened since the waiter last looked.
 pub(super) struct News {
@@ -35,15 +35,15 @@ pub(super) struct News {
     /// Its waiter awaits an answer of the store, and hears the rest after it.
     pub(super) asking: bool,
     /// Its waiter was not polled and is not in the queue; it lines up again when it is.
-    pub(super) absent: bool,
+    pub(super) skipped: bool,
     /// Its waiter has left.
     pub(super) gone: bool,
 }
 
 impl News {
     /// Whether its waiter should have looked round long ago.
-    pub(super) fn is_overdue(&self, now: Moment) -> bool {
-        now.since(self.back) >= OVERDUE
+    pub(super) fn is_stalled(&self, now: Moment) -> bool {
+        now.since(self.back) >= STALLED
     }
 
     /// Whether its waiter has a turn to take. One who is leaving passes it on itself.
@@ -60,7 +60,7 @@ impl News {
 impl WaiterNode {
     pub(super) fn new(ttl: Duration, now: Moment) -> Self {
         let (turn, place) = (None, None);
-        let news = News { ask: false, turn, place, back: now, asking: false, absent: false, gone: false };
+        let news = News { ask: false, turn, place, back: now, asking: false, skipped: false, gone: false };
         Self { ttl, news: Mutex::new(news), bell: Notify::new() }
     }
 
