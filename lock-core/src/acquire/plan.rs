@@ -111,9 +111,9 @@ impl Plan {
     }
 
     pub(super) fn claim(&self) -> Claim {
-        let turns = self.terms.kind.queue() == Queue::Barging && self.more.is_empty();
+        let hands_off = self.terms.kind.queue() == Queue::Barging && self.more.is_empty();
         let owners = &self.engine.owners;
-        let owner = if turns { owners.mint() } else { owners.mint_strict() };
+        let owner = if hands_off { owners.mint() } else { owners.mint_strict() };
         let record = OwnerRecord::new(Arc::clone(&self.engine.identity), self.label.clone());
         Claim {
             more: Arc::clone(&self.more),

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::guard::LockGuard;
 use crate::lease::Keeper;
 use crate::lease::{Hold, outlasts};
-use crate::local_queue::Turn;
+use crate::local_queue::Handoff;
 
 /// While a process takes turns, it talks to the store so often at least: should the store's word that others wait be
 /// lost, the answer says so.
@@ -23,7 +23,7 @@ pub(super) enum Offer {
     /// The store has served the claim's place, for a short lease.
     Place(Grant),
     /// A holder of this process has released.
-    Turn(Turn),
+    Handoff(Handoff),
 }
 
 impl Acquire<'_> {
@@ -49,7 +49,7 @@ impl Acquire<'_> {
                 self.engine.check_process()?;
                 Some(grant.lease)
             }
-            Offer::Turn(_) => None,
+            Offer::Handoff(_) => None,
         };
         let hold = match offer {
             Offer::Store(_) | Offer::Place(_)
@@ -59,18 +59,18 @@ impl Acquire<'_> {
                 return Ok(None);
             }
             Offer::Store(grant) | Offer::Place(grant) => self.granted(&grant, keeper),
-            Offer::Turn(turn) => {
+            Offer::Handoff(handoff) => {
                 // Its node is given up; should the turn be worth nothing, it lines up again, and is not turned down.
                 (self.waiter, self.has_queued) = (None, true);
-                match self.extended(turn).await {
-                    Some(turn) => self.turn(turn, keeper),
+                match self.extended(handoff).await {
+                    Some(handoff) => self.handed_off(handoff, keeper),
                     None => return Ok(None),
                 }
             }
         };
         let keep = |hold: &Arc<Hold>| match lease {
             Some(lease) => keeper.watch(hold, lease),
-            None => keeper.watch_turn(hold),
+            None => keeper.watch_handoff(hold),
         };
         let needs_token = self.plan.fencing && hold.known_fence().is_none();
         // A future that is not polled any more must not be renewed for, so renewals wait for the token.
@@ -118,9 +118,9 @@ impl Acquire<'_> {
 
     /// A turn gives no less of a lease than its holder asks for: less than two thirds of it are extended first, and all
     /// of one that will not be renewed. `None` where that fails: the grant goes back.
-    async fn extended(&self, mut turn: Turn) -> Option<Turn> {
+    async fn extended(&self, mut handoff: Handoff) -> Option<Handoff> {
         let (now, ttl) = (self.engine.clock.now(), self.plan.ttl);
-        let lease = turn.lease();
+        let lease = handoff.lease();
         if outlasts(lease.store_until, ttl, now) || self.engine.reported_lost(lease.claim.owner).is_some() {
             // It was meant for another, or is nobody's any more.
             return None;
@@ -128,29 +128,29 @@ impl Acquire<'_> {
         // The word of a store on which places live on beats may get lost.
         let known = !self.engine.capability.waiting.by_heartbeats() || now.since(lease.confirmed) < CONFIRM;
         if self.plan.terms.renew && known && lease.deadline.remaining(now) >= ttl * 2 / 3 {
-            return Some(turn);
+            return Some(handoff);
         }
-        turn.asked(ttl);
-        let batch = [Renew { claim: &turn.lease().claim, ttl }];
+        handoff.asked(ttl);
+        let batch = [Renew { claim: &handoff.lease().claim, ttl }];
         let answer = self.engine.store.renew(&batch).await.into_iter().next();
         match answer {
             Some(Renewal::Renewed { sent, lease, waiters }) => {
-                turn.leased(sent, lease);
+                handoff.leased(sent, lease);
                 if waiters.is_some_and(|waiters| waiters > 0) {
                     self.engine.local_queue.contended(self.plan.key.as_str());
                 }
-                let late = turn.lease().deadline.is_past(self.engine.clock.now());
-                (!late).then_some(turn)
+                let late = handoff.lease().deadline.is_past(self.engine.clock.now());
+                (!late).then_some(handoff)
             }
             Some(Renewal::NotOwned | Renewal::Unknown(_)) | None => None,
         }
     }
 
-    fn turn(&mut self, turn: Turn, keeper: &Arc<Keeper>) -> Arc<Hold> {
+    fn handed_off(&mut self, handoff: Handoff, keeper: &Arc<Keeper>) -> Arc<Hold> {
         self.record_attempts();
         let span = hold_span(self.plan);
-        let (engine, lease) = (Arc::clone(self.engine), turn.accept());
-        let hold = Hold::turn(engine, keeper, *lease, self.plan.ttl, self.plan.terms, span);
+        let (engine, lease) = (Arc::clone(self.engine), handoff.accept());
+        let hold = Hold::from_handoff(engine, keeper, *lease, self.plan.ttl, self.plan.terms, span);
         self.engine.hold_began();
         hold
     }

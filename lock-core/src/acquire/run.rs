@@ -147,7 +147,7 @@ impl<'a> Acquire<'a> {
                     }
                 },
                 Wake::Word(waiters) => self.served(waiters),
-                Wake::Turn(turn) => Some(Offer::Turn(turn)),
+                Wake::Handoff(handoff) => Some(Offer::Handoff(handoff)),
                 Wake::Again => None,
             };
             if let Some(offer) = offer

@@ -7,7 +7,7 @@ use super::watch::{self, Watch};
 use crate::backend::{Ask, Held, Queue};
 use crate::clock::Moment;
 use crate::error::{LockError, LockErrorKind, Result};
-use crate::local_queue::{Turn, Waiter};
+use crate::local_queue::{Handoff, Waiter};
 use crate::strategy::Decision;
 
 /// The longest pause of a waiter with others behind it, where the store has no queue: a strategy with long pauses must
@@ -27,7 +27,7 @@ pub(super) enum Wake {
     /// The store says that the claim is granted; so many more wait.
     Word(usize),
     /// A holder of this process gives the grant.
-    Turn(Turn),
+    Handoff(Handoff),
     /// The pause is over, or something has changed: the strategy is asked again.
     Again,
 }
@@ -37,8 +37,8 @@ impl Acquire<'_> {
     ///
     /// It was asked before, but a holder of this process that has released since knew of nobody in the line.
     pub(super) fn joins(&mut self) -> Result<bool> {
-        let turns = self.plan.terms.kind.queue() == Queue::Barging;
-        if self.waiter.is_some() || !turns || self.is_of_several() {
+        let hands_off = self.plan.terms.kind.queue() == Queue::Barging;
+        if self.waiter.is_some() || !hands_off || self.is_of_several() {
             return Ok(false);
         }
         let max = self.plan.max_waiters.filter(|_| !self.has_queued).unwrap_or(usize::MAX);
@@ -58,8 +58,8 @@ impl Acquire<'_> {
     /// What the others of the line have told.
     pub(super) fn queue_news(&mut self) -> Option<Wake> {
         let waiter = self.waiter.as_mut()?;
-        if let Some(turn) = waiter.look_round() {
-            return Some(Wake::Turn(turn));
+        if let Some(handoff) = waiter.look_round() {
+            return Some(Wake::Handoff(handoff));
         }
         if let Some(place) = waiter.take_place()
             && !self.claim.adopt(place)

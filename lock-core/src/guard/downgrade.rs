@@ -75,7 +75,7 @@ async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
     reader.set_ttl(hold.ttl());
     reader.goes_on_from(&hold);
     hold.engine.hold_began();
-    keeper.watch_turn(&reader);
+    keeper.watch_handoff(&reader);
     guard.dissolve();
     hold.claim.keys().for_each(|key| hold.engine.local_queue.freed(key));
     Ok(LockGuard::new(reader))

@@ -27,13 +27,13 @@ impl Ended {
     }
 
     /// Gives the grant to the next waiter of this process, if that is how it goes on.
-    fn handed_over(&self) -> bool {
+    fn handed_off(&self) -> bool {
         let (hold, local_queue) = (&self.hold, &self.hold.engine.local_queue);
-        hold.terms.kind.queue() == Queue::Barging && local_queue.hand_over(&hold.claim.key, |ttl| hold.as_turn(ttl))
+        hold.terms.kind.queue() == Queue::Barging && local_queue.hand_off(&hold.claim.key, |ttl| hold.as_handoff(ttl))
     }
 
     pub(super) async fn release(mut self) -> Result<Released> {
-        if self.handed_over() {
+        if self.handed_off() {
             self.answered = true;
             return Ok(Released::Released);
         }
@@ -61,7 +61,7 @@ impl Drop for Ended {
         let hold = &self.hold;
         let engine = &hold.engine;
         // A release that was sent frees the key, answered or not: from then on there is nothing to hand over.
-        if !self.answered && (self.asked || !self.handed_over()) {
+        if !self.answered && (self.asked || !self.handed_off()) {
             engine.give_back_hold(hold);
         }
         engine.hold_ended();

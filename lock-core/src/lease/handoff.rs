@@ -9,20 +9,20 @@ use super::{Hold, Terms, state};
 use crate::backend::{Mode, Queue};
 use crate::engine::Engine;
 use crate::lease::Keeper;
-use crate::local_queue::{Lease, Turn};
+use crate::local_queue::{HandoffLease, Handoff};
 
 impl Hold {
-    /// The next turn on a grant of this process, for `ttl` from the next renewal on.
-    pub(crate) fn turn(
+    /// The next holder of a grant of this process, for `ttl` from the next renewal on.
+    pub(crate) fn from_handoff(
         engine: Arc<Engine>,
         keeper: &Arc<Keeper>,
-        lease: Lease,
+        lease: HandoffLease,
         ttl: Duration,
         terms: Terms,
         span: tracing::Span,
     ) -> Arc<Self> {
         let now = engine.clock.now();
-        let Lease { claim, deadline, store_until, confirmed, numbering } = lease;
+        let HandoffLease { claim, deadline, store_until, confirmed, numbering } = lease;
         let hold = Self::unleased(engine, keeper, claim, terms, ttl, now, span, numbering);
         raise(&hold.deadline, deadline);
         raise(&hold.store_until, store_until);
@@ -37,7 +37,7 @@ impl Hold {
     /// keep others out for longer than it said.
     ///
     /// For the last guard, once it has left.
-    pub(crate) fn as_turn(&self, ttl: Duration) -> Option<Turn> {
+    pub(crate) fn as_handoff(&self, ttl: Duration) -> Option<Handoff> {
         let passes = self.terms.kind.queue() == Queue::Barging
             && self.claim.mode == Mode::Exclusive
             && self.claim.more.is_empty()
@@ -59,14 +59,14 @@ impl Hold {
         };
         let mut claim = self.claim.clone();
         claim.handoffs += 1;
-        let lease = Lease {
+        let lease = HandoffLease {
             claim,
             deadline: self.deadline(),
             store_until: self.store_until(),
             confirmed: moment(&self.confirmed),
             numbering,
         };
-        Some(Turn::new(Arc::clone(&self.engine), Box::new(lease)))
+        Some(Handoff::new(Arc::clone(&self.engine), Box::new(lease)))
     }
 
     /// Ends the hold without giving the grant back: another one has it now.

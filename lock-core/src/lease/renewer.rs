@@ -89,7 +89,7 @@ impl Keeper {
     }
 
     /// Begins to keep a grant that another holder of this process had.
-    pub(crate) fn watch_turn(&self, hold: &Arc<Hold>) {
+    pub(crate) fn watch_handoff(&self, hold: &Arc<Hold>) {
         // The lease may be shorter than what its new holder asks for: another one asked for it, or the store gave less.
         let sent = hold.confirmed();
         self.extended(hold, sent, hold.ttl().min(hold.deadline().since(sent)));

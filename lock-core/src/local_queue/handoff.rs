@@ -12,7 +12,7 @@ use crate::lease::{Certainty, Numbering, drift, forgotten};
 
 /// What a holder knows of its grant.
 #[derive(Debug)]
-pub(crate) struct Lease {
+pub(crate) struct HandoffLease {
     pub(crate) claim: Claim,
     /// Until when it is certainly ours.
     pub(crate) deadline: Moment,
@@ -25,13 +25,13 @@ pub(crate) struct Lease {
 }
 
 /// A lease that belongs to nobody for a moment; dropped, it goes back to the store.
-pub(crate) struct Turn {
+pub(crate) struct Handoff {
     engine: Arc<Engine>,
-    lease: Option<Box<Lease>>,
+    lease: Option<Box<HandoffLease>>,
 }
 
-impl Turn {
-    pub(crate) fn new(engine: Arc<Engine>, lease: Box<Lease>) -> Self {
+impl Handoff {
+    pub(crate) fn new(engine: Arc<Engine>, lease: Box<HandoffLease>) -> Self {
         Self { engine, lease: Some(lease) }
     }
 
@@ -53,8 +53,8 @@ impl Turn {
         }
     }
 
-    pub(crate) fn lease(&self) -> &Lease {
-        self.lease.as_deref().expect("BUG: only what consumes the turn takes the lease")
+    pub(crate) fn lease(&self) -> &HandoffLease {
+        self.lease.as_deref().expect("BUG: only what consumes the handoff takes the lease")
     }
 
     pub(super) fn key(&self) -> &Key {
@@ -62,8 +62,8 @@ impl Turn {
     }
 
     /// Takes the lease out: the caller answers for it.
-    pub(crate) fn accept(mut self) -> Box<Lease> {
-        self.lease.take().expect("BUG: only what consumes the turn takes the lease")
+    pub(crate) fn accept(mut self) -> Box<HandoffLease> {
+        self.lease.take().expect("BUG: only what consumes the handoff takes the lease")
     }
 
     /// Its waiter is gone, or not polled: it is the next one's, or the store's.
@@ -72,9 +72,9 @@ impl Turn {
             return;
         }
         let (engine, key) = (Arc::clone(&self.engine), self.key().clone());
-        let mut turn = Some(self);
+        let mut handoff = Some(self);
         // What is left of it here goes back to the store as it is dropped.
-        engine.local_queue.hand_over(&key, |_| turn.take());
+        engine.local_queue.hand_off(&key, |_| handoff.take());
     }
 }
 
@@ -83,7 +83,7 @@ fn later(one: Moment, other: Moment, now: Moment) -> Moment {
     if other.remaining(now) > one.remaining(now) { other } else { one }
 }
 
-impl Drop for Turn {
+impl Drop for Handoff {
     fn drop(&mut self) {
         if let Some(lease) = self.lease.take() {
             self.engine.give_back(&lease.claim, None, Certainty::Granted, lease.store_until);
@@ -91,8 +91,8 @@ impl Drop for Turn {
     }
 }
 
-impl fmt::Debug for Turn {
+impl fmt::Debug for Handoff {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Turn").field("lease", &self.lease).finish_non_exhaustive()
+        f.debug_struct("Handoff").field("lease", &self.lease).finish_non_exhaustive()
     }
 }

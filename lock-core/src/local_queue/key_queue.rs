@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::handoff::Turn;
+use super::handoff::Handoff;
 use super::waiter_node::{News, WaiterNode};
 use crate::clock::Moment;
 use crate::pending_claim::PendingClaim;
 
 /// How many turns a process takes on one grant while others wait elsewhere, and for how long at most.
-const TURNS: u32 = 64;
+const HANDOFFS: u32 = 64;
 const QUANTUM: Duration = Duration::from_millis(10);
 
 /// What is left of a process's turns on one grant.
@@ -32,12 +32,12 @@ impl Quantum {
     }
 
     pub(super) fn is_over(self, now: Moment) -> bool {
-        self.contended.is_some_and(|(began, turns)| turns >= TURNS || now.since(began) >= QUANTUM)
+        self.contended.is_some_and(|(began, handoffs)| handoffs >= HANDOFFS || now.since(began) >= QUANTUM)
     }
 
-    pub(super) fn turn(&mut self) {
-        if let Some((_, turns)) = &mut self.contended {
-            *turns += 1;
+    pub(super) fn count_handoff(&mut self) {
+        if let Some((_, handoffs)) = &mut self.contended {
+            *handoffs += 1;
         }
     }
 }
@@ -57,7 +57,7 @@ pub(super) struct Unheard {
     /// Somebody has a while yet.
     pub(super) open: bool,
     /// Turns that nobody takes.
-    pub(super) turns: Vec<Turn>,
+    pub(super) handoffs: Vec<Handoff>,
     pub(super) after: After,
     /// Who was asked about. What is dropped with a node must not be dropped under the lock of the queue.
     nodes: Vec<Arc<WaiterNode>>,
@@ -189,9 +189,9 @@ impl KeyQueue {
     }
 
     /// Gives the grant to the next in queue, if there is one and the quantum is not over.
-    pub(super) fn hand_over(
+    pub(super) fn hand_off(
         &mut self,
-        turn: impl FnOnce(Duration) -> Option<Turn>,
+        handoff: impl FnOnce(Duration) -> Option<Handoff>,
         now: Moment,
     ) -> Option<Arc<WaiterNode>> {
         self.offered = None;
@@ -200,11 +200,11 @@ impl KeyQueue {
         if self.quantum.is_over(now) {
             return None;
         }
-        let turn = turn(asked)?;
+        let handoff = handoff(asked)?;
         let next = self.nodes.pop_front()?;
-        self.quantum.turn();
+        self.quantum.count_handoff();
         self.held = true;
-        next.news().turn = Some(turn);
+        next.news().handoff = Some(handoff);
         self.offered = Some((Arc::downgrade(&next), now));
         Some(next)
     }
@@ -230,10 +230,10 @@ impl KeyQueue {
 
     /// Takes back what was told and not heard for `patience`.
     pub(super) fn take_back(&mut self, patience: Duration, now: Moment, found: &mut Unheard) {
-        if let Some(node) = unheard(&mut self.offered, News::has_turn, patience, now, found) {
+        if let Some(node) = unheard(&mut self.offered, News::has_handoff, patience, now, found) {
             let mut news = node.news();
             news.skipped = true;
-            found.turns.extend(news.turn.take());
+            found.handoffs.extend(news.handoff.take());
         }
         if let Some(node) = unheard(&mut self.asked, News::is_to_ask, patience, now, found)
             && self.is_head(&node)
@@ -274,8 +274,8 @@ mod tests {
         let start = Clock::Suspend.now();
         let at = |ms| start.plus(Duration::from_millis(ms));
         let mut quantum = Quantum::default();
-        for _ in 0..10 * TURNS {
-            quantum.turn();
+        for _ in 0..10 * HANDOFFS {
+            quantum.count_handoff();
         }
         assert!(!quantum.is_over(at(60_000)), "nobody else waits");
         quantum.contend(at(60_000));
@@ -285,11 +285,11 @@ mod tests {
 
         let mut quantum = Quantum::default();
         quantum.contend(start);
-        for _ in 1..TURNS {
-            quantum.turn();
+        for _ in 1..HANDOFFS {
+            quantum.count_handoff();
         }
         assert!(!quantum.is_over(start));
-        quantum.turn();
+        quantum.count_handoff();
         assert!(quantum.is_over(start));
     }
 }

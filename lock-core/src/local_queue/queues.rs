@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::futures::Notified;
 
-use super::handoff::Turn;
+use super::handoff::Handoff;
 use super::key_queue::{After, KeyQueue, Unheard};
 use super::recently_held::RecentlyHeld;
 use super::unheard::Open;
@@ -118,7 +118,7 @@ impl LocalQueue {
     /// waited elsewhere for long enough, or where there is no `turn` to give: then the grant belongs to the store.
     ///
     /// `turn` makes it for one who asks for such a lease, and must not use the queue.
-    pub(crate) fn hand_over(&self, key: &Key, turn: impl FnOnce(Duration) -> Option<Turn>) -> bool {
+    pub(crate) fn hand_off(&self, key: &Key, handoff: impl FnOnce(Duration) -> Option<Handoff>) -> bool {
         if self.queues.load(Ordering::Acquire) == 0 {
             return false;
         }
@@ -128,7 +128,7 @@ impl LocalQueue {
                 queue.contend(now);
             }
             queue.skip_stalled(now, &mut after);
-            queue.hand_over(turn, now)
+            queue.hand_off(handoff, now)
         });
         self.after(after);
         match next.flatten() {
@@ -209,7 +209,7 @@ impl LocalQueue {
         if found.open {
             self.open.stays();
         }
-        found.turns.drain(..).for_each(Turn::pass_on);
+        found.handoffs.drain(..).for_each(Handoff::pass_on);
         self.after(found.after);
     }
 

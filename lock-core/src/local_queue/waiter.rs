@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::handoff::Turn;
+use super::handoff::Handoff;
 use super::queues::LocalQueue;
 use super::waiter_node::WaiterNode;
 use crate::clock::Moment;
@@ -45,10 +45,10 @@ impl<'a> Waiter<'a> {
     }
 
     /// The grant of the holder before, if it is its turn.
-    fn take_turn(&mut self) -> Option<Turn> {
-        let turn = self.node.news().turn.take();
-        self.served |= turn.is_some();
-        turn
+    fn take_handoff(&mut self) -> Option<Handoff> {
+        let handoff = self.node.news().handoff.take();
+        self.served |= handoff.is_some();
+        handoff
     }
 
     /// The place in the store's queue that a head before it left.
@@ -68,12 +68,12 @@ impl<'a> Waiter<'a> {
     }
 
     /// Looks round: the turn, if it is this one's. One that was passed over because nobody polled it lines up again.
-    pub(crate) fn look_round(&mut self) -> Option<Turn> {
-        let turn = self.take_turn();
-        if turn.is_none() && self.node.news().skipped {
+    pub(crate) fn look_round(&mut self) -> Option<Handoff> {
+        let handoff = self.take_handoff();
+        if handoff.is_none() && self.node.news().skipped {
             self.local_queue.rejoin(&self.key, &self.node);
         }
-        turn
+        handoff
     }
 
     /// Completes when there is news. Cancel safe.
@@ -92,7 +92,7 @@ impl<'a> Waiter<'a> {
         self.served = true;
         self.local_queue.granted(&self.key, &self.node, contended);
         // A turn on another grant, which has run out by now; dropped, it is given back.
-        drop(self.take_turn());
+        drop(self.take_handoff());
     }
 
     /// Whether it has the key, and so is out of the queue.
@@ -112,8 +112,8 @@ impl<'a> Waiter<'a> {
         self.served = true;
         self.local_queue.leave(&self.key, &self.node, place);
         // It may have been its turn, or become so until now: then it is the next one's, or the store's.
-        if let Some(turn) = self.take_turn() {
-            turn.pass_on();
+        if let Some(handoff) = self.take_handoff() {
+            handoff.pass_on();
         }
     }
 }

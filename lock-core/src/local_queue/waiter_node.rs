@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::handoff::Turn;
+use super::handoff::Handoff;
 use crate::clock::Moment;
 use crate::pending_claim::PendingClaim;
 
@@ -27,7 +27,7 @@ pub(super) struct News {
     /// It is the head, and the store may have the key free.
     pub(super) ask: bool,
     /// It is its turn.
-    pub(super) turn: Option<Turn>,
+    pub(super) handoff: Option<Handoff>,
     /// The place in the store's queue that the head before it has left.
     pub(super) place: Option<PendingClaim>,
     /// When its waiter meant to look round again, at the latest.
@@ -47,8 +47,8 @@ impl News {
     }
 
     /// Whether its waiter has a turn to take. One who is leaving passes it on itself.
-    pub(super) fn has_turn(&self) -> bool {
-        self.turn.is_some() && !self.gone
+    pub(super) fn has_handoff(&self) -> bool {
+        self.handoff.is_some() && !self.gone
     }
 
     /// Whether its waiter is to ask, and would have begun to if it were polled.
@@ -59,8 +59,8 @@ impl News {
 
 impl WaiterNode {
     pub(super) fn new(ttl: Duration, now: Moment) -> Self {
-        let (turn, place) = (None, None);
-        let news = News { ask: false, turn, place, back: now, asking: false, skipped: false, gone: false };
+        let (handoff, place) = (None, None);
+        let news = News { ask: false, handoff, place, back: now, asking: false, skipped: false, gone: false };
         Self { ttl, news: Mutex::new(news), bell: Notify::new() }
     }
 
