@@ -15,7 +15,7 @@ use crate::latch::Latches;
 use crate::lease::Hold;
 use crate::lease::{Certainty, Keepers, LostOwners, Origin, Unwanted};
 use crate::local_queue::LocalQueue;
-use crate::notifications::Waits;
+use crate::notifications::Notifications;
 use crate::observe::{Observer, Settings};
 use crate::options::Profiles;
 use crate::owner::{Identity, Owner, OwnerSource};
@@ -28,7 +28,7 @@ pub(crate) struct Engine {
     pub(crate) clock: Clock,
     pub(crate) keepers: Keepers,
     pub(crate) local_queue: Arc<LocalQueue>,
-    pub(crate) waits: Arc<Waits>,
+    pub(crate) notifications: Arc<Notifications>,
     pub(crate) latches: Latches,
     pub(crate) owners: OwnerSource,
     pub(crate) identity: Arc<Identity>,
@@ -81,7 +81,7 @@ impl Engine {
             clock: capability.placement.clock(),
             keepers: Keepers::new(store.clone(), Arc::clone(&local_queue)),
             local_queue,
-            waits: Arc::default(),
+            notifications: Arc::default(),
             latches: Latches::default(),
             owners,
             identity: Arc::new(Identity::of_this_process(service)),
@@ -297,7 +297,7 @@ impl Engine {
 /// What the store tells by itself reaches those whom it concerns.
 impl Listener for Engine {
     fn granted(&self, owner: Owner, waiters: usize) {
-        self.waits.granted(owner, waiters);
+        self.notifications.granted(owner, waiters);
     }
 
     fn contended(&self, key: &str) {

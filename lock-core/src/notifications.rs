@@ -1,4 +1,7 @@
-//! Who waits in a store's queue: where the store's word for them is delivered.
+//! Delivers the store's grants to the owners that wait in its queue.
+//!
+//! This is one of the roads on which a waiter is woken. The others are the local queue, the watch on the store, and the
+//! waiter's own timer. A notification may be lost on its way, so nothing relies on it alone.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,80 +10,81 @@ use tokio::sync::Notify;
 
 use crate::owner::Owner;
 
-/// The waiting owners of one manager.
+/// The mailboxes of the waiting owners of one manager.
 #[derive(Debug, Default)]
-pub(crate) struct Waits(Mutex<HashMap<Owner, Arc<Slot>>>);
+pub(crate) struct Notifications(Mutex<HashMap<Owner, Arc<Mailbox>>>);
 
-/// What a waiting owner was told.
+/// Holds the last notification for one owner until its waiter takes it.
 #[derive(Debug, Default)]
-struct Slot {
+struct Mailbox {
     /// The number of waiters behind the owner's queue entry when the store served it.
     granted: Mutex<Option<usize>>,
-    bell: Notify,
+    arrived: Notify,
 }
 
-impl Waits {
-    fn slots(&self) -> MutexGuard<'_, HashMap<Owner, Arc<Slot>>> {
+impl Notifications {
+    fn mailboxes(&self) -> MutexGuard<'_, HashMap<Owner, Arc<Mailbox>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins to listen for `owner`. Before the request is sent: the store's word may overtake its answer.
-    pub(crate) fn expect(waits: &Arc<Self>, owner: Owner) -> Expected {
-        let slot = Arc::new(Slot::default());
-        waits.slots().insert(owner, Arc::clone(&slot));
-        Expected { waits: Arc::clone(waits), owner, slot }
+    /// Subscribes to the notifications of `owner`. Call it before the request is sent: the notification may overtake the
+    /// answer.
+    pub(crate) fn subscribe(notifications: &Arc<Self>, owner: Owner) -> Subscription {
+        let mailbox = Arc::new(Mailbox::default());
+        notifications.mailboxes().insert(owner, Arc::clone(&mailbox));
+        Subscription { notifications: Arc::clone(notifications), owner, mailbox }
     }
 
-    /// The store served `owner`. Nothing happens for one that does not wait (any more): it holds, or has given up and
-    /// says so itself.
+    /// Notifies `owner` that the store served it. Does nothing for an owner that does not wait any more: it holds the
+    /// lock, or it gave up and releases by itself.
     pub(crate) fn granted(&self, owner: Owner, waiters: usize) {
-        let slot = self.slots().get(&owner).cloned();
-        if let Some(slot) = slot {
-            *slot.lock() = Some(waiters);
-            slot.bell.notify_one();
+        let mailbox = self.mailboxes().get(&owner).cloned();
+        if let Some(mailbox) = mailbox {
+            *mailbox.granted() = Some(waiters);
+            mailbox.arrived.notify_one();
         }
     }
 
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
-        self.slots().is_empty()
+        self.mailboxes().is_empty()
     }
 }
 
-impl Slot {
-    fn lock(&self) -> MutexGuard<'_, Option<usize>> {
+impl Mailbox {
+    fn granted(&self) -> MutexGuard<'_, Option<usize>> {
         self.granted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// One owner's listener; dropping it ends the listening.
+/// The subscription of one waiting owner. Dropping it ends the subscription.
 #[derive(Debug)]
-pub(crate) struct Expected {
-    waits: Arc<Waits>,
+pub(crate) struct Subscription {
+    notifications: Arc<Notifications>,
     owner: Owner,
-    slot: Arc<Slot>,
+    mailbox: Arc<Mailbox>,
 }
 
-impl Expected {
-    /// Whether the store has said that the owner is granted; tells once.
-    pub(crate) fn granted(&self) -> Option<usize> {
-        self.slot.lock().take()
+impl Subscription {
+    /// Takes the notification, if one arrived: the number of waiters behind the owner.
+    pub(crate) fn take(&self) -> Option<usize> {
+        self.mailbox.granted().take()
     }
 
-    /// Completes when the store has served the owner, and returns once how many waited behind it. Cancel safe.
-    pub(crate) async fn word(&self) -> usize {
+    /// Completes when the store has served the owner, and takes the notification. Cancel safe.
+    pub(crate) async fn notified(&self) -> usize {
         loop {
-            if let Some(waiters) = self.granted() {
+            if let Some(waiters) = self.take() {
                 return waiters;
             }
-            self.slot.bell.notified().await;
+            self.mailbox.arrived.notified().await;
         }
     }
 }
 
-impl Drop for Expected {
+impl Drop for Subscription {
     fn drop(&mut self) {
-        self.waits.slots().remove(&self.owner);
+        self.notifications.mailboxes().remove(&self.owner);
     }
 }
 
@@ -92,17 +96,20 @@ mod tests {
     use crate::owner::OwnerSource;
 
     #[tokio::test(start_paused = true)]
-    async fn a_word_reaches_the_one_it_is_for_and_no_one_else() {
-        let (waits, owners) = (Arc::<Waits>::default(), OwnerSource::new().expect("random bytes"));
+    async fn a_notification_reaches_its_owner_and_no_other() {
+        let (notifications, owners) =
+            (Arc::<Notifications>::default(), OwnerSource::new().expect("random bytes"));
         let (one, two) = (owners.mint(), owners.mint());
-        let (first, second) = (Waits::expect(&waits, one), Waits::expect(&waits, two));
-        waits.granted(one, 3);
-        assert_eq!(first.word().await, 3, "told before anybody waited for it");
-        let nothing = tokio::time::timeout(Duration::from_secs(1), first.word()).await;
-        assert!(nothing.is_err(), "told once");
+        let (first, second) =
+            (Notifications::subscribe(&notifications, one), Notifications::subscribe(&notifications, two));
+        notifications.granted(one, 3);
+        assert_eq!(first.notified().await, 3, "it arrived before anybody waited for it");
+        let nothing = tokio::time::timeout(Duration::from_secs(1), first.notified()).await;
+        assert!(nothing.is_err(), "it is taken once");
+        assert_eq!(second.take(), None);
         drop(first);
-        waits.granted(one, 0);
+        notifications.granted(one, 0);
         drop(second);
-        assert!(waits.is_empty());
+        assert!(notifications.is_empty());
     }
 }

@@ -9,7 +9,7 @@ use crate::engine::Engine;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::lease::Certainty;
 use crate::lease::drift;
-use crate::notifications::{Expected, Waits};
+use crate::notifications::{Subscription, Notifications};
 
 /// For so long at least an unanswered request is cleaned up after, however short its ttl.
 const LATE_REQUEST: Duration = Duration::from_secs(30);
@@ -55,7 +55,7 @@ struct Place {
     /// The longest lease for which a sign of life was sent that was not answered: it may yet arrive, and extend what was
     /// granted meanwhile.
     unanswered: Duration,
-    expected: Option<Expected>,
+    subscription: Option<Subscription>,
 }
 
 impl PendingClaim {
@@ -86,15 +86,15 @@ impl PendingClaim {
     /// Completes when the store has served the place, and returns how many wait behind it. Never completes without a place.
     /// Cancel safe.
     pub(crate) async fn word(&self) -> usize {
-        match self.place.as_ref().and_then(|place| place.expected.as_ref()) {
-            Some(expected) => expected.word().await,
+        match self.place.as_ref().and_then(|place| place.subscription.as_ref()) {
+            Some(subscription) => subscription.notified().await,
             None => std::future::pending().await,
         }
     }
 
     /// Whether the store has said that the claim is granted, and how many waited behind it; tells once.
     pub(crate) fn granted(&self) -> Option<usize> {
-        self.place.as_ref()?.expected.as_ref()?.granted()
+        self.place.as_ref()?.subscription.as_ref()?.take()
     }
 
     /// Leaves the store's queue. A grant that came meanwhile is given back by the same request. Without an answer, the
@@ -152,19 +152,19 @@ impl PendingClaim {
         let ask = if queued { Ask::Enqueue { room: None } } else { ask };
         self.state = Sent::Request;
         self.claim.not_sent();
-        let expected =
-            ask.enqueues().then(|| beats.then(|| Waits::expect(&engine.waits, self.claim.owner))).flatten();
+        let subscription =
+            ask.enqueues().then(|| beats.then(|| Notifications::subscribe(&engine.notifications, self.claim.owner))).flatten();
         let answer = engine.store.acquire(&self.claim, ask).await;
         match &answer {
             Ok(Attempt::Granted(grant)) => return self.in_time(*grant).map(Attempt::Granted),
-            Ok(Attempt::Held(held)) => self.held(held, expected),
+            Ok(Attempt::Held(held)) => self.held(held, subscription),
             Err(error) if error.is_ambiguous() || queued || self.claim.is_resent() => self.start_over(),
             Err(_) => self.state = Sent::Nothing,
         }
         answer
     }
 
-    fn held(&mut self, held: &Held, expected: Option<Expected>) {
+    fn held(&mut self, held: &Held, subscription: Option<Subscription>) {
         let Some(kept) = held.queued_at else {
             if self.claim.is_resent() {
                 // The answer is that to the second request; the first may yet be granted.
@@ -177,11 +177,11 @@ impl PendingClaim {
         let before = self.place.take();
         let asked = self.waiter_lease();
         let lease = before.as_ref().map_or(asked, |place| place.lease.min(asked));
-        let expected = expected.or_else(|| before.and_then(|place| place.expected));
+        let subscription = subscription.or_else(|| before.and_then(|place| place.subscription));
         let heartbeat =
             self.engine.capability.waiting.by_heartbeats().then(|| self.next_heartbeat(kept, held));
         let kept_at = self.engine.clock.now();
-        self.place = Some(Place { kept, kept_at, lease, heartbeat, unanswered: Duration::ZERO, expected });
+        self.place = Some(Place { kept, kept_at, lease, heartbeat, unanswered: Duration::ZERO, subscription });
     }
 
     fn waiter_lease(&self) -> Duration {
