@@ -9,7 +9,7 @@ use crate::engine::Engine;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::lease::Certainty;
 use crate::lease::drift;
-use crate::notifications::{Subscription, Notifications};
+use crate::notifications::{Notifications, Subscription};
 
 /// For so long at least an unanswered request is cleaned up after, however short its ttl.
 const LATE_REQUEST: Duration = Duration::from_secs(30);
@@ -35,18 +35,18 @@ pub(crate) struct PendingClaim {
     engine: Arc<Engine>,
     pub(crate) claim: Claim,
     state: Sent,
-    place: Option<Place>,
+    entry: Option<QueueEntry>,
     /// The owner has grants already, by requests of their own.
     has_grants: bool,
 }
 
 /// A place in the store's queue.
 #[derive(Debug)]
-struct Place {
+struct QueueEntry {
     /// When the last request was sent that was answered with "keep waiting".
-    kept: Moment,
+    sent: Moment,
     /// When that answer arrived, by the clock of this process.
-    kept_at: Moment,
+    answered: Moment,
     /// The shortest lease that a grant by this place may bring: those who had it may have asked for different ones, and
     /// what was not answered may have arrived.
     lease: Duration,
@@ -60,7 +60,7 @@ struct Place {
 
 impl PendingClaim {
     pub(crate) fn new(engine: &Arc<Engine>, claim: Claim) -> Self {
-        Self { engine: Arc::clone(engine), claim, state: Sent::Nothing, place: None, has_grants: false }
+        Self { engine: Arc::clone(engine), claim, state: Sent::Nothing, entry: None, has_grants: false }
     }
 
     /// Notes that the owner holds each of the keys by a grant of its own.
@@ -69,24 +69,24 @@ impl PendingClaim {
     }
 
     /// Whether it has a place in the store's queue.
-    pub(crate) fn has_place(&self) -> bool {
-        self.place.is_some()
+    pub(crate) fn is_queued(&self) -> bool {
+        self.entry.is_some()
     }
 
     /// When the store last said that the claim has its place.
-    pub(crate) fn kept_at(&self) -> Option<Moment> {
-        Some(self.place.as_ref()?.kept_at)
+    pub(crate) fn answered(&self) -> Option<Moment> {
+        Some(self.entry.as_ref()?.answered)
     }
 
     /// When the next sign of life is due, where the store wants any.
     pub(crate) fn heartbeat_due(&self) -> Option<Moment> {
-        self.place.as_ref()?.heartbeat
+        self.entry.as_ref()?.heartbeat
     }
 
     /// Completes when the store has served the place, and returns how many wait behind it. Never completes without a place.
     /// Cancel safe.
     pub(crate) async fn word(&self) -> usize {
-        match self.place.as_ref().and_then(|place| place.subscription.as_ref()) {
+        match self.entry.as_ref().and_then(|entry| entry.subscription.as_ref()) {
             Some(subscription) => subscription.notified().await,
             None => std::future::pending().await,
         }
@@ -94,7 +94,7 @@ impl PendingClaim {
 
     /// Whether the store has said that the claim is granted, and how many waited behind it; tells once.
     pub(crate) fn granted(&self) -> Option<usize> {
-        self.place.as_ref()?.subscription.as_ref()?.take()
+        self.entry.as_ref()?.subscription.as_ref()?.take()
     }
 
     /// Leaves the store's queue. A grant that came meanwhile is given back by the same request. Without an answer, the
@@ -105,18 +105,18 @@ impl PendingClaim {
         }
         let engine = Arc::clone(&self.engine);
         if engine.release(&self.claim, None).await.is_ok() {
-            (self.state, self.place) = (Sent::Nothing, None);
+            (self.state, self.entry) = (Sent::Nothing, None);
         }
     }
 
     /// The place, for the next in line.
-    pub(crate) fn take_place(&mut self) -> Option<Self> {
-        let place = self.place.take()?;
+    pub(crate) fn take_entry(&mut self) -> Option<Self> {
+        let entry = self.entry.take()?;
         let left = Self {
             engine: Arc::clone(&self.engine),
             claim: self.claim.clone(),
             state: self.state,
-            place: Some(place),
+            entry: Some(entry),
             has_grants: self.has_grants,
         };
         self.state = Sent::Nothing;
@@ -126,7 +126,7 @@ impl PendingClaim {
     /// Takes over what another one has begun: the place is kept, what will be held is this one's. `false` where that could
     /// be held for longer than this one asks for: then the place is given back.
     pub(crate) fn adopt(&mut self, mut left: Self) -> bool {
-        if left.place.as_ref().is_some_and(|place| place.unanswered > self.claim.ttl) {
+        if left.entry.as_ref().is_some_and(|entry| entry.unanswered > self.claim.ttl) {
             return false;
         }
         left.claim.ttl = self.claim.ttl;
@@ -139,12 +139,12 @@ impl PendingClaim {
     pub(crate) async fn ask(&mut self, ask: Ask) -> Result<Attempt> {
         let engine = Arc::clone(&self.engine);
         let beats = engine.capability.waiting.by_heartbeats();
-        if beats && self.has_place() {
+        if beats && self.is_queued() {
             if let Some(attempt) = self.heartbeat().await? {
                 return Ok(attempt);
             }
             let key = engine.observer.shown(&self.claim.key, None);
-            tracing::debug!(lock.key = %key, "the place in the queue is gone, queueing again");
+            tracing::debug!(lock.key = %key, "the entry in the queue is gone, queueing again");
             self.start_over();
         }
         let queued = self.state == Sent::Queued;
@@ -152,8 +152,10 @@ impl PendingClaim {
         let ask = if queued { Ask::Enqueue { room: None } } else { ask };
         self.state = Sent::Request;
         self.claim.not_sent();
-        let subscription =
-            ask.enqueues().then(|| beats.then(|| Notifications::subscribe(&engine.notifications, self.claim.owner))).flatten();
+        let subscription = ask
+            .enqueues()
+            .then(|| beats.then(|| Notifications::subscribe(&engine.notifications, self.claim.owner)))
+            .flatten();
         let answer = engine.store.acquire(&self.claim, ask).await;
         match &answer {
             Ok(Attempt::Granted(grant)) => return self.in_time(*grant).map(Attempt::Granted),
@@ -170,18 +172,25 @@ impl PendingClaim {
                 // The answer is that to the second request; the first may yet be granted.
                 self.start_over();
             }
-            (self.state, self.place) = (Sent::Nothing, None);
+            (self.state, self.entry) = (Sent::Nothing, None);
             return;
         };
         self.state = Sent::Queued;
-        let before = self.place.take();
+        let before = self.entry.take();
         let asked = self.waiter_lease();
-        let lease = before.as_ref().map_or(asked, |place| place.lease.min(asked));
-        let subscription = subscription.or_else(|| before.and_then(|place| place.subscription));
+        let lease = before.as_ref().map_or(asked, |entry| entry.lease.min(asked));
+        let subscription = subscription.or_else(|| before.and_then(|entry| entry.subscription));
         let heartbeat =
             self.engine.capability.waiting.by_heartbeats().then(|| self.next_heartbeat(kept, held));
-        let kept_at = self.engine.clock.now();
-        self.place = Some(Place { kept, kept_at, lease, heartbeat, unanswered: Duration::ZERO, subscription });
+        let answered = self.engine.clock.now();
+        self.entry = Some(QueueEntry {
+            sent: kept,
+            answered,
+            lease,
+            heartbeat,
+            unanswered: Duration::ZERO,
+            subscription,
+        });
     }
 
     fn waiter_lease(&self) -> Duration {
@@ -202,18 +211,18 @@ impl PendingClaim {
     async fn heartbeat(&mut self) -> Result<Option<Attempt>> {
         let asked = self.waiter_lease();
         let mut before = Duration::ZERO;
-        if let Some(place) = &mut self.place {
-            place.lease = place.lease.min(asked);
-            before = place.unanswered;
-            place.unanswered = before.max(self.claim.ttl);
+        if let Some(entry) = &mut self.entry {
+            entry.lease = entry.lease.min(asked);
+            before = entry.unanswered;
+            entry.unanswered = before.max(self.claim.ttl);
         }
         let engine = Arc::clone(&self.engine);
         match engine.store.heartbeat(&self.claim).await {
             Ok(Heartbeat::Granted(grant)) => self.in_time(grant).map(|grant| Some(Attempt::Granted(grant))),
             Ok(Heartbeat::Waiting(held)) => {
                 self.held(&held, None);
-                if let Some(place) = &mut self.place {
-                    place.unanswered = before;
+                if let Some(entry) = &mut self.entry {
+                    entry.unanswered = before;
                 }
                 Ok(Some(Attempt::Held(held)))
             }
@@ -225,9 +234,9 @@ impl PendingClaim {
 
     /// The grant that the store's word promised; `None` where it is too late to be sure of it: then the store is asked.
     pub(crate) fn served(&mut self, waiters: usize) -> Option<Grant> {
-        let place = self.place.as_ref()?;
-        let lease = place.lease;
-        let grant = Grant::new(place.kept, lease).with_waiters(Some(waiters));
+        let entry = self.entry.as_ref()?;
+        let lease = entry.lease;
+        let grant = Grant::new(entry.sent, lease).with_waiters(Some(waiters));
         let end = grant.sent.plus(lease.saturating_sub(drift(self.engine.capability.placement, lease)));
         (!end.is_past(self.engine.clock.now())).then_some(grant)
     }
@@ -235,8 +244,8 @@ impl PendingClaim {
     /// The next question is due at once.
     pub(crate) fn heartbeat_now(&mut self) {
         let now = self.engine.clock.now();
-        if let Some(place) = &mut self.place {
-            place.heartbeat = Some(now);
+        if let Some(entry) = &mut self.entry {
+            entry.heartbeat = Some(now);
         }
     }
 
@@ -260,7 +269,7 @@ impl PendingClaim {
     }
 
     fn give_back(&mut self) {
-        self.place = None;
+        self.entry = None;
         let certainty = match self.state {
             Sent::Nothing => return,
             // An outage must not pile up releases of what was never asked for.
@@ -281,7 +290,7 @@ impl PendingClaim {
 
     /// The claim is granted, and somebody else's to give back: should this one go on, it is with another owner.
     pub(crate) fn taken(&mut self) -> Claim {
-        (self.state, self.place, self.has_grants) = (Sent::Nothing, None, false);
+        (self.state, self.entry, self.has_grants) = (Sent::Nothing, None, false);
         let next = self.engine.owners.mint_like(self.claim.owner);
         let taken = self.claim.clone();
         self.claim.set_owner(next);

@@ -21,7 +21,7 @@ pub(super) enum Offer {
     /// The store has granted the claim.
     Store(Grant),
     /// The store has served the claim's place, for a short lease.
-    Place(Grant),
+    Queued(Grant),
     /// A holder of this process has released.
     Handoff(Handoff),
 }
@@ -32,7 +32,9 @@ impl Acquire<'_> {
         match self.claim.served(waiters).filter(|_| !self.engine.capability.waiting.confirms()) {
             // A store that confirms its grants does it with the answer to the next sign of life, which is due now. A lease
             // that is never renewed has to be the whole one, which the next sign of life brings.
-            Some(grant) if self.plan.terms.renew || grant.lease >= self.plan.ttl => Some(Offer::Place(grant)),
+            Some(grant) if self.plan.terms.renew || grant.lease >= self.plan.ttl => {
+                Some(Offer::Queued(grant))
+            }
             _ => {
                 self.claim.heartbeat_now();
                 None
@@ -45,20 +47,20 @@ impl Acquire<'_> {
         // A shutdown that began meanwhile does not wait for guards that come after it: dropping the offer gives it back.
         self.engine.check_open()?;
         let lease = match &offer {
-            Offer::Store(grant) | Offer::Place(grant) => {
+            Offer::Store(grant) | Offer::Queued(grant) => {
                 self.engine.check_process()?;
                 Some(grant.lease)
             }
             Offer::Handoff(_) => None,
         };
         let hold = match offer {
-            Offer::Store(_) | Offer::Place(_)
+            Offer::Store(_) | Offer::Queued(_)
                 if self.engine.reported_lost(self.claim.claim.owner).is_some() =>
             {
                 self.claim.start_over();
                 return Ok(None);
             }
-            Offer::Store(grant) | Offer::Place(grant) => self.granted(&grant, keeper),
+            Offer::Store(grant) | Offer::Queued(grant) => self.granted(&grant, keeper),
             Offer::Handoff(handoff) => {
                 // Its node is given up; should the turn be worth nothing, it lines up again, and is not turned down.
                 (self.waiter, self.has_queued) = (None, true);

@@ -178,7 +178,7 @@ impl<'a> Acquire<'a> {
         };
         let queues = self.engine.capability.waiting.in_order();
         match self.claim.claim.queue {
-            _ if self.waiter.is_some() || self.claim.has_place() => Wake::Again,
+            _ if self.waiter.is_some() || self.claim.is_queued() => Wake::Again,
             _ if self.is_of_several() => Wake::Ask(Ask::Try),
             Queue::Fifo if waits() => Wake::Ask(Ask::Enqueue { room: self.plan.max_waiters }),
             Queue::Fifo => Wake::Ask(Ask::Try),
@@ -283,13 +283,13 @@ impl<'a> Acquire<'a> {
     /// a place that is left later would be granted the key for nobody.
     async fn end(&mut self, decision: Decision, held: &Held) -> LockError {
         let error = self.give_up(decision, held);
-        if !self.leaves_its_place_to_another() {
+        if !self.leaves_its_entry_to_another() {
             self.claim.leave().await;
         }
         error
     }
 
-    fn leaves_its_place_to_another(&self) -> bool {
+    fn leaves_its_entry_to_another(&self) -> bool {
         self.waiter.as_ref().is_some_and(|waiter| waiter.is_head() && waiter.others() > 0)
     }
 
@@ -310,7 +310,7 @@ impl<'a> Acquire<'a> {
                     store_fails(self.plan, &error);
                 }
                 let pause = pause.max(STORE_PAUSE);
-                if self.waiter.is_some() || self.claim.has_place() {
+                if self.waiter.is_some() || self.claim.is_queued() {
                     // It goes on listening meanwhile.
                     self.ask_again = Some(now.plus(pause.min(LONGEST_STORE_PAUSE)));
                     return Ok(());
@@ -333,7 +333,7 @@ impl Drop for Acquire<'_> {
     fn drop(&mut self) {
         if let Some(waiter) = self.waiter.take().filter(|waiter| !waiter.is_served()) {
             let to_another = waiter.is_head() && waiter.others() > 0;
-            waiter.leave_with(if to_another { self.claim.take_place() } else { None });
+            waiter.leave_with(if to_another { self.claim.take_entry() } else { None });
         }
     }
 }

@@ -61,12 +61,12 @@ impl Acquire<'_> {
         if let Some(handoff) = waiter.look_round() {
             return Some(Wake::Handoff(handoff));
         }
-        if let Some(place) = waiter.take_place()
-            && !self.claim.adopt(place)
+        if let Some(entry) = waiter.take_entry()
+            && !self.claim.adopt(entry)
         {
             return Some(Wake::Ask(self.question()));
         }
-        (waiter.take_ask() && !self.claim.has_place()).then(|| Wake::Ask(self.question()))
+        (waiter.take_ask() && !self.claim.is_queued()).then(|| Wake::Ask(self.question()))
     }
 
     /// What the store is asked while the claim waits.
@@ -85,8 +85,8 @@ impl Acquire<'_> {
         match () {
             () if !self.asks() => None,
             () if self.ask_again.is_some() => self.ask_again,
-            () if self.claim.has_place() && store.waiting.by_heartbeats() => self.claim.heartbeat_due(),
-            () if self.claim.has_place() && store.waiting.watches() => Some(self.floor()),
+            () if self.claim.is_queued() && store.waiting.by_heartbeats() => self.claim.heartbeat_due(),
+            () if self.claim.is_queued() && store.waiting.watches() => Some(self.floor()),
             () if self.own && store.waiting.in_order() => self.free_at.map(|free| free.plus(AFTER_LEASE)),
             () if store.waiting.watches() => Some(self.earlier(end, self.floor())),
             () => Some(end),
@@ -100,7 +100,7 @@ impl Acquire<'_> {
 
     /// When a waiter that the store notifies asks all the same, so that a lost notification costs a delay and not the wait.
     fn floor(&self) -> Moment {
-        let asked = self.claim.kept_at().unwrap_or(self.asked);
+        let asked = self.claim.answered().unwrap_or(self.asked);
         asked.plus(watch::floor(self.engine.capability.placement))
     }
 
@@ -130,7 +130,7 @@ impl Acquire<'_> {
     pub(super) fn is_told(&self) -> bool {
         let store = &self.engine.capability;
         let tells = store.waiting.by_heartbeats() || store.waiting.watches();
-        tells && self.waiter.is_none() && self.claim.has_place() && self.ask_again.is_none()
+        tells && self.waiter.is_none() && self.claim.is_queued() && self.ask_again.is_none()
     }
 
     /// Waits in the queue of a store that tells, which is asked nothing until it has told, or the floor is reached: the

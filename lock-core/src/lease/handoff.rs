@@ -9,7 +9,7 @@ use super::{Hold, Terms, state};
 use crate::backend::{Mode, Queue};
 use crate::engine::Engine;
 use crate::lease::Keeper;
-use crate::local_queue::{HandoffLease, Handoff};
+use crate::local_queue::{Handoff, HandoffLease};
 
 impl Hold {
     /// The next holder of a grant of this process, for `ttl` from the next renewal on.

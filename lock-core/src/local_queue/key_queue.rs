@@ -121,27 +121,32 @@ impl KeyQueue {
     }
 
     /// Gives up a node, and what comes with it to the one behind.
-    pub(super) fn leave(&mut self, node: &Arc<WaiterNode>, place: Option<PendingClaim>, now: Moment) -> After {
+    pub(super) fn leave(
+        &mut self,
+        node: &Arc<WaiterNode>,
+        entry: Option<PendingClaim>,
+        now: Moment,
+    ) -> After {
         let was_head = self.is_head(node);
-        let place = place.or_else(|| node.news().place.take());
+        let entry = entry.or_else(|| node.news().entry.take());
         self.nodes.retain(|other| !Arc::ptr_eq(other, node));
         node.news().gone = true;
         let mut after = After::default();
         if was_head {
             // The one who leaves may have taken the news with it.
-            self.succeed(place, now, &mut after);
+            self.succeed(entry, now, &mut after);
         } else {
-            after.unused.extend(place);
+            after.unused.extend(entry);
         }
         after
     }
 
     /// The one who is the head now has what the one before it had.
-    fn succeed(&mut self, place: Option<PendingClaim>, now: Moment, after: &mut After) {
-        let Some(head) = self.nodes.front() else { return after.unused.extend(place) };
+    fn succeed(&mut self, entry: Option<PendingClaim>, now: Moment, after: &mut After) {
+        let Some(head) = self.nodes.front() else { return after.unused.extend(entry) };
         let mut news = head.news();
-        if place.is_some() {
-            after.unused.extend(std::mem::replace(&mut news.place, place));
+        if entry.is_some() {
+            after.unused.extend(std::mem::replace(&mut news.entry, entry));
         }
         if !self.held {
             news.ask = true;
@@ -153,12 +158,12 @@ impl KeyQueue {
     /// The head is not polled: it is out of the queue until it is.
     fn skip(&mut self, now: Moment, after: &mut After) {
         let Some(head) = self.nodes.pop_front() else { return };
-        let place = {
+        let entry = {
             let mut news = head.news();
             (news.skipped, news.ask) = (true, false);
-            news.place.take()
+            news.entry.take()
         };
-        self.succeed(place, now, after);
+        self.succeed(entry, now, after);
         // Should it be polled after all, it is so soon.
         after.ring.push(head);
     }
@@ -171,10 +176,15 @@ impl KeyQueue {
     }
 
     /// The head has a grant from the store. Others may wait there: `contended`.
-    pub(super) fn granted(&mut self, node: &Arc<WaiterNode>, contended: bool, now: Moment) -> Option<PendingClaim> {
+    pub(super) fn granted(
+        &mut self,
+        node: &Arc<WaiterNode>,
+        contended: bool,
+        now: Moment,
+    ) -> Option<PendingClaim> {
         self.nodes.retain(|other| !Arc::ptr_eq(other, node));
         self.begin(contended, now);
-        node.news().place.take()
+        node.news().entry.take()
     }
 
     fn begin(&mut self, contended: bool, now: Moment) {

@@ -20,7 +20,7 @@ mod unheard;
 mod waiter;
 mod waiter_node;
 
-pub(crate) use handoff::{HandoffLease, Handoff};
+pub(crate) use handoff::{Handoff, HandoffLease};
 pub(crate) use queues::LocalQueue;
 pub(crate) use unheard::UNHEARD;
 pub(crate) use waiter::Waiter;

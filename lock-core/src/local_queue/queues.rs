@@ -220,11 +220,11 @@ impl LocalQueue {
         drop(self.with(key.as_str(), |queue| queue.granted(node, contended, now)));
     }
 
-    pub(super) fn leave(&self, key: &Key, node: &Arc<WaiterNode>, place: Option<PendingClaim>) {
-        let (now, mut place) = (self.clock.now(), Some(place));
-        let after = self.with(key.as_str(), |queue| queue.leave(node, place.take().flatten(), now));
+    pub(super) fn leave(&self, key: &Key, node: &Arc<WaiterNode>, entry: Option<PendingClaim>) {
+        let (now, mut entry) = (self.clock.now(), Some(entry));
+        let after = self.with(key.as_str(), |queue| queue.leave(node, entry.take().flatten(), now));
         self.after(after.unwrap_or_default());
-        drop(place);
+        drop(entry);
     }
 
     pub(super) fn is_head(&self, key: &Key, node: &Arc<WaiterNode>) -> bool {

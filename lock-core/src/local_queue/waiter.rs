@@ -24,7 +24,12 @@ pub(crate) struct Waiter<'a> {
 
 impl<'a> Waiter<'a> {
     /// Joins the queue for `key`, behind those who wait already; `Err` says how many they are, if they are `max` or more.
-    pub(crate) fn join(local_queue: &'a LocalQueue, key: &Key, max: usize, ttl: Duration) -> Result<Self, usize> {
+    pub(crate) fn join(
+        local_queue: &'a LocalQueue,
+        key: &Key,
+        max: usize,
+        ttl: Duration,
+    ) -> Result<Self, usize> {
         let node = local_queue.join(key, max, ttl)?;
         Ok(Self { local_queue, key: key.clone(), node, served: false })
     }
@@ -52,8 +57,8 @@ impl<'a> Waiter<'a> {
     }
 
     /// The place in the store's queue that a head before it left.
-    pub(crate) fn take_place(&self) -> Option<PendingClaim> {
-        self.node.news().place.take()
+    pub(crate) fn take_entry(&self) -> Option<PendingClaim> {
+        self.node.news().entry.take()
     }
 
     /// Notes that somebody polls this waiter, which looks round again by `back`.
@@ -101,16 +106,16 @@ impl<'a> Waiter<'a> {
     }
 
     /// Leaves, and leaves a place in the store's queue to the one behind.
-    pub(crate) fn leave_with(mut self, place: Option<PendingClaim>) {
-        self.leave(place);
+    pub(crate) fn leave_with(mut self, entry: Option<PendingClaim>) {
+        self.leave(entry);
     }
 
-    fn leave(&mut self, place: Option<PendingClaim>) {
+    fn leave(&mut self, entry: Option<PendingClaim>) {
         if self.served {
             return;
         }
         self.served = true;
-        self.local_queue.leave(&self.key, &self.node, place);
+        self.local_queue.leave(&self.key, &self.node, entry);
         // It may have been its turn, or become so until now: then it is the next one's, or the store's.
         if let Some(handoff) = self.take_handoff() {
             handoff.pass_on();

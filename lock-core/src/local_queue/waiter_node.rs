@@ -29,7 +29,7 @@ pub(super) struct News {
     /// It is its turn.
     pub(super) handoff: Option<Handoff>,
     /// The place in the store's queue that the head before it has left.
-    pub(super) place: Option<PendingClaim>,
+    pub(super) entry: Option<PendingClaim>,
     /// When its waiter meant to look round again, at the latest.
     pub(super) back: Moment,
     /// Its waiter awaits an answer of the store, and hears the rest after it.
@@ -59,8 +59,8 @@ impl News {
 
 impl WaiterNode {
     pub(super) fn new(ttl: Duration, now: Moment) -> Self {
-        let (handoff, place) = (None, None);
-        let news = News { ask: false, handoff, place, back: now, asking: false, skipped: false, gone: false };
+        let (handoff, entry) = (None, None);
+        let news = News { ask: false, handoff, entry, back: now, asking: false, skipped: false, gone: false };
         Self { ttl, news: Mutex::new(news), bell: Notify::new() }
     }
 
