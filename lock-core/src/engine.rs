@@ -79,7 +79,7 @@ impl Engine {
             observer,
             capability,
             clock: capability.placement.clock(),
-            keepers: Keepers::new(store.clone(), Arc::clone(&local_queue)),
+            keepers: Keepers::new(store.clone(), Arc::clone(&local_queue))?,
             local_queue,
             notifications: Arc::default(),
             latches: Latches::default(),
@@ -96,7 +96,7 @@ impl Engine {
             store,
         });
         let listener: Weak<Self> = Arc::downgrade(&engine);
-        engine.store.listen(process, listener);
+        engine.store.attach(process, listener, engine.keepers.background().as_ref());
         Ok(engine)
     }
 

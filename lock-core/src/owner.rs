@@ -38,7 +38,7 @@ impl Owner {
 
 impl Owner {
     /// The random part, which all owners of one manager share. Those who wait are told by it: see
-    /// [`Backend::listen`](crate::backend::Backend::listen).
+    /// [`Backend::attach`](crate::backend::Backend::attach).
     #[must_use]
     pub const fn process(&self) -> u128 {
         self.process

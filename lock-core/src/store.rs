@@ -4,6 +4,8 @@ use std::future::Future;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
+
 use crate::backend::{
     Ask, Attempt, Capability, Claim, DynBackend, FencingToken, GrantId, Heartbeat, LatchState, LatchStep,
     Listed, Listener, LockInfo, Released, Renew, Renewal,
@@ -125,8 +127,8 @@ impl Store {
         self.backend.changed_dyn(claim)
     }
 
-    pub(crate) fn listen(&self, process: u128, listener: Weak<dyn Listener>) {
-        self.backend.listen_dyn(process, listener);
+    pub(crate) fn attach(&self, process: u128, listener: Weak<dyn Listener>, background: Option<&Handle>) {
+        self.backend.attach_dyn(process, listener, background);
     }
 
     pub(crate) fn close(&self) -> impl Future<Output = ()> + '_ {

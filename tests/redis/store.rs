@@ -68,7 +68,7 @@ impl Process {
         let process = Self::deaf(url).await;
         let listener: Arc<dyn Listener> = process.log.clone();
         let listener: Weak<dyn Listener> = Arc::downgrade(&listener);
-        process.redis.listen(process.claims.owner().process(), listener);
+        process.redis.attach(process.claims.owner().process(), listener, None);
         process
     }
 

@@ -209,8 +209,13 @@ impl<B: Backend> Backend for ByClock<B> {
         }
     }
 
-    fn listen(&self, process: u128, listener: Weak<dyn Listener>) {
-        self.inner.listen(process, listener);
+    fn attach(
+        &self,
+        process: u128,
+        listener: Weak<dyn Listener>,
+        background: Option<&tokio::runtime::Handle>,
+    ) {
+        self.inner.attach(process, listener, background);
     }
 
     async fn close(&self) {

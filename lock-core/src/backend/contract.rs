@@ -5,12 +5,14 @@ use std::future::Future;
 use std::sync::Weak;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
+
 use super::{
     Ask, Attempt, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState, LatchStep, Listed,
     LockInfo, Released, Renew, Renewal,
 };
 #[cfg(doc)]
-use super::{Grant, Held, Mode, Queue};
+use super::{Grant, Held, Mode, Placement, Queue};
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
 use crate::key::Key;
 use crate::owner::Owner;
@@ -202,9 +204,25 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
         std::future::ready(Err(LockError::new(LockErrorKind::Unsupported, detail).with_key(key)))
     }
 
-    /// Tells `listener` from now on what concerns the owners of `process` (see [`Owner::process`]). Hints, which may come
-    /// early, twice or never.
-    fn listen(&self, _process: u128, _listener: Weak<dyn Listener>) {}
+    /// Attaches a manager, whose owners are those of `process` (see [`Owner::process`]). Called once by each manager before
+    /// its first claim; called again for the same process, the new listener replaces the old one.
+    ///
+    /// `background` is the runtime on which the store drives what must go on whatever the application does: its session,
+    /// its keep-alives, its reconnections.
+    ///
+    /// # Behavior
+    /// - From now on `listener` is told what concerns the owners of `process`: hints, which may come early, twice or never.
+    /// - Over a [remote](Placement::Remote) store `background` is the library's own thread. It exists before this call, and
+    ///   a body that blocks every worker of the application's runtime does not stop it. Tasks spawned there share it with
+    ///   the renewals, so they must not block. They end with the manager: at most 2 s after its last guard and handle are
+    ///   gone, once the last releases are answered.
+    /// - Over an [embedded](Placement::Embedded) store there is no such thread: `background` is the runtime within which the
+    ///   manager was built, so that a paused clock drives both, and `None` where it was built outside of one. Such a store
+    ///   must not depend on it.
+    /// - A store with one session for each process begins it here, for this process alone: two managers that share the
+    ///   store have a session each, and each is driven on the thread of its own manager.
+    /// - Returns at once. A session that cannot be made shows in the answers of the calls that need it.
+    fn attach(&self, _process: u128, _listener: Weak<dyn Listener>, _background: Option<&Handle>) {}
 
     /// Completes when another try for the claim makes sense; a hint, which may come early, late or never.
     ///

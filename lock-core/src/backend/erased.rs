@@ -6,6 +6,8 @@ use std::pin::Pin;
 use std::sync::Weak;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
+
 use super::{
     Ask, Attempt, Backend, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState, LatchStep,
     Listed, Listener, LockInfo, Released, Renew, Renewal,
@@ -34,8 +36,8 @@ pub trait DynBackend: Send + Sync + fmt::Debug + 'static {
     fn inspect_dyn<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<LockInfo>>>;
     /// See [`Backend::force_release`].
     fn force_release_dyn<'a>(&'a self, key: &'a Key, id: &'a GrantId) -> BoxFuture<'a, Result<bool>>;
-    /// See [`Backend::listen`].
-    fn listen_dyn(&self, process: u128, listener: Weak<dyn Listener>);
+    /// See [`Backend::attach`].
+    fn attach_dyn(&self, process: u128, listener: Weak<dyn Listener>, background: Option<&Handle>);
     /// See [`Backend::renew`].
     fn renew_dyn<'a>(&'a self, batch: &'a [Renew<'a>]) -> BoxFuture<'a, Vec<Renewal>>;
     /// See [`Backend::shard_of`].
@@ -86,8 +88,8 @@ impl<B: Backend> DynBackend for B {
         Box::pin(self.force_release(key, id))
     }
 
-    fn listen_dyn(&self, process: u128, listener: Weak<dyn Listener>) {
-        self.listen(process, listener);
+    fn attach_dyn(&self, process: u128, listener: Weak<dyn Listener>, background: Option<&Handle>) {
+        self.attach(process, listener, background);
     }
 
     fn renew_dyn<'a>(&'a self, batch: &'a [Renew<'a>]) -> BoxFuture<'a, Vec<Renewal>> {

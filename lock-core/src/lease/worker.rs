@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use once_cell::sync::OnceCell;
 use tokio::runtime::Handle;
 
 use super::cleanup::{self, Unwanted};
@@ -21,8 +20,8 @@ const LAST_RELEASES: Duration = Duration::from_secs(2);
 /// The keepers of one manager.
 #[derive(Debug)]
 pub(crate) enum Keepers {
-    /// One, on its own thread, started when first needed.
-    OwnThread { parts: Parts, thread: OnceCell<Thread> },
+    /// One, on a thread of its own, which is started with the manager.
+    OwnThread(Thread),
     /// One for each runtime that takes locks, on that runtime.
     OnRuntimes { parts: Parts, all: Mutex<Vec<OnRuntime>> },
 }
@@ -55,23 +54,33 @@ pub(crate) struct OnRuntime {
 }
 
 impl Keepers {
-    pub(crate) fn new(store: Store, local_queue: Arc<LocalQueue>) -> Self {
+    /// # Errors
+    /// The system has no further thread.
+    pub(crate) fn new(store: Store, local_queue: Arc<LocalQueue>) -> Result<Self> {
         let placement = store.capability().placement;
         let parts = Parts { store, local_queue, clock: placement.clock() };
         // A simulated world is all on one thread, and its clock stands still elsewhere.
         let placement = if simulation::is_on() { Placement::Embedded } else { placement };
-        match placement {
-            Placement::Remote => Self::OwnThread { parts, thread: OnceCell::new() },
+        Ok(match placement {
+            Placement::Remote => Self::OwnThread(start(&parts)?),
             Placement::Embedded => Self::OnRuntimes { parts, all: Mutex::default() },
+        })
+    }
+
+    /// The runtime on which a store drives its session: that of the thread, or the one within which the manager is made.
+    pub(crate) fn background(&self) -> Option<Handle> {
+        match self {
+            Self::OwnThread(thread) => Some(thread.runtime.clone()),
+            Self::OnRuntimes { .. } => Handle::try_current().ok(),
         }
     }
 
     /// The keeper that is to renew the grants of the calling task.
     pub(crate) fn here(&self) -> Result<Arc<Keeper>> {
         match self {
-            Self::OwnThread { parts, thread } => {
+            Self::OwnThread(thread) => {
                 current_runtime()?;
-                Ok(Arc::clone(&thread.get_or_try_init(|| start(parts))?.keeper))
+                Ok(Arc::clone(&thread.keeper))
             }
             Self::OnRuntimes { parts, all } => {
                 let runtime = current_runtime()?;
@@ -93,13 +102,7 @@ impl Keepers {
     /// caller.
     pub(crate) fn give_back(&self, unwanted: Unwanted) {
         match self {
-            Self::OwnThread { parts, thread } => match thread.get_or_try_init(|| start(parts)) {
-                Ok(thread) => cleanup::spawn(&thread.keeper, &thread.runtime, unwanted),
-                Err(error) => {
-                    tracing::error!(%error, "no thread for a release: the key stays until its ttl is over");
-                    unwanted.freed(&parts.local_queue);
-                }
-            },
+            Self::OwnThread(thread) => cleanup::spawn(&thread.keeper, &thread.runtime, unwanted),
             Self::OnRuntimes { parts, all } => {
                 let all = all.lock().unwrap_or_else(PoisonError::into_inner);
                 let alive = all.iter().find_map(|one| Some((one.keeper.upgrade()?, &one.runtime)));
@@ -117,9 +120,7 @@ impl Keepers {
     /// The keepers that exist.
     pub(crate) fn all(&self) -> Vec<Arc<Keeper>> {
         match self {
-            Self::OwnThread { thread, .. } => {
-                thread.get().map(|thread| Arc::clone(&thread.keeper)).into_iter().collect()
-            }
+            Self::OwnThread(thread) => vec![Arc::clone(&thread.keeper)],
             Self::OnRuntimes { all, .. } => {
                 let all = all.lock().unwrap_or_else(PoisonError::into_inner);
                 all.iter().filter_map(|one| one.keeper.upgrade()).collect()
@@ -177,7 +178,7 @@ mod tests {
     fn each_runtime_has_one_keeper_and_a_dead_one_none() {
         let store = Memory::new();
         let local_queue = Arc::new(LocalQueue::new(&store.capability()));
-        let keepers = Keepers::new(Store::unobserved(store), local_queue);
+        let keepers = Keepers::new(Store::unobserved(store), local_queue).expect("no thread is needed");
         let runtime =
             || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let (one, two) = (runtime(), runtime());

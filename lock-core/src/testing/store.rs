@@ -135,8 +135,13 @@ impl Backend for TestStore {
         self.make(Call::Other, self.memory.force_release(key, id)).await?
     }
 
-    fn listen(&self, process: u128, listener: Weak<dyn Listener>) {
-        self.memory.listen(process, listener);
+    fn attach(
+        &self,
+        process: u128,
+        listener: Weak<dyn Listener>,
+        background: Option<&tokio::runtime::Handle>,
+    ) {
+        self.memory.attach(process, listener, background);
     }
 
     async fn changed(&self, claim: &Claim) {

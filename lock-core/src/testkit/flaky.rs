@@ -290,8 +290,13 @@ impl<B: Backend> Backend for Flaky<B> {
         self.inner.force_release(key, id).await
     }
 
-    fn listen(&self, process: u128, listener: Weak<dyn Listener>) {
-        self.inner.listen(process, listener);
+    fn attach(
+        &self,
+        process: u128,
+        listener: Weak<dyn Listener>,
+        background: Option<&tokio::runtime::Handle>,
+    ) {
+        self.inner.attach(process, listener, background);
     }
 
     async fn changed(&self, claim: &Claim) {

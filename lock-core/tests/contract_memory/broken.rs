@@ -341,10 +341,15 @@ impl Backend for Broken {
         inspect::force_release(self.fault, &self.inner, key, id).await
     }
 
-    fn listen(&self, process: u128, listener: Weak<dyn Listener>) {
+    fn attach(
+        &self,
+        process: u128,
+        listener: Weak<dyn Listener>,
+        background: Option<&tokio::runtime::Handle>,
+    ) {
         if self.fault != Fault::Mute {
             self.state.lock().expect("no panic").listeners.insert(process, Weak::clone(&listener));
-            self.inner.listen(process, listener);
+            self.inner.attach(process, listener, background);
         }
     }
 

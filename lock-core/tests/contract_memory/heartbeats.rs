@@ -207,8 +207,13 @@ impl Backend for Beating {
         released
     }
 
-    fn listen(&self, process: u128, listener: Weak<dyn Listener>) {
+    fn attach(
+        &self,
+        process: u128,
+        listener: Weak<dyn Listener>,
+        background: Option<&tokio::runtime::Handle>,
+    ) {
         self.state.lock().expect("no panic").listeners.insert(process, Weak::clone(&listener));
-        self.inner.listen(process, listener);
+        self.inner.attach(process, listener, background);
     }
 }

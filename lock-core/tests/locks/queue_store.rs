@@ -297,7 +297,12 @@ impl Backend for QueueStore {
         }))
     }
 
-    fn listen(&self, process: u128, listener: Weak<dyn Listener>) {
+    fn attach(
+        &self,
+        process: u128,
+        listener: Weak<dyn Listener>,
+        _background: Option<&tokio::runtime::Handle>,
+    ) {
         self.state().listeners.push((process, listener));
     }
 }

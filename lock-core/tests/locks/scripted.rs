@@ -260,7 +260,12 @@ impl Backend for Scripted {
         }
     }
 
-    fn listen(&self, _process: u128, listener: Weak<dyn Listener>) {
+    fn attach(
+        &self,
+        _process: u128,
+        listener: Weak<dyn Listener>,
+        _background: Option<&tokio::runtime::Handle>,
+    ) {
         self.script().listeners.push(listener);
     }
 

@@ -40,7 +40,12 @@ impl Backend for Evicting {
         self.store.fence(claim).await
     }
 
-    fn listen(&self, _process: u128, listener: Weak<dyn Listener>) {
+    fn attach(
+        &self,
+        _process: u128,
+        listener: Weak<dyn Listener>,
+        _background: Option<&tokio::runtime::Handle>,
+    ) {
         self.listeners.lock().unwrap_or_else(PoisonError::into_inner).push(listener);
     }
 }

@@ -294,7 +294,12 @@ impl Backend for Memory {
         Ok(self.take_away(key, id))
     }
 
-    fn listen(&self, process: u128, listener: Weak<dyn Listener>) {
+    fn attach(
+        &self,
+        process: u128,
+        listener: Weak<dyn Listener>,
+        _background: Option<&tokio::runtime::Handle>,
+    ) {
         self.0.listeners.listen(process, listener);
     }
 

@@ -181,7 +181,12 @@ impl Backend for Redis {
         self.server.settled(timeout(deadline, self.server.force_release(key, id)).await, deadline, key)
     }
 
-    fn listen(&self, process: u128, listener: Weak<dyn Listener>) {
+    fn attach(
+        &self,
+        process: u128,
+        listener: Weak<dyn Listener>,
+        _background: Option<&tokio::runtime::Handle>,
+    ) {
         self.server.shared().listeners().add(process, listener);
     }
 

@@ -41,7 +41,7 @@ impl Heard {
     pub(super) fn of(subject: &Subject, process: u128) -> Arc<Self> {
         let heard = Arc::new(Self::default());
         let listener: Arc<dyn Listener> = Arc::<Self>::clone(&heard);
-        subject.backend().listen_dyn(process, Arc::downgrade(&listener));
+        subject.attach(process, Arc::downgrade(&listener));
         heard
     }
 

@@ -1,13 +1,15 @@
 //! A backend under test, and the steps that cases are made of.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
+
+use tokio::runtime::Handle;
 
 use super::Variant;
 use crate::backend::{
     Ask, Attempt, Backend, Capability, Claim, DynBackend, FencingToken, Grant, Heartbeat, Held, LatchState,
-    LatchStep, Mode, Queue, Released, Renew, Renewal,
+    LatchStep, Listener, Mode, Queue, Released, Renew, Renewal,
 };
 use crate::clock::Moment;
 use crate::error::Result;
@@ -82,6 +84,11 @@ impl Subject {
 
     pub(super) fn backend(&self) -> &dyn DynBackend {
         &*self.backend
+    }
+
+    /// Attaches a process whose claims the case makes, as its manager would.
+    pub(super) fn attach(&self, process: u128, listener: Weak<dyn Listener>) {
+        self.backend.attach_dyn(process, listener, Handle::try_current().ok().as_ref());
     }
 
     /// A key of this case.

@@ -158,10 +158,15 @@ impl Backend for Store {
         Err(no_answer())
     }
 
-    fn listen(&self, process: u128, listener: Weak<dyn Listener>) {
+    fn attach(
+        &self,
+        process: u128,
+        listener: Weak<dyn Listener>,
+        background: Option<&tokio::runtime::Handle>,
+    ) {
         let mut state = self.state();
         if !state.silent {
-            self.store.listen(process, Weak::clone(&listener));
+            self.store.attach(process, Weak::clone(&listener), background);
         }
         state.listeners.push(listener);
     }

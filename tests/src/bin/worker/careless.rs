@@ -68,8 +68,13 @@ impl<B: Backend> Backend for Careless<B> {
         self.0.downgrade(claim).await
     }
 
-    fn listen(&self, process: u128, listener: Weak<dyn Listener>) {
-        self.0.listen(process, listener);
+    fn attach(
+        &self,
+        process: u128,
+        listener: Weak<dyn Listener>,
+        background: Option<&tokio::runtime::Handle>,
+    ) {
+        self.0.attach(process, listener, background);
     }
 
     async fn changed(&self, claim: &Claim) {

@@ -150,7 +150,7 @@ async fn the_holder_is_told_of_the_first_who_waits_and_of_no_waiter_of_its_own()
     let (memory, ours, theirs) = (Memory::new(), Claims::new(), Claims::new());
     let told = Arc::new(Told::default());
     let weak = Arc::downgrade(&told);
-    memory.listen(ours.owners.process(), weak);
+    memory.attach(ours.owners.process(), weak, None);
     let holder = ours.exclusive("k");
     assert!(granted(&memory, &holder).await);
     let local = ours.exclusive("k");
@@ -192,7 +192,7 @@ async fn a_local_waiter_asks_for_a_place_once_another_manager_has_the_key() {
 async fn a_latch_leaves_no_entry_behind_and_tells_each_process_once() {
     let (memory, claims) = (Memory::new(), Claims::new());
     let told = Arc::new(Told::default());
-    memory.listen(claims.owners.process(), Arc::downgrade(&told) as _);
+    memory.attach(claims.owners.process(), Arc::downgrade(&told) as _, None);
     let key = Key::new("k").expect("a key");
     let owner = claims.owners.mint();
     let set = LatchStep::Set { count: 1, owner, ttl: TTL };

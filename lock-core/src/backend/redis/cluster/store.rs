@@ -289,7 +289,12 @@ impl Backend for Cluster {
         self.one(self.timeout(), key, |node| async move { node.force_release(key, id).await }).await
     }
 
-    fn listen(&self, process: u128, listener: Weak<dyn Listener>) {
+    fn attach(
+        &self,
+        process: u128,
+        listener: Weak<dyn Listener>,
+        _background: Option<&tokio::runtime::Handle>,
+    ) {
         self.router.listeners().add(process, listener);
     }
 
