@@ -64,6 +64,9 @@ impl Fencing {
     }
 }
 
+/// The shortest waiter lease: three heartbeats of a millisecond.
+const SHORTEST_WAITER_LEASE: Duration = Duration::from_millis(3);
+
 /// What a backend can do. A request for more is [`Unsupported`](crate::LockErrorKind::Unsupported), before any I/O.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
@@ -121,6 +124,45 @@ impl Capability {
         }
     }
 
+    /// Refuses a description that contradicts itself. Called when a manager is built.
+    ///
+    /// # Errors
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest), and the text names the contradiction.
+    pub fn validate(&self) -> Result<()> {
+        let Some(contradiction) = self.contradiction() else { return Ok(()) };
+        let detail =
+            format!("the capability of the {} store contradicts itself: {contradiction}", self.store);
+        Err(LockError::new(LockErrorKind::InvalidRequest, detail))
+    }
+
+    fn contradiction(&self) -> Option<String> {
+        let (min, max) = (self.min_ttl, self.max_ttl);
+        let lease = self.waiting.waiter_lease();
+        Some(match () {
+            () if self.store.is_empty() => "it has no name".to_owned(),
+            () if min.is_zero() => "`min_ttl` is 0, and no lease is".to_owned(),
+            () if min > max => format!("`min_ttl` is {min:?}, longer than `max_ttl`, {max:?}"),
+            () if lease.is_some_and(|lease| lease < SHORTEST_WAITER_LEASE) => format!(
+                "`waiter_lease` is {:?}, and a waiter needs {SHORTEST_WAITER_LEASE:?} to give a sign of life",
+                lease.unwrap_or_default()
+            ),
+            () if self.keeps_after_release.is_some_and(|keep| keep.is_zero()) => {
+                "`keeps_after_release` is 0: a store that keeps no key says `None`".to_owned()
+            }
+            () if self.waiting.confirms() && self.fencing == Fencing::StoreTime => {
+                "its grants need a confirmation (`confirms`), and with `Fencing::StoreTime` a process numbers tokens that \
+                 nothing confirms: say `Fencing::Counter`"
+                    .to_owned()
+            }
+            () if self.waiting.by_heartbeats() && self.lease == LeaseScope::Session => {
+                "a grant from its queue ends after `waiter_lease` (`Waiting::Queue`), and with `LeaseScope::Session` no \
+                 grant ends before its session: say `Waiting::Watch`"
+                    .to_owned()
+            }
+            () => return None,
+        })
+    }
+
     /// The lease of a queue entry of `claim`, and of a grant from the queue: the waiter lease of the store, at most the
     /// ttl.
     #[must_use]
@@ -143,5 +185,43 @@ impl Capability {
         };
         let detail = format!("the {} store has no {missing}", self.store);
         Err(LockError::new(LockErrorKind::Unsupported, detail).with_key(&claim.key))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::WAITER_LEASE;
+
+    #[test]
+    fn a_contradiction_is_named() {
+        let queue = |confirms| Waiting::Queue { waiter_lease: WAITER_LEASE, tells_holder: true, confirms };
+        let brief = Order::Arrival { waiter_lease: Duration::from_millis(2) };
+        let table: [(&str, fn(&mut Capability), Waiting); 9] = [
+            ("", |_| {}, Waiting::Poll { order: Order::Any }),
+            ("", |store| store.fencing = Fencing::StoreTime, queue(false)),
+            ("`confirms`", |store| store.fencing = Fencing::StoreTime, queue(true)),
+            ("`LeaseScope::Session`", |store| store.lease = LeaseScope::Session, queue(false)),
+            ("`waiter_lease` is 2ms", |_| {}, Waiting::Watch { order: brief, tells_holder: true }),
+            ("`min_ttl` is 0", |store| store.min_ttl = Duration::ZERO, queue(false)),
+            ("longer than `max_ttl`", |store| store.min_ttl = Duration::MAX, queue(false)),
+            (
+                "`keeps_after_release` is 0",
+                |store| store.keeps_after_release = Some(Duration::ZERO),
+                queue(false),
+            ),
+            ("no name", |store| store.store = "", queue(false)),
+        ];
+        for (named, change, waiting) in table {
+            let mut store = Capability { waiting, ..Capability::exclusive("odd") };
+            change(&mut store);
+            match store.validate() {
+                Ok(()) => assert_eq!(named, "", "{store:?} was accepted"),
+                Err(error) => {
+                    let text = error.to_string();
+                    assert!(!named.is_empty() && text.contains(named), "{named}: {text}");
+                }
+            }
+        }
     }
 }

@@ -55,7 +55,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// # Behavior
     /// - Never waits for another holder.
     /// - Idempotent for an owner: asked again after a grant it answers *granted*, with the same fencing token, and
-    ///   never shortens the lease.
+    ///   never shortens the lease. With [`Ask::Probe`] it may answer *held* instead.
     /// - Without [`Ask::Enqueue`] the claim is not queued, and with [`Queue::Fifo`] it overtakes no claim that is.
     /// - With [`Ask::Probe`] the [`Held`] may be empty.
     /// - With [`Ask::Enqueue`] a claim that is held off is [queued](Held::queued_at), with three exceptions: a barging

@@ -149,11 +149,13 @@ impl ManagerBuilder {
     ///
     /// # Errors
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest) for a namespace with other characters, a ttl of the defaults or of
-    /// a profile that the store cannot hold, a `max_keys` out of its bounds, or a wait limit that the strategy beside it does not take; [`Unavailable`](LockErrorKind::Unavailable) when the operating system gives no random
-    /// bytes.
+    /// a profile that the store cannot hold, a `max_keys` out of its bounds, a wait limit that the strategy beside it does
+    /// not take, or a store whose [`Capability`](crate::backend::Capability) contradicts itself;
+    /// [`Unavailable`](LockErrorKind::Unavailable) when the operating system gives no random bytes.
     pub fn build(self) -> Result<LockManager> {
         key::validate_namespace(&self.namespace)?;
         let (profiles, store) = (self.profiles, self.backend.capability_dyn());
+        store.validate()?;
         profiles.check(&store)?;
         let engine = Engine::new(self.backend, self.namespace, &self.service, profiles, self.told)?;
         Ok(LockManager::of(engine))

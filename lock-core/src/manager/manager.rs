@@ -143,7 +143,8 @@ impl LockManager {
 
     /// Asks for `key` in strict order of arrival, over all processes. Every waiter has a place in the store's queue, and
     /// every hand-off goes by the store; [`lock`](Self::lock) is much faster on a key that one process wants many times.
-    /// A waiter that dies costs those behind it min(ttl, 2 s) at most.
+    /// A waiter that dies delays those behind it by its ttl, and by the [waiter lease](crate::backend::Order::Arrival) of
+    /// the store where that is shorter: 2 s on every store of this crate.
     /// [`Unsupported`](LockErrorKind::Unsupported) on a store without a queue.
     pub fn fair(&self, key: impl IntoKey) -> LockRequest {
         self.request(key, Kind::Fair)

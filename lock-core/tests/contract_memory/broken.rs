@@ -17,7 +17,7 @@ pub(crate) use fault::Fault;
 use latch::Latches;
 use lock_core::backend::memory::Memory;
 use lock_core::backend::{
-    Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, GrantId, Heartbeat, LatchState,
+    Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, Grant, GrantId, Heartbeat, LatchState,
     LatchStep, Listed, Listener, LockInfo, Mode, Order, Queue, Released, Renew, Renewal, Waiting,
 };
 use lock_core::key::Key;
@@ -201,6 +201,9 @@ impl Backend for Broken {
         if self.fault == Fault::CapabilityChanges {
             can.max_ttl -= Duration::from_secs(self.count());
         }
+        if self.fault == Fault::Contradicts {
+            can.keeps_after_release = Some(Duration::ZERO);
+        }
         if self.limited {
             (can.shared, can.permits, can.several) = (false, false, false);
             (can.latches, can.lists, can.fencing) = (false, false, Fencing::None);
@@ -210,6 +213,9 @@ impl Backend for Broken {
     }
 
     async fn acquire(&self, claim: &Claim, ask: Ask) -> Result<Attempt> {
+        if (self.fault, ask) == (Fault::ProbeLies, Ask::Probe) {
+            return Ok(Attempt::Granted(Grant::new(self.capability().placement.clock().now(), claim.ttl)));
+        }
         let queues = self.fault == Fault::TryTakesPlace;
         self.ask(claim, if queues && !ask.enqueues() { Ask::Enqueue { room: None } } else { ask }).await
     }

@@ -137,6 +137,10 @@ pub(crate) enum Fault {
     DroppedPlaceStays,
     /// The capability is another every time.
     CapabilityChanges,
+    /// The capability keeps a key after its release for no time.
+    Contradicts,
+    /// A probe is granted beside a holder.
+    ProbeLies,
     /// A sign of life that is not needed is answered.
     HeartbeatLies,
     /// Nobody holds anything, it says.
@@ -164,7 +168,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    pub(crate) const ALL: [Self; 78] = [
+    pub(crate) const ALL: [Self; 80] = [
         Self::ReleaseIgnoresOwner,
         Self::ReleaseLies,
         Self::KeepsNothing,
@@ -232,6 +236,8 @@ impl Fault {
         Self::DroppedRenewalLoses,
         Self::DroppedPlaceStays,
         Self::CapabilityChanges,
+        Self::Contradicts,
+        Self::ProbeLies,
         Self::HeartbeatLies,
         Self::ListsNobody,
         Self::IgnoresPrefix,
@@ -313,7 +319,8 @@ impl Fault {
             Self::OneAnswerTooMany => "renewal::an_empty_batch",
             Self::DroppedRenewalLoses => "cancel::a_renewal",
             Self::DroppedPlaceStays => "cancel::a_place_in_a_queue",
-            Self::CapabilityChanges => "refusal::the_capability_is_sound",
+            Self::ProbeLies => "exclusive::a_probe_takes_what_is_free",
+            Self::CapabilityChanges | Self::Contradicts => "refusal::the_capability_is_sound",
             Self::HeartbeatLies => "refusal::a_sign_of_life_that_it_does_not_need",
             Self::ListsNobody => "inspect::a_holder_is_listed_until_it_is_none",
             Self::IgnoresPrefix => "inspect::only_what_begins_with_the_prefix_is_listed",

@@ -170,6 +170,13 @@ async fn limits_may_be_equal_and_not_beyond() {
     assert_eq!(error.kind(), LockErrorKind::InvalidRequest);
 }
 
+#[test]
+fn a_store_that_contradicts_itself_gets_no_manager() {
+    let error = Scripted::build(|store| store.min_ttl = Duration::MAX).unwrap_err();
+    assert_eq!(error.kind(), LockErrorKind::InvalidRequest);
+    assert!(error.to_string().contains("the capability of the memory store contradicts itself"), "{error}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_the_store_cannot_do_is_refused_before_it_is_asked() {
     let (locks, store) = Scripted::manager(|store| {
@@ -181,6 +188,10 @@ async fn what_the_store_cannot_do_is_refused_before_it_is_asked() {
     }
     assert_eq!(store.tries().len(), 0);
     drop(locks.lock("k").acquire().await.unwrap());
+    let (locks, store) = Scripted::manager(|store| store.keeps_after_release = None);
+    let error = locks.lock("k").min_hold(millis(100)).acquire().await.unwrap_err();
+    assert_eq!(error.kind(), LockErrorKind::Unsupported, "{error}");
+    assert_eq!(store.tries().len(), 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -72,11 +72,16 @@ pub(crate) struct Scripted {
 impl Scripted {
     /// A manager on a store whose capability is `change`d, and the store.
     pub(crate) fn manager(change: impl FnOnce(&mut Capability)) -> (LockManager, Self) {
+        Self::build(change).unwrap()
+    }
+
+    /// The same, where the manager may be refused.
+    pub(crate) fn build(change: impl FnOnce(&mut Capability)) -> Result<(LockManager, Self)> {
         let store = Memory::new();
         let mut capability = store.capability();
         change(&mut capability);
         let scripted = Self { script: Arc::default(), store, capability };
-        (LockManager::builder(scripted.clone()).build().unwrap(), scripted)
+        Ok((LockManager::builder(scripted.clone()).build()?, scripted))
     }
 
     /// A manager on the memory store within.

@@ -1,13 +1,13 @@
 //! One holder at a time.
 
 use super::{Case, Subject, list};
-use crate::backend::{Attempt, Claim};
+use crate::backend::{Ask, Attempt, Claim, Released};
 use crate::error::LockErrorKind;
 use crate::key::Key;
 
 pub(super) fn cases() -> impl IntoIterator<Item = Case> {
     list![|_| true; excludes, the_next_gets_it, grants_are_dated, asks_again, asks_again_with_less, two_keys,
-        any_text_is_a_key, the_hint_is_a_lease]
+        any_text_is_a_key, the_hint_is_a_lease, a_probe_takes_what_is_free]
 }
 
 /// A key that is held is refused to every other owner.
@@ -32,6 +32,22 @@ async fn the_next_gets_it(subject: Subject) {
         subject.acquire(&next).await;
         subject.release(&next).await;
     }
+}
+
+/// The cheapest question is granted where the key is free, refused where another owner has it, and queues nothing.
+async fn a_probe_takes_what_is_free(subject: Subject) {
+    let key = subject.key("k");
+    let (holder, other, next) = (subject.mutex(&key), subject.mutex(&key), subject.mutex(&key));
+    let probe = async |claim| subject.backend().acquire_dyn(claim, Ask::Probe).await.expect("an answer");
+    assert!(matches!(probe(&holder).await, Attempt::Granted(_)), "the key is free");
+    match probe(&other).await {
+        Attempt::Held(held) => assert!(held.queued_at.is_none(), "{held:?}"),
+        Attempt::Granted(_) => panic!("granted beside a holder"),
+    }
+    subject.renewed(&holder, subject.long()).await;
+    assert_eq!(subject.release(&holder).await, Released::Released);
+    subject.acquire(&next).await;
+    subject.release(&next).await;
 }
 
 /// A lease counts from a moment between the call and its answer, and is at least as long as was asked for.
