@@ -17,7 +17,7 @@ use crate::local_queue::Handoff;
 const CONFIRM: Duration = Duration::from_secs(1);
 
 /// What a waiter may have.
-pub(super) enum Offer {
+pub(super) enum Won {
     /// The store has granted the claim.
     Store(Grant),
     /// The store has served the claim's place, for a short lease.
@@ -28,13 +28,11 @@ pub(super) enum Offer {
 
 impl Acquire<'_> {
     /// The store says that the claim was served.
-    pub(super) fn served(&mut self, waiters: usize) -> Option<Offer> {
+    pub(super) fn served(&mut self, waiters: usize) -> Option<Won> {
         match self.claim.served(waiters).filter(|_| !self.engine.capability.waiting.confirms()) {
             // A store that confirms its grants does it with the answer to the next sign of life, which is due now. A lease
             // that is never renewed has to be the whole one, which the next sign of life brings.
-            Some(grant) if self.plan.terms.renew || grant.lease >= self.plan.ttl => {
-                Some(Offer::Queued(grant))
-            }
+            Some(grant) if self.plan.terms.renew || grant.lease >= self.plan.ttl => Some(Won::Queued(grant)),
             _ => {
                 self.claim.heartbeat_now();
                 None
@@ -43,25 +41,23 @@ impl Acquire<'_> {
     }
 
     /// Makes a guard of what was offered; `None` where it turned out to be worth nothing, and the wait goes on.
-    pub(super) async fn take(&mut self, offer: Offer, keeper: &Arc<Keeper>) -> Result<Option<LockGuard>> {
+    pub(super) async fn take(&mut self, won: Won, keeper: &Arc<Keeper>) -> Result<Option<LockGuard>> {
         // A shutdown that began meanwhile does not wait for guards that come after it: dropping the offer gives it back.
         self.engine.check_open()?;
-        let lease = match &offer {
-            Offer::Store(grant) | Offer::Queued(grant) => {
+        let lease = match &won {
+            Won::Store(grant) | Won::Queued(grant) => {
                 self.engine.check_process()?;
                 Some(grant.lease)
             }
-            Offer::Handoff(_) => None,
+            Won::Handoff(_) => None,
         };
-        let hold = match offer {
-            Offer::Store(_) | Offer::Queued(_)
-                if self.engine.reported_lost(self.claim.claim.owner).is_some() =>
-            {
+        let hold = match won {
+            Won::Store(_) | Won::Queued(_) if self.engine.reported_lost(self.claim.claim.owner).is_some() => {
                 self.claim.start_over();
                 return Ok(None);
             }
-            Offer::Store(grant) | Offer::Queued(grant) => self.granted(&grant, keeper),
-            Offer::Handoff(handoff) => {
+            Won::Store(grant) | Won::Queued(grant) => self.granted(&grant, keeper),
+            Won::Handoff(handoff) => {
                 // Its node is given up; should the turn be worth nothing, it lines up again, and is not turned down.
                 (self.waiter, self.has_queued) = (None, true);
                 match self.extended(handoff).await {

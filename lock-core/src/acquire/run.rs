@@ -7,7 +7,7 @@ use tracing::{Instrument, Span};
 
 use super::multi::Parts;
 use super::plan::Plan;
-use super::promote::Offer;
+use super::promote::Won;
 use super::recorder::{Asked, store_fails};
 use super::spans::acquire_span;
 use super::wait::Wake;
@@ -133,9 +133,9 @@ impl<'a> Acquire<'a> {
         let (mut held, mut last) = (Held::default(), None);
         let mut wake = self.first();
         loop {
-            let offer = match wake {
+            let won = match wake {
                 Wake::Ask(ask) => match self.ask(ask).await {
-                    Ok(Attempt::Granted(grant)) => Some(Offer::Store(grant)),
+                    Ok(Attempt::Granted(grant)) => Some(Won::Store(grant)),
                     Ok(Attempt::Held(news)) => {
                         held = news;
                         None
@@ -147,11 +147,11 @@ impl<'a> Acquire<'a> {
                     }
                 },
                 Wake::Word(waiters) => self.served(waiters),
-                Wake::Handoff(handoff) => Some(Offer::Handoff(handoff)),
+                Wake::Handoff(handoff) => Some(Won::Handoff(handoff)),
                 Wake::Again => None,
             };
-            if let Some(offer) = offer
-                && let Some(guard) = self.take(offer, &keeper).await?
+            if let Some(won) = won
+                && let Some(guard) = self.take(won, &keeper).await?
             {
                 return Ok(guard);
             }
