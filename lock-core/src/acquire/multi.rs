@@ -21,9 +21,9 @@ use crate::pending_claim::PendingClaim;
 
 /// The single grants of a request for several keys; dropped, they are given back.
 #[derive(Default)]
-pub(super) struct Parts(Vec<LockGuard>);
+pub(super) struct PartialGrants(Vec<LockGuard>);
 
-impl Parts {
+impl PartialGrants {
     /// They are one grant now.
     pub(super) fn dissolve(&mut self) {
         self.0.drain(..).for_each(LockGuard::dissolve);
@@ -62,13 +62,13 @@ impl Acquire<'_> {
 
     /// Gets the keys one after another. What comes next is to ask for all.
     pub(super) async fn gather(&mut self, pause: Duration) -> Result<Wake> {
-        if self.parts.0.len() == self.plan.keys().count() {
+        if self.partial_grants.0.len() == self.plan.keys().count() {
             // All were there and yet the store says no: one was lost meanwhile. From the beginning, after a pause.
-            self.parts.0.clear();
+            self.partial_grants.0.clear();
             self.engine.sleep(pause).await?;
         }
         loop {
-            self.parts.0.clear();
+            self.partial_grants.0.clear();
             self.claim = PendingClaim::new(self.engine, self.plan.claim());
             if self.gathered().await? {
                 self.claim.has_grants();
@@ -87,7 +87,7 @@ impl Acquire<'_> {
             acquire.attempts = self.attempts;
             let guard = boxed(acquire).await.map_err(|error| error.with_key(key))?;
             let same = guard.hold().claim.owner == owner;
-            self.parts.0.push(guard);
+            self.partial_grants.0.push(guard);
             if !same {
                 return Ok(false);
             }

@@ -106,7 +106,7 @@ impl Acquire<'_> {
             }
         }
         let claim = self.claim.taken();
-        self.parts.dissolve();
+        self.partial_grants.dissolve();
         self.record_attempts();
         let span = hold_span(self.plan);
         let hold = Hold::new(Arc::clone(self.engine), keeper, claim, self.plan.terms, grant, span);

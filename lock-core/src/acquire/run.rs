@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tracing::{Instrument, Span};
 
-use super::multi::Parts;
+use super::multi::PartialGrants;
 use super::plan::Plan;
 use super::promote::Won;
 use super::recorder::{Asked, store_fails};
@@ -96,7 +96,7 @@ pub(super) struct Acquire<'a> {
     /// Of the request; a part of one has none.
     span: Option<&'a Span>,
     /// Of a request for several keys: those that it has already.
-    pub(super) parts: Parts,
+    pub(super) partial_grants: PartialGrants,
     /// Ends after the claim is given back, for a shutdown that waits for both.
     _under_way: Acquiring<'a>,
 }
@@ -122,7 +122,7 @@ impl<'a> Acquire<'a> {
             warned: None,
             waiter: None,
             span,
-            parts: Parts::default(),
+            partial_grants: PartialGrants::default(),
             _under_way: engine.begin_acquiring(),
         }
     }
