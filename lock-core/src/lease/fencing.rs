@@ -16,7 +16,7 @@ use crate::error::{LossReason, Result};
 ///
 /// [`Fencing::StoreTime`]: crate::backend::Fencing::StoreTime
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Numbering {
+pub(crate) struct FenceSequence {
     /// The last token that the store has made for the grant: its time then.
     pub(super) first: FencingToken,
     /// When that one arrived, which is later than when the store made it.
@@ -25,7 +25,7 @@ pub(crate) struct Numbering {
     pub(super) last: FencingToken,
 }
 
-impl Numbering {
+impl FenceSequence {
     /// The next number, if the store's clock had certainly passed it at `confirmed`: when the last request was sent that
     /// the store has answered with yes, and so has carried out later than that.
     fn next(self, confirmed: Moment) -> Option<Self> {
@@ -49,13 +49,13 @@ impl Hold {
             None => self.make_fence().await.map(|made| *self.fence.get_or_init(|| made)),
         };
         match made {
-            Ok(numbering) => {
+            Ok(sequence) => {
                 // Should the turn have ended meanwhile, the next one did not know of this number and may have a smaller
                 // one. Pairs with the fence in `as_turn`: one of the two sees what the other wrote.
                 atomic::fence(Ordering::SeqCst);
                 self.check()?;
-                self.span.record("lock.fencing_token", numbering.last.get());
-                Ok(numbering.last)
+                self.span.record("lock.fencing_token", sequence.last.get());
+                Ok(sequence.last)
             }
             Err(error) => {
                 if error.is_lost() {
@@ -67,11 +67,11 @@ impl Hold {
     }
 
     /// The next number of this process where there is one, else a token of the store.
-    async fn make_fence(&self) -> Result<Numbering> {
+    async fn make_fence(&self) -> Result<FenceSequence> {
         let here = self.earlier.filter(|_| self.engine.capability.fencing == Fencing::StoreTime);
-        if let Some(numbering) = here.and_then(|earlier| earlier.next(self.confirmed())) {
-            self.claim.number_fence(numbering.last);
-            return Ok(numbering);
+        if let Some(sequence) = here.and_then(|earlier| earlier.next(self.confirmed())) {
+            self.claim.number_fence(sequence.last);
+            return Ok(sequence);
         }
         let token = self.engine.store.fence(&self.claim).await?;
         Ok(self.counted_on(token, here))
@@ -80,20 +80,20 @@ impl Hold {
     /// From a token that the store has just made. Where turns before this one were numbered here, it is taken for the
     /// store's time alone, and the next number below it is given: so one question is enough for as many turns as
     /// microseconds have passed since the last one.
-    fn counted_on(&self, token: FencingToken, earlier: Option<Numbering>) -> Numbering {
-        let asked = Numbering { first: token, arrived: self.now(), last: token };
+    fn counted_on(&self, token: FencingToken, earlier: Option<FenceSequence>) -> FenceSequence {
+        let asked = FenceSequence { first: token, arrived: self.now(), last: token };
         let next = earlier
             .filter(|_| !self.claim.is_fence_ahead())
-            .and_then(|earlier| Numbering { last: earlier.last, ..asked }.next(asked.arrived));
-        if let Some(numbering) = next {
-            self.claim.number_fence(numbering.last);
+            .and_then(|earlier| FenceSequence { last: earlier.last, ..asked }.next(asked.arrived));
+        if let Some(sequence) = next {
+            self.claim.number_fence(sequence.last);
         }
         next.unwrap_or(asked)
     }
 
     /// The fencing token, if it is known; for a hold that takes this one's place.
     pub(crate) fn known_fence(&self) -> Option<FencingToken> {
-        self.fence.get().map(|numbering| numbering.last)
+        self.fence.get().map(|sequence| sequence.last)
     }
 }
 
@@ -109,19 +109,19 @@ mod tests {
         let start = Clock::Suspend.now();
         let at = |us| start.plus(Duration::from_micros(us));
         let first = FencingToken::new(1_000);
-        let numbering = Numbering { first, arrived: start, last: first };
+        let sequence = FenceSequence { first, arrived: start, last: first };
         let before = Moment::from_parts({
             let (mono, boot) = start.parts();
             (mono - 5_000_000, boot - 5_000_000)
         });
         for early in [before, at(0), at(1), at(2)] {
-            assert_eq!(numbering.next(early), None, "the store's clock may show the first number yet");
+            assert_eq!(sequence.next(early), None, "the store's clock may show the first number yet");
         }
-        let one = numbering.next(at(3)).expect("a microsecond has certainly passed");
+        let one = sequence.next(at(3)).expect("a microsecond has certainly passed");
         assert_eq!((one.last.get(), one.first, one.arrived), (1_001, first, start));
         assert_eq!(one.next(at(3)), None);
         assert_eq!(one.next(at(50)).expect("time has passed").last.get(), 1_002, "the next, not the time");
-        let largest = std::iter::successors(Some(numbering), |last| last.next(at(1_000))).last();
+        let largest = std::iter::successors(Some(sequence), |last| last.next(at(1_000))).last();
         assert_eq!(largest.map(|largest| largest.last.get()), Some(1_989), "1 % for the speed of clocks");
     }
 
@@ -129,9 +129,9 @@ mod tests {
     fn the_clock_that_shows_less_time_counts() {
         let start = Clock::Suspend.now();
         let first = FencingToken::new(1_000);
-        let numbering = Numbering { first, arrived: start, last: first };
+        let sequence = FenceSequence { first, arrived: start, last: first };
         let (mono, boot) = start.parts();
-        assert_eq!(numbering.next(Moment::from_parts((mono, boot + 1_000_000))), None, "the machine slept");
-        assert_eq!(numbering.next(Moment::from_parts((mono + 1_000_000, boot))), None);
+        assert_eq!(sequence.next(Moment::from_parts((mono, boot + 1_000_000))), None, "the machine slept");
+        assert_eq!(sequence.next(Moment::from_parts((mono + 1_000_000, boot))), None);
     }
 }

@@ -22,8 +22,8 @@ impl Hold {
         span: tracing::Span,
     ) -> Arc<Self> {
         let now = engine.clock.now();
-        let HandoffLease { claim, deadline, store_until, confirmed, numbering } = lease;
-        let hold = Self::unleased(engine, keeper, claim, terms, ttl, now, span, numbering);
+        let HandoffLease { claim, deadline, store_until, confirmed, sequence } = lease;
+        let hold = Self::unleased(engine, keeper, claim, terms, ttl, now, span, sequence);
         raise(&hold.deadline, deadline);
         raise(&hold.store_until, store_until);
         raise(&hold.confirmed, confirmed);
@@ -52,7 +52,7 @@ impl Hold {
             return None;
         }
         atomic::fence(Ordering::SeqCst);
-        let numbering = match self.fence.get() {
+        let sequence = match self.fence.get() {
             Some(_) if self.claim.is_fence_ahead() => None,
             Some(made) => Some(*made),
             None => self.earlier,
@@ -64,7 +64,7 @@ impl Hold {
             deadline: self.deadline(),
             store_until: self.store_until(),
             confirmed: moment(&self.confirmed),
-            numbering,
+            sequence,
         };
         Some(Handoff::new(Arc::clone(&self.engine), Box::new(lease)))
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::deadline::nanos;
-use super::fencing::Numbering;
+use super::fencing::FenceSequence;
 use super::recorder::Seen;
 use super::state;
 use crate::backend::{Claim, Grant};
@@ -50,9 +50,9 @@ pub(crate) struct Hold {
     /// When the last request was sent that was answered with yes.
     pub(super) confirmed: (AtomicI64, AtomicI64),
     /// The token of this turn: the first that was made.
-    pub(super) fence: OnceLock<Numbering>,
+    pub(super) fence: OnceLock<FenceSequence>,
     /// Of the turns before this one.
-    pub(super) earlier: Option<Numbering>,
+    pub(super) earlier: Option<FenceSequence>,
     pub(super) changed: Notify,
     /// When the keeper looks at this hold next; entries of its queue with another time are stale.
     pub(crate) next_look: AtomicI64,
@@ -85,7 +85,7 @@ impl Hold {
         let hold = Self::unleased(engine, keeper, claim, terms, ttl, since, span, None);
         if let Some(first) = grant.fence {
             let arrived = hold.now();
-            let _ = hold.fence.set(Numbering { first, arrived, last: first });
+            let _ = hold.fence.set(FenceSequence { first, arrived, last: first });
         }
         hold.asked(ttl.max(grant.lease));
         hold.leased(grant.sent, grant.lease);
@@ -101,7 +101,7 @@ impl Hold {
         ttl: Duration,
         since: Moment,
         span: tracing::Span,
-        earlier: Option<Numbering>,
+        earlier: Option<FenceSequence>,
     ) -> Self {
         let never = || (AtomicI64::new(i64::MIN), AtomicI64::new(i64::MIN));
         Self {

@@ -8,7 +8,7 @@ use crate::backend::Claim;
 use crate::clock::Moment;
 use crate::engine::Engine;
 use crate::key::Key;
-use crate::lease::{Certainty, Numbering, drift, forgotten};
+use crate::lease::{Certainty, FenceSequence, drift, forgotten};
 
 /// What a holder knows of its grant.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub(crate) struct HandoffLease {
     /// When the last request was sent that the store has answered with yes.
     pub(crate) confirmed: Moment,
     /// What its fencing tokens count on from.
-    pub(crate) numbering: Option<Numbering>,
+    pub(crate) sequence: Option<FenceSequence>,
 }
 
 /// A lease that belongs to nobody for a moment; dropped, it goes back to the store.
