@@ -13,7 +13,7 @@ use crate::guard::body::{self, OnLost};
 use crate::guard::{LockGuard, LockHandle};
 use crate::key::{IntoKey, Key};
 use crate::kind::Kind;
-use crate::lease::Terms;
+use crate::lease::LeaseOptions;
 use crate::strategy::{self, Backoff, Strategy};
 
 /// A lock that is about to be asked for. Made by [`LockManager::lock`](crate::LockManager::lock) and its siblings;
@@ -415,7 +415,7 @@ impl LockRequest {
         let plan = Box::new(Plan {
             ttl: self.ttl.or(profile.ttl).unwrap_or(defaults.ttl),
             wait: self.wait.or(profile_wait).or(default_wait),
-            terms: Terms {
+            options: LeaseOptions {
                 kind: self.kind,
                 renew: self.renew.or(profile.renew).unwrap_or(defaults.renew),
                 renew_every: self.renew_every,

@@ -16,7 +16,7 @@ use crate::error::Result;
 use crate::guard::LockGuard;
 use crate::key::Key;
 use crate::kind::Kind;
-use crate::lease::Terms;
+use crate::lease::LeaseOptions;
 use crate::pending_claim::PendingClaim;
 
 /// The single grants of a request for several keys; dropped, they are given back.
@@ -43,7 +43,13 @@ impl Plan {
             key: key.clone(),
             more: Arc::default(),
             ttl: self.ttl,
-            terms: Terms { kind: Kind::Fair, renew: true, renew_every: None, max_hold: None, min_hold: None },
+            options: LeaseOptions {
+                kind: Kind::Fair,
+                renew: true,
+                renew_every: None,
+                max_hold: None,
+                min_hold: None,
+            },
             strategy: Arc::clone(&self.strategy),
             wait: self.wait,
             fencing: false,

@@ -10,7 +10,7 @@ use crate::error::{LockError, LockErrorKind, Result};
 use crate::guard::LockGuard;
 use crate::guard::LockScope;
 use crate::key::Key;
-use crate::lease::Terms;
+use crate::lease::LeaseOptions;
 use crate::owner::OwnerRecord;
 use crate::strategy::Strategy;
 
@@ -22,7 +22,7 @@ pub(crate) struct Plan {
     /// Further keys, all or none.
     pub(crate) more: Arc<[Key]>,
     pub(crate) ttl: Duration,
-    pub(crate) terms: Terms,
+    pub(crate) options: LeaseOptions,
     pub(crate) strategy: Arc<dyn Strategy>,
     pub(crate) wait: Option<Duration>,
     pub(crate) fencing: bool,
@@ -41,7 +41,7 @@ impl Plan {
     pub(crate) fn check(&self) -> Result<()> {
         let store = &self.engine.capability;
         let invalid = |detail: String| Err(LockError::new(LockErrorKind::InvalidRequest, detail));
-        self.terms.kind.check(store)?;
+        self.options.kind.check(store)?;
         if self.more.len() >= self.engine.profiles.max_keys {
             let (keys, max) = (self.more.len() + 1, self.engine.profiles.max_keys);
             return invalid(format!(
@@ -73,8 +73,8 @@ impl Plan {
                 format!("wait is {wait:?}, but strategy `{name}` takes no limit: drop one, or use `retry`");
             return invalid(detail);
         }
-        if let Some(every) = self.terms.renew_every {
-            if !self.terms.renew {
+        if let Some(every) = self.options.renew_every {
+            if !self.options.renew {
                 return invalid(format!(
                     "renew_every is {every:?}, but the lease is not renewed: drop one of the two"
                 ));
@@ -83,11 +83,11 @@ impl Plan {
                 return invalid(format!("renew_every is {every:?}: choose {SHORTEST_CYCLE:?} or longer"));
             }
         }
-        if self.terms.max_hold.is_some_and(|max| max.is_zero()) {
+        if self.options.max_hold.is_some_and(|max| max.is_zero()) {
             return invalid("max_hold is 0: nothing could run".to_owned());
         }
-        if let Some(min) = self.terms.min_hold {
-            if let Some(max) = self.terms.max_hold.filter(|max| *max < min) {
+        if let Some(min) = self.options.min_hold {
+            if let Some(max) = self.options.max_hold.filter(|max| *max < min) {
                 return invalid(format!("min_hold is {min:?}, longer than max_hold {max:?}"));
             }
             let Some(max) = store.keeps_after_release else {
@@ -101,7 +101,7 @@ impl Plan {
                     store.store
                 ));
             }
-            if !self.terms.renew && min > ttl {
+            if !self.options.renew && min > ttl {
                 return invalid(format!(
                     "min_hold is {min:?}, longer than the ttl {ttl:?} that is not renewed"
                 ));
@@ -111,16 +111,16 @@ impl Plan {
     }
 
     pub(super) fn claim(&self) -> Claim {
-        let hands_off = self.terms.kind.queue() == Queue::Barging && self.more.is_empty();
+        let hands_off = self.options.kind.queue() == Queue::Barging && self.more.is_empty();
         let owners = &self.engine.owners;
         let owner = if hands_off { owners.mint() } else { owners.mint_strict() };
         let record = OwnerRecord::new(Arc::clone(&self.engine.identity), self.label.clone());
         Claim {
             more: Arc::clone(&self.more),
-            mode: self.terms.kind.mode(),
+            mode: self.options.kind.mode(),
             // Fair locks are refused where the store has no order; readers and writers come as they come.
             queue: if self.engine.capability.waiting.in_order() {
-                self.terms.kind.queue()
+                self.options.kind.queue()
             } else {
                 Queue::Barging
             },
@@ -151,7 +151,7 @@ impl Plan {
             );
             return Err(LockError::new(LockErrorKind::Reentered, detail));
         }
-        hold.terms.kind.admits(self.terms.kind)?;
+        hold.options.kind.admits(self.options.kind)?;
         Ok(hold.enter().then(|| LockGuard::new(hold)))
     }
 }

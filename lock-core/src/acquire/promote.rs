@@ -32,7 +32,9 @@ impl Acquire<'_> {
         match self.claim.served(waiters).filter(|_| !self.engine.capability.waiting.confirms()) {
             // A store that confirms its grants does it with the answer to the next sign of life, which is due now. A lease
             // that is never renewed has to be the whole one, which the next sign of life brings.
-            Some(grant) if self.plan.terms.renew || grant.lease >= self.plan.ttl => Some(Won::Queued(grant)),
+            Some(grant) if self.plan.options.renew || grant.lease >= self.plan.ttl => {
+                Some(Won::Queued(grant))
+            }
             _ => {
                 self.claim.heartbeat_now();
                 None
@@ -109,7 +111,7 @@ impl Acquire<'_> {
         self.partial_grants.dissolve();
         self.record_attempts();
         let span = hold_span(self.plan);
-        let hold = Hold::new(Arc::clone(self.engine), keeper, claim, self.plan.terms, grant, span);
+        let hold = Hold::new(Arc::clone(self.engine), keeper, claim, self.plan.options, grant, span);
         self.engine.hold_began();
         hold
     }
@@ -125,7 +127,7 @@ impl Acquire<'_> {
         }
         // The word of a store on which places live on beats may get lost.
         let known = !self.engine.capability.waiting.by_heartbeats() || now.since(lease.confirmed) < CONFIRM;
-        if self.plan.terms.renew && known && lease.deadline.remaining(now) >= ttl * 2 / 3 {
+        if self.plan.options.renew && known && lease.deadline.remaining(now) >= ttl * 2 / 3 {
             return Some(handoff);
         }
         handoff.asked(ttl);
@@ -148,7 +150,7 @@ impl Acquire<'_> {
         self.record_attempts();
         let span = hold_span(self.plan);
         let (engine, lease) = (Arc::clone(self.engine), handoff.accept());
-        let hold = Hold::from_handoff(engine, keeper, *lease, self.plan.ttl, self.plan.terms, span);
+        let hold = Hold::from_handoff(engine, keeper, *lease, self.plan.ttl, self.plan.options, span);
         self.engine.hold_began();
         hold
     }

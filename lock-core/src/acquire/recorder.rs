@@ -149,7 +149,7 @@ fn name(plan: &Plan) -> LockName {
         more: std::sync::Arc::clone(&plan.more),
         template: plan.template.clone(),
         label: plan.label.clone(),
-        kind: plan.terms.kind,
+        kind: plan.options.kind,
     }
 }
 

@@ -37,7 +37,7 @@ impl Acquire<'_> {
     ///
     /// It was asked before, but a holder of this process that has released since knew of nobody in the line.
     pub(super) fn joins(&mut self) -> Result<bool> {
-        let hands_off = self.plan.terms.kind.queue() == Queue::Barging;
+        let hands_off = self.plan.options.kind.queue() == Queue::Barging;
         if self.waiter.is_some() || !hands_off || self.is_of_several() {
             return Ok(false);
         }

@@ -11,7 +11,7 @@ use crate::clock::Moment;
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
 use crate::kind::Kind;
 use crate::lease::Certainty;
-use crate::lease::{Hold, Terms};
+use crate::lease::{Hold, LeaseOptions};
 
 /// Pauses between questions that are not answered.
 const PAUSES: Pauses = Pauses::new(Duration::from_millis(25), Duration::from_millis(200));
@@ -52,7 +52,7 @@ async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
     };
     hold.check_own_process()?;
     hold.check()?;
-    if hold.terms.kind != Kind::Write {
+    if hold.options.kind != Kind::Write {
         return refused("only a write lock can be turned into a read lock");
     }
     let keeper = match hold.keeper() {
@@ -69,9 +69,9 @@ async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
     shared.answered = true;
     let claim = shared.claim.clone();
     let grant = Grant::new(sent, lease).with_fence(hold.known_fence());
-    let terms = Terms { kind: Kind::Read, ..hold.terms };
+    let options = LeaseOptions { kind: Kind::Read, ..hold.options };
     let (engine, span) = (Arc::clone(&hold.engine), hold.span.clone());
-    let reader = Hold::since(hold.since, engine, &keeper, claim, terms, &grant, span);
+    let reader = Hold::since(hold.since, engine, &keeper, claim, options, &grant, span);
     reader.set_ttl(hold.ttl());
     reader.goes_on_from(&hold);
     hold.engine.hold_began();

@@ -95,7 +95,7 @@ pub(super) fn describe(hold: &Hold, mut text: fmt::DebugStruct<'_, '_>) -> fmt::
     if !hold.claim.more.is_empty() {
         text.field("more_keys", &hold.claim.more.len());
     }
-    text.field("kind", &hold.terms.kind)
+    text.field("kind", &hold.options.kind)
         .field("is_held", &!remaining.is_zero())
         .field("remaining", &remaining)
         .finish()

@@ -29,7 +29,7 @@ impl Ended {
     /// Gives the grant to the next waiter of this process, if that is how it goes on.
     fn handed_off(&self) -> bool {
         let (hold, local_queue) = (&self.hold, &self.hold.engine.local_queue);
-        hold.terms.kind.queue() == Queue::Barging
+        hold.options.kind.queue() == Queue::Barging
             && local_queue.hand_off(&hold.claim.key, |ttl| hold.as_handoff(ttl))
     }
 

@@ -79,7 +79,7 @@ impl Hold {
     }
 
     pub(crate) fn max_hold_end(&self) -> Option<Moment> {
-        self.terms.max_hold.map(|max| self.since.plus(max))
+        self.options.max_hold.map(|max| self.since.plus(max))
     }
 
     /// What is left, by the clock; zero once lost or ended.
@@ -94,7 +94,7 @@ impl Hold {
 
     /// The end of `min_hold`: until then the key stays taken after the release.
     pub(crate) fn keep_until(&self) -> Option<Moment> {
-        self.terms.min_hold.map(|min| self.since.plus(min))
+        self.options.min_hold.map(|min| self.since.plus(min))
     }
 
     /// What is left of `min_hold`.

@@ -5,7 +5,7 @@ use std::sync::atomic::{self, Ordering};
 use std::time::Duration;
 
 use super::deadline::{moment, outlasts, raise};
-use super::{Hold, Terms, state};
+use super::{Hold, LeaseOptions, state};
 use crate::backend::{Mode, Queue};
 use crate::engine::Engine;
 use crate::lease::Keeper;
@@ -18,12 +18,12 @@ impl Hold {
         keeper: &Arc<Keeper>,
         lease: HandoffLease,
         ttl: Duration,
-        terms: Terms,
+        options: LeaseOptions,
         span: tracing::Span,
     ) -> Arc<Self> {
         let now = engine.clock.now();
         let HandoffLease { claim, deadline, store_until, confirmed, sequence } = lease;
-        let hold = Self::unleased(engine, keeper, claim, terms, ttl, now, span, sequence);
+        let hold = Self::unleased(engine, keeper, claim, options, ttl, now, span, sequence);
         raise(&hold.deadline, deadline);
         raise(&hold.store_until, store_until);
         raise(&hold.confirmed, confirmed);
@@ -38,7 +38,7 @@ impl Hold {
     ///
     /// For the last guard, once it has left.
     pub(crate) fn as_handoff(&self, ttl: Duration) -> Option<Handoff> {
-        let passes = self.terms.kind.queue() == Queue::Barging
+        let passes = self.options.kind.queue() == Queue::Barging
             && self.claim.mode == Mode::Exclusive
             && self.claim.more.is_empty()
             && self.engine.check_open().is_ok()

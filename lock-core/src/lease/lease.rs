@@ -18,7 +18,7 @@ use crate::lease::Keeper;
 
 /// How a hold is to be kept.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Terms {
+pub(crate) struct LeaseOptions {
     pub(crate) kind: Kind,
     pub(crate) renew: bool,
     pub(crate) renew_every: Option<Duration>,
@@ -31,7 +31,7 @@ pub(crate) struct Terms {
 pub(crate) struct Hold {
     pub(crate) engine: Arc<Engine>,
     pub(crate) claim: Claim,
-    pub(crate) terms: Terms,
+    pub(crate) options: LeaseOptions,
     pub(crate) since: Moment,
     pub(crate) span: tracing::Span,
     pub(crate) seen: Seen,
@@ -64,11 +64,11 @@ impl Hold {
         engine: Arc<Engine>,
         keeper: &Arc<Keeper>,
         claim: Claim,
-        terms: Terms,
+        options: LeaseOptions,
         grant: &Grant,
         span: tracing::Span,
     ) -> Arc<Self> {
-        Self::since(grant.sent, engine, keeper, claim, terms, grant, span)
+        Self::since(grant.sent, engine, keeper, claim, options, grant, span)
     }
 
     /// As [`new`](Self::new), with `max_hold` and `min_hold` counted from `since`.
@@ -77,12 +77,12 @@ impl Hold {
         engine: Arc<Engine>,
         keeper: &Arc<Keeper>,
         claim: Claim,
-        terms: Terms,
+        options: LeaseOptions,
         grant: &Grant,
         span: tracing::Span,
     ) -> Arc<Self> {
         let ttl = claim.ttl;
-        let hold = Self::unleased(engine, keeper, claim, terms, ttl, since, span, None);
+        let hold = Self::unleased(engine, keeper, claim, options, ttl, since, span, None);
         if let Some(first) = grant.fence {
             let arrived = hold.now();
             let _ = hold.fence.set(FenceSequence { first, arrived, last: first });
@@ -97,7 +97,7 @@ impl Hold {
         engine: Arc<Engine>,
         keeper: &Arc<Keeper>,
         claim: Claim,
-        terms: Terms,
+        options: LeaseOptions,
         ttl: Duration,
         since: Moment,
         span: tracing::Span,
@@ -105,7 +105,7 @@ impl Hold {
     ) -> Self {
         let never = || (AtomicI64::new(i64::MIN), AtomicI64::new(i64::MIN));
         Self {
-            terms,
+            options,
             since,
             span,
             seen: Seen::default(),

@@ -42,7 +42,7 @@ mod worker;
 pub(crate) use cleanup::{Certainty, Unwanted};
 pub(crate) use deadline::{drift, forgotten, outlasts};
 pub(crate) use fencing::FenceSequence;
-pub(crate) use lease::{Hold, Terms};
+pub(crate) use lease::{Hold, LeaseOptions};
 pub(crate) use lost_owners::LostOwners;
 pub(crate) use recorder::{Begins, Origin};
 pub(crate) use renewer::Keeper;

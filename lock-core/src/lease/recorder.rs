@@ -207,7 +207,7 @@ impl Hold {
 
     fn event_name(&self) -> LockName {
         let template = self.seen.begun.get().and_then(|begun| begun.template.clone());
-        LockName::of_claim(&self.claim, self.terms.kind, template)
+        LockName::of_claim(&self.claim, self.options.kind, template)
     }
 }
 
@@ -248,7 +248,7 @@ mod tests {
         let hold = guard.hold();
         let (engine, grant) = (Arc::clone(&hold.engine), Grant::new(hold.since, Duration::from_secs(9)));
         let keeper = engine.keepers.here().expect("there is a runtime");
-        Hold::new(engine, &keeper, hold.claim.clone(), hold.terms, &grant, Span::none())
+        Hold::new(engine, &keeper, hold.claim.clone(), hold.options, &grant, Span::none())
     }
 
     fn begins() -> Begins {

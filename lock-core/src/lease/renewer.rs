@@ -76,7 +76,7 @@ impl Keeper {
     /// Begins to keep a new grant, which the store gave for `lease`. One that is shorter than the ttl is extended when a
     /// third of it is over: at once would cost every short hold a request.
     pub(crate) fn watch(&self, hold: &Arc<Hold>, lease: Duration) {
-        if hold.terms.renew && lease < hold.ttl() {
+        if hold.options.renew && lease < hold.ttl() {
             self.file(hold, within_limits(hold, next_renewal(hold, hold.since, lease)));
         } else {
             self.extended(hold, hold.since, lease);
@@ -97,7 +97,7 @@ impl Keeper {
 
     /// The lease of `hold` was changed by a renewal outside the loop, sent at `sent`.
     pub(crate) fn extended(&self, hold: &Arc<Hold>, sent: Moment, lease: Duration) {
-        let due = if hold.terms.renew { next_renewal(hold, sent, lease) } else { last_look(hold) };
+        let due = if hold.options.renew { next_renewal(hold, sent, lease) } else { last_look(hold) };
         self.file(hold, within_limits(hold, due));
     }
 
@@ -221,7 +221,7 @@ impl Keeper {
         hold.tell_if_held_long(self.clock.now());
         // Until the renewal is answered, the deadline is what is left to watch.
         self.file(hold, last_look(hold));
-        hold.terms.renew && !hold.renewal_in_flight.swap(true, Ordering::AcqRel)
+        hold.options.renew && !hold.renewal_in_flight.swap(true, Ordering::AcqRel)
     }
 
     async fn renew(self: Arc<Self>, holds: Vec<Arc<Hold>>) {
@@ -302,7 +302,7 @@ fn last_look(hold: &Hold) -> Due {
 /// The renewal after the one that was sent at `sent` and gave `lease`.
 fn next_renewal(hold: &Hold, sent: Moment, lease: Duration) -> Due {
     // A third of the lease is the rule.
-    let lease = hold.terms.renew_every.map_or(lease, |every| lease.min(every.saturating_mul(3)));
+    let lease = hold.options.renew_every.map_or(lease, |every| lease.min(every.saturating_mul(3)));
     Due::renewal(sent, lease, fastrand::f64())
 }
 
