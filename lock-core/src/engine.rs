@@ -13,7 +13,7 @@ use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
 use crate::latch::Latches;
 use crate::lease::Hold;
-use crate::lease::{Certainty, Keepers, LostOwners, Origin, Unwanted};
+use crate::lease::{Certainty, Keepers, LostOwners, ReleaseContext, Unwanted};
 use crate::local_queue::LocalQueue;
 use crate::notifications::Notifications;
 use crate::observe::{Observer, Settings};
@@ -216,13 +216,13 @@ impl Engine {
         certainty: Certainty,
         until: Moment,
     ) {
-        self.give_back_of(claim, keep_until, certainty, until, Origin::default);
+        self.give_back_of(claim, keep_until, certainty, until, ReleaseContext::default);
     }
 
     /// Gives the grant of a hold back in the background.
     pub(crate) fn give_back_hold(&self, hold: &Hold) {
         let (claim, until) = (&hold.claim, hold.store_until());
-        self.give_back_of(claim, hold.keep_until(), Certainty::Granted, until, || hold.origin());
+        self.give_back_of(claim, hold.keep_until(), Certainty::Granted, until, || hold.release_context());
     }
 
     fn give_back_of(
@@ -231,7 +231,7 @@ impl Engine {
         keep_until: Option<Moment>,
         certainty: Certainty,
         until: Moment,
-        origin: impl FnOnce() -> Origin,
+        context: impl FnOnce() -> ReleaseContext,
     ) {
         if !self.is_own_process() {
             return;
@@ -242,9 +242,9 @@ impl Engine {
             return;
         }
         // Those who wait here are told when the store has answered: before that they would ask in vain.
-        let (claim, origin) = (claim.clone(), origin());
+        let (claim, context) = (claim.clone(), context());
         let certainty = if claim.is_resent() { Certainty::MaybeAgain } else { certainty };
-        self.keepers.give_back(Unwanted { claim, keep_until, certainty, until, origin });
+        self.keepers.give_back(Unwanted { claim, keep_until, certainty, until, context });
     }
 }
 

@@ -8,31 +8,31 @@ use super::plan::Plan;
 use crate::clock::Moment;
 use crate::error::{LockError, Result};
 use crate::guard::LockGuard;
-use crate::lease::Begins;
+use crate::lease::HoldStart;
 use crate::observe::{LockEvent, LockName, Meter, Observer, Outcome, Warning, failed, millis};
 
 /// A request under way. Dropped before it has [ended](Self::ended), it was cancelled.
 #[derive(Debug)]
-pub(super) struct Asked<'a> {
+pub(super) struct AcquireRecorder<'a> {
     plan: &'a Plan,
     span: &'a Span,
     started: Moment,
     meter: Meter,
-    has_ended: bool,
+    finished: bool,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> AcquireRecorder<'a> {
     /// A request that began at `started`, with its own span.
-    pub(super) fn new(plan: &'a Plan, span: &'a Span, started: Moment) -> Self {
+    pub(super) fn begin(plan: &'a Plan, span: &'a Span, started: Moment) -> Self {
         let group = Observer::group(plan.template.as_deref(), plan.label.as_deref());
         let meter = plan.engine.observer.meters.of(group, started);
         meter.asks();
-        Self { plan, span, started, meter, has_ended: false }
+        Self { plan, span, started, meter, finished: false }
     }
 
     /// Tells what became of it.
-    pub(super) fn ended(mut self, outcome: &Result<LockGuard>) -> Begins {
-        self.has_ended = true;
+    pub(super) fn finish(mut self, outcome: &Result<LockGuard>) -> HoldStart {
+        self.finished = true;
         match outcome {
             Ok(guard) => self.granted(guard),
             Err(error) => self.refused(error),
@@ -47,11 +47,11 @@ impl<'a> Asked<'a> {
         self.plan.engine.clock.now().since(self.started)
     }
 
-    fn granted(&self, guard: &LockGuard) -> Begins {
+    fn granted(&self, guard: &LockGuard) -> HoldStart {
         let meter = self.meter.clone();
         let told = meter.is_on() || self.observer().events.are_wanted() || tracing::enabled!(Level::INFO);
         if !told && self.span.is_disabled() {
-            return Begins { meter, waited: None };
+            return HoldStart { meter, waited: None };
         }
         let waited = self.waited();
         meter.asked(Outcome::Acquired, waited);
@@ -67,10 +67,10 @@ impl<'a> Asked<'a> {
         } else {
             tracing::debug!("lock granted");
         }
-        Begins { meter, waited: Some(waited) }
+        HoldStart { meter, waited: Some(waited) }
     }
 
-    fn refused(&self, error: &LockError) -> Begins {
+    fn refused(&self, error: &LockError) -> HoldStart {
         let waited = error.waited().unwrap_or_else(|| self.waited());
         let outcome = Outcome::of(error);
         self.meter.asked(outcome, waited);
@@ -92,7 +92,7 @@ impl<'a> Asked<'a> {
             waited,
             holder: error.holder().cloned(),
         });
-        Begins { meter: Meter::default(), waited: None }
+        HoldStart { meter: Meter::default(), waited: None }
     }
 
     fn log(&self, error: &LockError, outcome: Outcome, waited: Duration) {
@@ -130,10 +130,10 @@ impl<'a> Asked<'a> {
     }
 }
 
-impl Drop for Asked<'_> {
+impl Drop for AcquireRecorder<'_> {
     fn drop(&mut self) {
         let told = self.meter.is_on() || self.observer().events.are_wanted() || !self.span.is_disabled();
-        if self.has_ended || !told {
+        if self.finished || !told {
             return;
         }
         let waited = self.waited();

@@ -8,7 +8,7 @@ use tracing::{Instrument, Span};
 use super::multi::PartialGrants;
 use super::plan::Plan;
 use super::promote::Won;
-use super::recorder::{Asked, store_fails};
+use super::recorder::{AcquireRecorder, store_fails};
 use super::spans::acquire_span;
 use super::wait::Wake;
 use super::watch::Watch;
@@ -53,14 +53,14 @@ async fn observed(mut plan: Box<Plan>, span: Span) -> Result<LockGuard> {
         return Ok(guard);
     }
     let started = plan.engine.clock.now();
-    let asked = Asked::new(&plan, &span, started);
+    let recorder = AcquireRecorder::begin(&plan, &span, started);
     let outcome = match entered {
         Ok(_) => Acquire::new(&plan, started, Some(&span)).run().await,
         Err(error) => Err(error),
     };
-    let begins = asked.ended(&outcome);
+    let start = recorder.finish(&outcome);
     if let Ok(guard) = &outcome {
-        guard.hold().begins(plan.template.take(), begins);
+        guard.hold().open_record(plan.template.take(), start);
     }
     outcome
 }

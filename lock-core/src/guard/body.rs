@@ -302,6 +302,6 @@ async fn give_back(guard: LockGuard) {
     let hold = Arc::clone(guard.hold());
     // One that fails says so itself.
     if tokio::time::timeout(RELEASE_PATIENCE, guard.release()).await.is_err() {
-        hold.tell_release_failed(ReleaseError::Unanswered, None);
+        hold.record_release_failed(ReleaseError::Unanswered, None);
     }
 }

@@ -73,7 +73,7 @@ async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
     let (engine, span) = (Arc::clone(&hold.engine), hold.span.clone());
     let reader = Hold::since(hold.since, engine, &keeper, claim, options, &grant, span);
     reader.set_ttl(hold.ttl());
-    reader.goes_on_from(&hold);
+    reader.continue_record(&hold);
     hold.engine.hold_began();
     keeper.watch_handoff(&reader);
     guard.dissolve();

@@ -136,7 +136,7 @@ impl LockGuard {
         let batch = [Renew { claim: &hold.claim, ttl }];
         let answer = hold.engine.store.renew(&batch).await.into_iter().next();
         if let Some(answer) = &answer {
-            hold.tell_renewal(answer);
+            hold.record_renewal(answer);
         }
         match answer {
             Some(Renewal::Renewed { sent, lease, .. }) => {

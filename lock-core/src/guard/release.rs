@@ -45,12 +45,12 @@ impl Ended {
             Ok(released) => {
                 self.answered = true;
                 if released != Released::Released {
-                    self.hold.tell_release_failed(ReleaseError::NotOurs, None);
+                    self.hold.record_release_failed(ReleaseError::NotOurs, None);
                 }
                 Ok(released)
             }
             Err(error) => {
-                self.hold.tell_release_failed(ReleaseError::Unanswered, Some(&error));
+                self.hold.record_release_failed(ReleaseError::Unanswered, Some(&error));
                 Err(error.with_key(&self.hold.claim.key))
             }
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use super::recorder::Origin;
+use super::recorder::ReleaseContext;
 use super::renewer::Keeper;
 use crate::backend::{Claim, Released};
 use crate::backoff::Pauses;
@@ -39,7 +39,7 @@ pub(crate) struct Unwanted {
     /// From here on the store has forgotten it by itself.
     pub(crate) until: Moment,
     /// What it was, for those who read the log.
-    pub(crate) origin: Origin,
+    pub(crate) context: ReleaseContext,
 }
 
 impl Unwanted {
@@ -49,14 +49,14 @@ impl Unwanted {
     }
 
     fn abandoned(&self, observer: &Observer, error: &LockError) {
-        self.origin.abandoned();
-        let template = self.origin.template();
+        self.context.abandoned();
+        let template = self.context.template();
         let (key, error) = (observer.shown(&self.claim.key, template), observer.told(error));
         tracing::error!(lock.template = template, lock.key = %key, %error, "release not answered; the lease is over");
     }
 
     fn log_retry(&self, observer: &Observer, error: &LockError) {
-        let template = self.origin.template();
+        let template = self.context.template();
         let (key, error) = (observer.shown(&self.claim.key, template), observer.told(error));
         tracing::debug!(lock.key = %key, %error, "release not answered, trying again");
     }

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use super::deadline::nanos;
 use super::fencing::FenceSequence;
-use super::recorder::Seen;
+use super::recorder::HoldRecorder;
 use super::state;
 use crate::backend::{Claim, Grant};
 use crate::clock::Moment;
@@ -34,7 +34,7 @@ pub(crate) struct Hold {
     pub(crate) options: LeaseOptions,
     pub(crate) since: Moment,
     pub(crate) span: tracing::Span,
-    pub(crate) seen: Seen,
+    pub(crate) recorder: HoldRecorder,
     pub(super) state: AtomicU8,
     /// Guards that share the grant: the outermost and those of nested calls.
     pub(super) entries: AtomicUsize,
@@ -108,7 +108,7 @@ impl Hold {
             options,
             since,
             span,
-            seen: Seen::default(),
+            recorder: HoldRecorder::default(),
             state: AtomicU8::new(state::HELD),
             entries: AtomicUsize::new(1),
             deadline: never(),
@@ -163,7 +163,7 @@ impl Hold {
             (now <= state::ENDANGERED).then_some(state::ENDED)
         });
         if ended.is_ok() {
-            self.tell_released();
+            self.record_released();
         }
         true
     }

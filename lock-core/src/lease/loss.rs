@@ -61,7 +61,7 @@ impl Hold {
             // Who waits here waited for this guard, and now has to ask the store.
             self.claim.keys().for_each(|key| self.engine.local_queue.freed(key));
             // Last, because it calls into the application, which may block or panic.
-            self.tell_lost(why);
+            self.record_lost(why);
         }
         told.is_ok()
     }

@@ -44,6 +44,6 @@ pub(crate) use deadline::{drift, forgotten, outlasts};
 pub(crate) use fencing::FenceSequence;
 pub(crate) use lease::{Hold, LeaseOptions};
 pub(crate) use lost_owners::LostOwners;
-pub(crate) use recorder::{Begins, Origin};
+pub(crate) use recorder::{HoldStart, ReleaseContext};
 pub(crate) use renewer::Keeper;
 pub(crate) use worker::Keepers;

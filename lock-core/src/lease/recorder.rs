@@ -18,10 +18,10 @@ use crate::observe::{
 /// Nothing is, before it comes to its caller: one key of several, or a grant whose fencing token could not be had, is not
 /// in use. From then on it counts as held until [`close`](Self::close), which happens once.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct HoldRecorder {
     phase: AtomicU8,
-    begun: OnceLock<Begun>,
-    told_long: AtomicBool,
+    subject: OnceLock<Subject>,
+    reported_long: AtomicBool,
 }
 
 const IDLE: u8 = 0;
@@ -30,30 +30,30 @@ const CLOSED: u8 = 2;
 
 /// What is said of a grant once it has come to its caller.
 #[derive(Debug)]
-pub(crate) struct Begins {
+pub(crate) struct HoldStart {
     pub(crate) meter: Meter,
     pub(crate) waited: Option<Duration>,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Begun {
+pub(super) struct Subject {
     pub(super) template: Option<Cow<'static, str>>,
     pub(super) meter: Meter,
 }
 
-impl Seen {
+impl HoldRecorder {
     /// Ends it; what it was, for the one who ended what was in use.
-    fn close(&self) -> Option<&Begun> {
-        (self.phase.swap(CLOSED, Ordering::AcqRel) == OPEN).then(|| self.begun.get()).flatten()
+    fn close(&self) -> Option<&Subject> {
+        (self.phase.swap(CLOSED, Ordering::AcqRel) == OPEN).then(|| self.subject.get()).flatten()
     }
 }
 
 impl Hold {
     /// The lock has come to its caller.
-    pub(crate) fn begins(&self, template: Option<Cow<'static, str>>, begins: Begins) {
-        let Begins { meter, waited } = begins;
+    pub(crate) fn open_record(&self, template: Option<Cow<'static, str>>, start: HoldStart) {
+        let HoldStart { meter, waited } = start;
         meter.holds();
-        let begun = self.seen.begun.get_or_init(|| Begun { template, meter });
+        let subject = self.recorder.subject.get_or_init(|| Subject { template, meter });
         if let Some(waited) = waited {
             let fencing_token = self.known_fence();
             self.engine.observer.events.tell(|| {
@@ -61,36 +61,38 @@ impl Hold {
                 LockEvent::Granted { lock, waited, fencing_token }
             });
         }
-        let opened = self.seen.phase.compare_exchange(IDLE, OPEN, Ordering::AcqRel, Ordering::Acquire);
+        let opened = self.recorder.phase.compare_exchange(IDLE, OPEN, Ordering::AcqRel, Ordering::Acquire);
         // It may have been lost on its way.
         if opened.is_err()
             && let Some(reason) = self.loss()
         {
-            self.count_lost(begun, reason);
+            self.count_lost(subject, reason);
         }
     }
 
     /// This hold goes on with what was told of another: the use has not ended.
     ///
     /// For one that nobody else knows of yet.
-    pub(crate) fn goes_on_from(&self, before: &Self) {
-        let Some(begun) = before.seen.begun.get() else { return };
-        if before.seen.phase.swap(CLOSED, Ordering::AcqRel) != OPEN {
-            begun.meter.holds();
+    pub(crate) fn continue_record(&self, before: &Self) {
+        let Some(subject) = before.recorder.subject.get() else { return };
+        if before.recorder.phase.swap(CLOSED, Ordering::AcqRel) != OPEN {
+            subject.meter.holds();
         }
-        let _ = self.seen.begun.set(begun.clone());
-        self.seen.told_long.store(before.seen.told_long.load(Ordering::Relaxed), Ordering::Relaxed);
-        self.seen.phase.store(OPEN, Ordering::Release);
+        let _ = self.recorder.subject.set(subject.clone());
+        self.recorder
+            .reported_long
+            .store(before.recorder.reported_long.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.recorder.phase.store(OPEN, Ordering::Release);
     }
 
     /// The last guard is gone.
-    pub(crate) fn tell_released(&self) {
-        let Some(begun) = self.seen.close() else { return };
-        begun.meter.holds_no_more();
+    pub(crate) fn record_released(&self) {
+        let Some(subject) = self.recorder.close() else { return };
+        subject.meter.holds_no_more();
         let events = &self.engine.observer.events;
-        if begun.meter.is_on() || events.are_wanted() || !self.span.is_disabled() {
+        if subject.meter.is_on() || events.are_wanted() || !self.span.is_disabled() {
             let held = self.held();
-            begun.meter.used(End::Released, held);
+            subject.meter.used(End::Released, held);
             self.span.record("lock.held_ms", millis(held));
             let fencing_token = self.known_fence();
             events.tell(|| LockEvent::Released { lock: self.event_name(), held, fencing_token });
@@ -99,20 +101,20 @@ impl Hold {
     }
 
     /// It is lost.
-    pub(crate) fn tell_lost(&self, reason: LossReason) {
+    pub(crate) fn record_lost(&self, reason: LossReason) {
         let (template, key) = (self.template(), self.shown());
         tracing::error!(parent: &self.span, lock.template = template, lock.key = %key, %reason, "lock lost");
         failed(&self.span, &reason);
-        if let Some(begun) = self.seen.close() {
-            self.count_lost(begun, reason);
+        if let Some(subject) = self.recorder.close() {
+            self.count_lost(subject, reason);
         }
     }
 
-    fn count_lost(&self, begun: &Begun, reason: LossReason) {
+    fn count_lost(&self, subject: &Subject, reason: LossReason) {
         let held = self.held();
-        begun.meter.holds_no_more();
-        begun.meter.lost(reason);
-        begun.meter.used(End::of(reason), held);
+        subject.meter.holds_no_more();
+        subject.meter.lost(reason);
+        subject.meter.used(End::of(reason), held);
         self.span.record("lock.held_ms", millis(held));
         let fencing_token = self.known_fence();
         self.engine.observer.events.tell(|| {
@@ -122,14 +124,14 @@ impl Hold {
     }
 
     /// A renewal was answered, or was not.
-    pub(crate) fn tell_renewal(&self, answer: &Renewal) {
-        if let Some(begun) = self.seen.begun.get() {
-            begun.meter.renewed(Renewed::of(answer));
+    pub(crate) fn record_renewal(&self, answer: &Renewal) {
+        if let Some(subject) = self.recorder.subject.get() {
+            subject.meter.renewed(Renewed::of(answer));
         }
     }
 
     /// It will be lost unless a renewal gets through.
-    pub(crate) fn tell_endangered(&self, error: &LockError) {
+    pub(crate) fn record_endangered(&self, error: &LockError) {
         let left = self.remaining();
         self.engine.observer.events.tell(|| LockEvent::Endangered { lock: self.event_name(), left });
         if let Some(left_out) = self.admit(Warning::Renewal) {
@@ -140,21 +142,21 @@ impl Hold {
     }
 
     /// When it will have been held for long; `None` once that was told.
-    pub(crate) fn long_after(&self) -> Option<Moment> {
-        let is_told = self.seen.told_long.load(Ordering::Relaxed);
+    pub(crate) fn held_long_at(&self) -> Option<Moment> {
+        let is_told = self.recorder.reported_long.load(Ordering::Relaxed);
         (!is_told).then(|| self.since.plus(self.engine.observer.settings.held_long))
     }
 
     /// Tells, once, that it is held for long.
-    pub(crate) fn tell_if_held_long(&self, now: Moment) {
-        if !self.long_after().is_some_and(|after| after.is_past(now)) {
+    pub(crate) fn record_if_held_long(&self, now: Moment) {
+        if !self.held_long_at().is_some_and(|after| after.is_past(now)) {
             return;
         }
-        let Some(begun) = self.seen.begun.get() else { return };
-        if self.seen.told_long.swap(true, Ordering::Relaxed) {
+        let Some(subject) = self.recorder.subject.get() else { return };
+        if self.recorder.reported_long.swap(true, Ordering::Relaxed) {
             return;
         }
-        begun.meter.held_long();
+        subject.meter.held_long();
         let held = now.since(self.since);
         self.engine.observer.events.tell(|| LockEvent::HeldLong { lock: self.event_name(), held });
         if let Some(left_out) = self.admit(Warning::HeldLong) {
@@ -164,9 +166,9 @@ impl Hold {
     }
 
     /// Its release did not go well.
-    pub(crate) fn tell_release_failed(&self, why: ReleaseError, error: Option<&LockError>) {
-        if let Some(begun) = self.seen.begun.get() {
-            begun.meter.release_failed(why);
+    pub(crate) fn record_release_failed(&self, why: ReleaseError, error: Option<&LockError>) {
+        if let Some(subject) = self.recorder.subject.get() {
+            subject.meter.release_failed(why);
         }
         let observer = &self.engine.observer;
         observer.events.tell(|| LockEvent::ReleaseFailed { lock: self.event_name() });
@@ -183,8 +185,8 @@ impl Hold {
     }
 
     /// What is said of this lock after it is gone.
-    pub(crate) fn origin(&self) -> Origin {
-        Origin { begun: self.seen.begun.get().cloned() }
+    pub(crate) fn release_context(&self) -> ReleaseContext {
+        ReleaseContext { subject: self.recorder.subject.get().cloned() }
     }
 
     fn held(&self) -> Duration {
@@ -192,7 +194,7 @@ impl Hold {
     }
 
     pub(crate) fn template(&self) -> Option<&str> {
-        self.seen.begun.get()?.template.as_deref()
+        self.recorder.subject.get()?.template.as_deref()
     }
 
     /// Its key as the log may show it.
@@ -206,24 +208,24 @@ impl Hold {
     }
 
     fn event_name(&self) -> LockName {
-        let template = self.seen.begun.get().and_then(|begun| begun.template.clone());
+        let template = self.recorder.subject.get().and_then(|subject| subject.template.clone());
         LockName::of_claim(&self.claim, self.options.kind, template)
     }
 }
 
 /// Of which lock a release in the background is.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Origin {
-    begun: Option<Begun>,
+pub(crate) struct ReleaseContext {
+    subject: Option<Subject>,
 }
 
-impl Origin {
+impl ReleaseContext {
     fn meter(&self) -> Meter {
-        self.begun.as_ref().map(|begun| begun.meter.clone()).unwrap_or_default()
+        self.subject.as_ref().map(|subject| subject.meter.clone()).unwrap_or_default()
     }
 
     pub(crate) fn template(&self) -> Option<&str> {
-        self.begun.as_ref()?.template.as_deref()
+        self.subject.as_ref()?.template.as_deref()
     }
 
     /// The release was given up.
@@ -251,8 +253,8 @@ mod tests {
         Hold::new(engine, &keeper, hold.claim.clone(), hold.options, &grant, Span::none())
     }
 
-    fn begins() -> Begins {
-        Begins { meter: Meter::default(), waited: Some(Duration::ZERO) }
+    fn start() -> HoldStart {
+        HoldStart { meter: Meter::default(), waited: Some(Duration::ZERO) }
     }
 
     #[tokio::test(start_paused = true)]
@@ -262,7 +264,7 @@ mod tests {
         let mut events = locks.events();
         let hold = another(&guard);
         assert!(hold.lose(LossReason::Taken));
-        hold.begins(None, begins());
+        hold.open_record(None, start());
         assert!(matches!(events.next().await, Some(LockEvent::Granted { .. })));
         assert!(matches!(events.next().await, Some(LockEvent::Lost { .. })));
     }

@@ -218,7 +218,7 @@ impl Keeper {
         if hold.loss().is_some() || hold.has_ended() {
             return false;
         }
-        hold.tell_if_held_long(self.clock.now());
+        hold.record_if_held_long(self.clock.now());
         // Until the renewal is answered, the deadline is what is left to watch.
         self.file(hold, last_look(hold));
         hold.options.renew && !hold.renewal_in_flight.swap(true, Ordering::AcqRel)
@@ -248,7 +248,7 @@ impl Keeper {
         if hold.has_ended() || hold.loss().is_some() {
             return;
         }
-        hold.tell_renewal(&answer);
+        hold.record_renewal(&answer);
         match answer {
             Renewal::Renewed { sent, lease, waiters } => {
                 if waiters.is_some_and(|waiters| waiters > 0) {
@@ -263,7 +263,7 @@ impl Keeper {
             }
             Renewal::Unknown(error) => {
                 if hold.endanger() {
-                    hold.tell_endangered(&error);
+                    hold.record_endangered(&error);
                 }
                 self.file(hold, within_limits(hold, Due::retry(self.clock.now(), ttl)));
             }
@@ -309,7 +309,7 @@ fn next_renewal(hold: &Hold, sent: Moment, lease: Duration) -> Due {
 fn within_limits(hold: &Hold, due: Due) -> Due {
     let due = due.no_later_than(hold.deadline());
     let due = hold.max_hold_end().map_or(due, |limit| due.no_later_than(limit));
-    hold.long_after().map_or(due, |long| due.no_later_than(long))
+    hold.held_long_at().map_or(due, |long| due.no_later_than(long))
 }
 
 #[cfg(test)]
