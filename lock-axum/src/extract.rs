@@ -151,7 +151,7 @@ impl<S: Send + Sync> FromRequestParts<S> for FencingToken {
             Err(error) => {
                 let (manager, template) = lock.origin();
                 if let Some(left_out) = manager.admit_refusal(template.unwrap_or_default()) {
-                    let error = manager.told(&error);
+                    let error = manager.redacted(&error);
                     tracing::warn!(lock.template = template, %error, left_out, "the request cannot get its fencing token");
                 }
                 Err(LockRejection::of_error(&error, None, parts.version))

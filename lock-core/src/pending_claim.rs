@@ -143,7 +143,7 @@ impl PendingClaim {
             if let Some(attempt) = self.heartbeat().await? {
                 return Ok(attempt);
             }
-            let key = engine.observer.shown(&self.claim.key, None);
+            let key = engine.observer.redact_key(&self.claim.key, None);
             tracing::debug!(lock.key = %key, "the entry in the queue is gone, queueing again");
             self.start_over();
         }

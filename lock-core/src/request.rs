@@ -72,7 +72,7 @@ impl fmt::Debug for LockRequest {
         let mut text = f.debug_struct("LockRequest");
         match &self.key {
             Ok(key) => {
-                text.field("key", &self.engine.observer.shown(key, self.template.as_deref()).to_string())
+                text.field("key", &self.engine.observer.redact_key(key, self.template.as_deref()).to_string())
             }
             Err(bad) => text.field("key", &format_args!("{:?}", bad.kind)),
         };

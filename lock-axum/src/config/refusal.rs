@@ -22,7 +22,7 @@ impl Config {
         }
         let template = self.keys().template();
         options.manager.record_bypass(template);
-        options.logged.unlocked(template, &options.manager.told(error), Clock::Tokio.now());
+        options.logged.unlocked(template, &options.manager.redacted(error), Clock::Tokio.now());
         true
     }
 
@@ -38,13 +38,13 @@ impl Config {
         match error.kind() {
             LockErrorKind::Contended | LockErrorKind::TimedOut | LockErrorKind::Overloaded => {}
             _ if rejection.outcome() == Outcome::Misconfigured => {
-                self.misconfigured(&manager.told(error));
+                self.misconfigured(&manager.redacted(error));
             }
             // The lock itself has logged its loss, and a shutdown needs no message.
             LockErrorKind::Lost | LockErrorKind::ShuttingDown => {}
             _ => {
                 if let Some(left_out) = manager.admit_refusal(template) {
-                    let error = manager.told(error);
+                    let error = manager.redacted(error);
                     tracing::warn!(lock.template = template, %error, left_out, "request refused: its lock is not available");
                 }
             }

@@ -61,7 +61,7 @@ impl<'a> AcquireRecorder<'a> {
         self.span.record("lock.waited_ms", millis(waited));
         if waited >= self.observer().settings.waited_long {
             let template = self.plan.template.as_deref();
-            let key = self.observer().shown(&self.plan.key, template);
+            let key = self.observer().redact_key(&self.plan.key, template);
             tracing::info!(lock.template = template, lock.key = %key, lock.waited_ms = millis(waited),
                 "lock granted after a long wait");
         } else {
@@ -82,7 +82,7 @@ impl<'a> AcquireRecorder<'a> {
             self.span.record("lock.position", position);
         }
         if outcome.is_failure() {
-            failed(self.span, &self.observer().told(error));
+            failed(self.span, &self.observer().redact_error(error));
         }
         self.log(error, outcome, waited);
         self.observer().events.tell(|| LockEvent::Refused {
@@ -99,7 +99,7 @@ impl<'a> AcquireRecorder<'a> {
         let plan = self.plan;
         let (template, label) = (plan.template.as_deref(), plan.label.as_deref());
         let admit = |warning| self.observer().admit(Observer::group(template, label), warning);
-        let key = self.observer().shown(&plan.key, template);
+        let key = self.observer().redact_key(&plan.key, template);
         let holder = error.holder().map(tracing::field::display);
         let waited = millis(waited);
         match outcome {
@@ -119,7 +119,7 @@ impl<'a> AcquireRecorder<'a> {
                 tracing::debug!(lock.key = %key, holder, lock.waited_ms = waited, "lock is held")
             }
             Outcome::StoreError | Outcome::Refused | Outcome::Acquired | Outcome::Cancelled => {
-                let error = self.observer().told(error);
+                let error = self.observer().redact_error(error);
                 tracing::debug!(lock.key = %key, %error, "lock not granted");
             }
         }
@@ -161,7 +161,7 @@ pub(super) fn store_fails(plan: &Plan, error: &LockError) {
     let Some(left_out) = observer.admit(Observer::group(template, label), Warning::StoreFails) else {
         return;
     };
-    let (key, error) = (observer.shown(&plan.key, template), observer.told(error));
+    let (key, error) = (observer.redact_key(&plan.key, template), observer.redact_error(error));
     tracing::warn!(lock.template = template, lock.key = %key, %error, left_out,
         "the store fails, the wait for the lock goes on");
 }

@@ -101,7 +101,8 @@ async fn ask(hold: &Hold) -> Result<(Moment, Duration)> {
             Renewal::Unknown(error) if error.is_temporary() => {
                 hold.check()?;
                 let observer = &hold.engine.observer;
-                let (key, error) = (observer.shown(&hold.claim.key, None), observer.told(&error));
+                let (key, error) =
+                    (observer.redact_key(&hold.claim.key, None), observer.redact_error(&error));
                 tracing::debug!(lock.key = %key, %error, "downgrade not answered, asking again");
             }
             Renewal::Unknown(error) => return Err(error.with_key(&hold.claim.key)),

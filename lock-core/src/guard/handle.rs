@@ -91,7 +91,7 @@ impl fmt::Debug for LockHandle {
 /// What a reader of a log can use. Never the owner token, and the key only where the log may show it.
 pub(super) fn describe(hold: &Hold, mut text: fmt::DebugStruct<'_, '_>) -> fmt::Result {
     let remaining = hold.remaining();
-    text.field("key", &hold.shown().to_string());
+    text.field("key", &hold.redacted_key().to_string());
     if !hold.claim.more.is_empty() {
         text.field("more_keys", &hold.claim.more.len());
     }

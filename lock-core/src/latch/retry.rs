@@ -45,7 +45,7 @@ pub(super) async fn insist(
             return Err(error.with_waited(waited));
         }
         if nag.is_due(now) {
-            let (key, error) = (engine.observer.shown(key, None), engine.observer.told(&error));
+            let (key, error) = (engine.observer.redact_key(key, None), engine.observer.redact_error(&error));
             tracing::warn!(lock.key = %key, %error, "the store fails, a step of the latch is tried again");
         }
         if let Err(closing) = engine.sleep(pause).await {

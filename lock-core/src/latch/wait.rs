@@ -102,7 +102,7 @@ impl<'a> Wait<'a> {
             }
             Verdict::Unset => {
                 if self.unset.is_due(self.engine.clock.now()) {
-                    let key = self.engine.observer.shown(self.key, None);
+                    let key = self.engine.observer.redact_key(self.key, None);
                     tracing::warn!(lock.key = %key, "the latch is not set, the wait for it goes on");
                 }
                 "nobody has set the latch: `set` says how many are to count down".to_owned()
@@ -121,7 +121,7 @@ impl<'a> Wait<'a> {
         }
         if self.outage.is_due(self.engine.clock.now()) {
             let observer = &self.engine.observer;
-            let (key, error) = (observer.shown(self.key, None), observer.told(&error));
+            let (key, error) = (observer.redact_key(self.key, None), observer.redact_error(&error));
             tracing::warn!(lock.key = %key, %error, "the store fails, the wait for the latch goes on");
         }
         let pause = self.pauses.next();

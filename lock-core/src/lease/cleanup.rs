@@ -51,13 +51,13 @@ impl Unwanted {
     fn abandoned(&self, observer: &Observer, error: &LockError) {
         self.context.abandoned();
         let template = self.context.template();
-        let (key, error) = (observer.shown(&self.claim.key, template), observer.told(error));
+        let (key, error) = (observer.redact_key(&self.claim.key, template), observer.redact_error(error));
         tracing::error!(lock.template = template, lock.key = %key, %error, "release not answered; the lease is over");
     }
 
     fn log_retry(&self, observer: &Observer, error: &LockError) {
         let template = self.context.template();
-        let (key, error) = (observer.shown(&self.claim.key, template), observer.told(error));
+        let (key, error) = (observer.redact_key(&self.claim.key, template), observer.redact_error(error));
         tracing::debug!(lock.key = %key, %error, "release not answered, trying again");
     }
 }

@@ -10,7 +10,8 @@ use crate::backend::Renewal;
 use crate::clock::Moment;
 use crate::error::{LockError, LossReason};
 use crate::observe::{
-    End, LeftOut, LockEvent, LockName, Meter, Observer, ReleaseError, Renewed, Shown, Warning, failed, millis,
+    End, LeftOut, LockEvent, LockName, Meter, Observer, RedactedKey, ReleaseError, Renewed, Warning, failed,
+    millis,
 };
 
 /// What was told of a hold.
@@ -102,7 +103,7 @@ impl Hold {
 
     /// It is lost.
     pub(crate) fn record_lost(&self, reason: LossReason) {
-        let (template, key) = (self.template(), self.shown());
+        let (template, key) = (self.template(), self.redacted_key());
         tracing::error!(parent: &self.span, lock.template = template, lock.key = %key, %reason, "lock lost");
         failed(&self.span, &reason);
         if let Some(subject) = self.recorder.close() {
@@ -135,8 +136,8 @@ impl Hold {
         let left = self.remaining();
         self.engine.observer.events.tell(|| LockEvent::Endangered { lock: self.event_name(), left });
         if let Some(left_out) = self.admit(Warning::Renewal) {
-            let error = self.engine.observer.told(error);
-            tracing::warn!(parent: &self.span, lock.template = self.template(), lock.key = %self.shown(), %error,
+            let error = self.engine.observer.redact_error(error);
+            tracing::warn!(parent: &self.span, lock.template = self.template(), lock.key = %self.redacted_key(), %error,
                 ?left, left_out, "renewal not answered, trying again within the lease");
         }
     }
@@ -160,7 +161,7 @@ impl Hold {
         let held = now.since(self.since);
         self.engine.observer.events.tell(|| LockEvent::HeldLong { lock: self.event_name(), held });
         if let Some(left_out) = self.admit(Warning::HeldLong) {
-            tracing::warn!(parent: &self.span, lock.template = self.template(), lock.key = %self.shown(),
+            tracing::warn!(parent: &self.span, lock.template = self.template(), lock.key = %self.redacted_key(),
                 lock.held_ms = millis(held), left_out, "the lock is held for long: is its holder stuck?");
         }
     }
@@ -173,8 +174,8 @@ impl Hold {
         let observer = &self.engine.observer;
         observer.events.tell(|| LockEvent::ReleaseFailed { lock: self.event_name() });
         let Some(left_out) = self.admit(Warning::Release) else { return };
-        let (template, key) = (self.template(), self.shown());
-        let error = error.map(|error| tracing::field::display(observer.told(error)));
+        let (template, key) = (self.template(), self.redacted_key());
+        let error = error.map(|error| tracing::field::display(observer.redact_error(error)));
         match why {
             ReleaseError::NotOurs => tracing::warn!(parent: &self.span, lock.template = template,
                 lock.key = %key, left_out, "the lock was not ours any more when it was released"),
@@ -198,8 +199,8 @@ impl Hold {
     }
 
     /// Its key as the log may show it.
-    pub(crate) fn shown(&self) -> Shown<'_> {
-        self.engine.observer.shown(&self.claim.key, self.template())
+    pub(crate) fn redacted_key(&self) -> RedactedKey<'_> {
+        self.engine.observer.redact_key(&self.claim.key, self.template())
     }
 
     fn admit(&self, warning: Warning) -> Option<LeftOut> {

@@ -164,7 +164,7 @@ impl LockManager {
         let key = key.into_key()?.in_namespace(&engine.namespace);
         let done = engine.store.force_release(&key, id).await?;
         if done {
-            let shown = engine.observer.shown(&key, None);
+            let shown = engine.observer.redact_key(&key, None);
             tracing::warn!(lock.key = %shown, lock.grant = %id, reason, "a lock was taken from its holder by force");
         }
         Ok(done)

@@ -272,8 +272,8 @@ impl LockManager {
     /// An error as the log may show it: by its kind alone where keys are to be kept out of the log. For the layers above.
     #[doc(hidden)]
     #[must_use]
-    pub fn told<'a>(&self, error: &'a LockError) -> impl fmt::Display + use<'a> {
-        self.engine.observer.told(error)
+    pub fn redacted<'a>(&self, error: &'a LockError) -> impl fmt::Display + use<'a> {
+        self.engine.observer.redact_error(error)
     }
 
     /// Whether the log is to be told now that a request of `template` was refused, and how many like it were left out

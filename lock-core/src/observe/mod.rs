@@ -20,6 +20,6 @@ pub(crate) use metrics::Meter;
 #[cfg(feature = "redis")]
 pub(crate) use metrics::quarantined;
 pub(crate) use observer::{LeftOut, Observer, Settings};
-pub(crate) use redact::Shown;
+pub(crate) use redact::RedactedKey;
 pub(crate) use spans::{failed, millis};
 pub(crate) use throttle::Warning;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::events::Events;
 use super::metrics::{Meter, Meters};
-use super::redact::{Shown, Told};
+use super::redact::{RedactedError, RedactedKey};
 use super::throttle::{Limiter, Warning};
 use crate::clock::Clock;
 use crate::error::LockError;
@@ -62,13 +62,13 @@ impl Observer {
     }
 
     /// A key as the log may show it.
-    pub(crate) fn shown<'a>(&self, key: &'a Key, template: Option<&'a str>) -> Shown<'a> {
-        if self.settings.redact_keys { Shown::Hidden(template) } else { Shown::Key(key) }
+    pub(crate) fn redact_key<'a>(&self, key: &'a Key, template: Option<&'a str>) -> RedactedKey<'a> {
+        if self.settings.redact_keys { RedactedKey::Hidden(template) } else { RedactedKey::Key(key) }
     }
 
     /// An error as the log may show it: its text may name keys.
-    pub(crate) fn told<'a>(&self, error: &'a LockError) -> Told<'a> {
-        Told::new(error, self.settings.redact_keys)
+    pub(crate) fn redact_error<'a>(&self, error: &'a LockError) -> RedactedError<'a> {
+        RedactedError::new(error, self.settings.redact_keys)
     }
 
     /// Whether a warning about locks of `group` is to be told now, and how many like it were left out before.

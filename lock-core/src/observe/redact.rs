@@ -7,12 +7,12 @@ use crate::key::Key;
 
 /// A key, or the template in its place. What would end a line of the log is escaped: a key may come from outside.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Shown<'a> {
+pub(crate) enum RedactedKey<'a> {
     Key(&'a Key),
     Hidden(Option<&'a str>),
 }
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for RedactedKey<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Key(key) => key.as_str().escape_debug().fmt(f),
@@ -23,18 +23,18 @@ impl fmt::Display for Shown<'_> {
 
 /// An error, or its kind in its place.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Told<'a> {
+pub(crate) struct RedactedError<'a> {
     error: &'a LockError,
     hidden: bool,
 }
 
-impl<'a> Told<'a> {
+impl<'a> RedactedError<'a> {
     pub(super) fn new(error: &'a LockError, hidden: bool) -> Self {
         Self { error, hidden }
     }
 }
 
-impl fmt::Display for Told<'_> {
+impl fmt::Display for RedactedError<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.hidden { write!(f, "{:?}", self.error.kind()) } else { self.error.fmt(f) }
     }
