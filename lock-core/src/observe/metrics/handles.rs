@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Label, Level, Metadata, SharedString, Unit};
 
-use super::recorder_id::Whose;
+use super::recorder_id::RecorderId;
 use crate::error::LossReason;
 use crate::observe::labels::{self, End, LOSSES, Op, Outcome, ReleaseError, Renewed};
 
@@ -63,7 +63,7 @@ pub(super) fn describe() {
 /// Shows whether `node` of a quorum is in quarantine. Known to the store alone, so it has no meter of a manager.
 #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "no other store has a quarantine"))]
 pub(crate) fn quarantined(node: String, is: bool) {
-    if Whose::here().is_none() {
+    if RecorderId::current().is_none() {
         return;
     }
     metrics::with_recorder(|recorder| {

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use super::handles::{Meter, Series, StoreSeries, describe, evicted};
-use super::recorder_id::Whose;
+use super::recorder_id::RecorderId;
 use crate::clock::{Clock, Moment};
 use crate::observe::labels::Op;
 
@@ -31,7 +31,7 @@ pub(crate) struct Meters {
 #[derive(Debug, Default)]
 struct Cache {
     /// Whose handles these are, and since when.
-    of: Option<(Whose, Moment)>,
+    of: Option<(RecorderId, Moment)>,
     /// `None`: known, and not registered with this recorder since the last refresh.
     templates: HashMap<Arc<str>, Option<Arc<Series>>>,
     store: Arc<StoreSeries>,
@@ -39,7 +39,7 @@ struct Cache {
 
 impl Cache {
     /// Whether its handles are good for `recorder`.
-    fn is_of(&self, recorder: Whose, now: Moment) -> bool {
+    fn is_of(&self, recorder: RecorderId, now: Moment) -> bool {
         self.of.is_some_and(|(whose, since)| whose == recorder && now.since(since) < REFRESH)
     }
 
@@ -56,7 +56,7 @@ impl Cache {
     }
 
     /// Begins anew for `recorder`. One that is new gets all that is known, at zero.
-    fn renew(&mut self, recorder: Whose, now: Moment, backend: &'static str) {
+    fn renew(&mut self, recorder: RecorderId, now: Moment, backend: &'static str) {
         let is_new = self.of.is_none_or(|(whose, _)| whose != recorder);
         self.of = Some((recorder, now));
         self.store = Arc::default();
@@ -88,7 +88,7 @@ impl Meters {
 
     /// The meter of `template`. Remembered where nobody records yet, only if it is [known](Self::know).
     pub(crate) fn of(&self, template: &str, now: Moment) -> Meter {
-        let Some(recorder) = Whose::here() else { return Meter::default() };
+        let Some(recorder) = RecorderId::current() else { return Meter::default() };
         {
             let cache = self.cache.read().unwrap_or_else(PoisonError::into_inner);
             if let Some(series) = cache.get(template).filter(|_| cache.is_of(recorder, now)) {
@@ -110,7 +110,7 @@ impl Meters {
         self.of(template, self.clock.now());
     }
 
-    fn store(&self, recorder: Whose, now: Moment) -> Arc<StoreSeries> {
+    fn store(&self, recorder: RecorderId, now: Moment) -> Arc<StoreSeries> {
         {
             let cache = self.cache.read().unwrap_or_else(PoisonError::into_inner);
             if cache.is_of(recorder, now) {
@@ -126,7 +126,7 @@ impl Meters {
 
     /// A call of the store, with its time. One that is dropped before its answer is not counted.
     pub(crate) async fn timed<F: Future>(&self, op: Op, call: F) -> F::Output {
-        let Some(recorder) = Whose::here() else { return call.await };
+        let Some(recorder) = RecorderId::current() else { return call.await };
         let sent = self.clock.now();
         let answer = call.await;
         self.took(recorder, op, sent);
@@ -135,7 +135,7 @@ impl Meters {
 
     /// A call that is over when it returns, if it is one: `None` is none.
     pub(crate) fn timed_now<T>(&self, op: Op, call: impl FnOnce() -> Option<T>) -> Option<T> {
-        let Some(recorder) = Whose::here() else { return call() };
+        let Some(recorder) = RecorderId::current() else { return call() };
         let sent = self.clock.now();
         let answer = call();
         if answer.is_some() {
@@ -146,12 +146,12 @@ impl Meters {
 
     /// The store has thrown keys away. Seldom, so that there is no handle to keep.
     pub(crate) fn evicted(&self, keys: u64) {
-        if Whose::here().is_some() {
+        if RecorderId::current().is_some() {
             evicted(self.backend, keys);
         }
     }
 
-    fn took(&self, recorder: Whose, op: Op, sent: Moment) {
+    fn took(&self, recorder: RecorderId, op: Op, sent: Moment) {
         let now = self.clock.now();
         self.store(recorder, now).took(op, self.backend, now.since(sent));
     }

@@ -7,11 +7,11 @@ use metrics::Recorder;
 /// A recorder is installed once in the life of a process, so this is one value, and none before. Tests replace it on their
 /// thread; one that comes to lie where another one was is taken for that one, so each test makes a manager of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Whose(usize);
+pub(super) struct RecorderId(usize);
 
-impl Whose {
+impl RecorderId {
     /// The recorder of the calling thread; `None` where nobody records.
-    pub(super) fn here() -> Option<Self> {
+    pub(super) fn current() -> Option<Self> {
         metrics::with_recorder(Self::of)
     }
 
@@ -61,12 +61,12 @@ mod tests {
         static NOBODY: NoopRecorder = NoopRecorder;
         let (one, other) = (Sized(1), Sized(2));
         assert_ne!(one.0, other.0);
-        assert_eq!(Whose::of(&NOBODY), None);
-        assert!(Whose::of(&one).is_some() && Whose::of(&one) == Whose::of(&one));
-        assert_ne!(Whose::of(&one), Whose::of(&other));
+        assert_eq!(RecorderId::of(&NOBODY), None);
+        assert!(RecorderId::of(&one).is_some() && RecorderId::of(&one) == RecorderId::of(&one));
+        assert_ne!(RecorderId::of(&one), RecorderId::of(&other));
         let installed: &'static dyn Recorder = Box::leak(Box::new(Unsized));
-        assert!(Whose::of(installed).is_some(), "as the facade keeps one that is installed");
-        metrics::with_local_recorder(&one, || assert_eq!(Whose::here(), Whose::of(&one)));
-        assert_eq!(Whose::here(), None);
+        assert!(RecorderId::of(installed).is_some(), "as the facade keeps one that is installed");
+        metrics::with_local_recorder(&one, || assert_eq!(RecorderId::current(), RecorderId::of(&one)));
+        assert_eq!(RecorderId::current(), None);
     }
 }
