@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::retry::insist;
+use super::retry::retry;
 use super::wait::Wait;
 use crate::backend::{LatchState, LatchStep};
 use crate::engine::Engine;
@@ -109,7 +109,7 @@ impl CountDownLatch {
             return Err(LockError::new(LockErrorKind::InvalidRequest, detail).with_latch(key));
         }
         let step = LatchStep::Set { count, owner: self.engine.owners.mint(), ttl: self.ttl };
-        match insist(&self.engine, key, &step, self.ttl).await {
+        match retry(&self.engine, key, &step, self.ttl).await {
             Ok(LatchState::Set { by_us, .. }) => {
                 // Those of this process who came before it was set: the store did not know of them.
                 self.engine.latches.opened(key.as_str());
@@ -134,7 +134,7 @@ impl CountDownLatch {
     pub async fn count_down(&self) -> Result<u32> {
         let key = self.checked()?;
         let step = LatchStep::CountDown { owner: self.engine.owners.mint(), ttl: self.ttl };
-        match insist(&self.engine, key, &step, self.ttl).await {
+        match retry(&self.engine, key, &step, self.ttl).await {
             Ok(LatchState::Set { left, .. }) => {
                 if left == 0 {
                     self.engine.latches.opened(key.as_str());

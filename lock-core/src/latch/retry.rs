@@ -20,18 +20,13 @@ const EVERY: Duration = Duration::from_secs(30);
 
 /// Takes a step, and repeats it for less than `ttl` while the store fails. The owner in `step` is the same each time,
 /// so an answer that was lost is asked for again, and nothing is done twice.
-pub(super) async fn insist(
-    engine: &Engine,
-    key: &Key,
-    step: &LatchStep,
-    ttl: Duration,
-) -> Result<LatchState> {
+pub(super) async fn retry(engine: &Engine, key: &Key, step: &LatchStep, ttl: Duration) -> Result<LatchState> {
     // Counted before it looks, so that a shutdown waits for the answer.
     let _under_way = engine.begin_acquiring();
     engine.check_open()?;
     let started = engine.clock.now();
     let mut pauses = Pauses::new(SHORTEST_PAUSE.min(ttl / 8), LONGEST_PAUSE);
-    let mut nag = Nag::at_once();
+    let mut throttle = LogThrottle::at_once();
     loop {
         let error = match engine.store.latch(key, step).await {
             Err(error) if error.is_temporary() => error,
@@ -44,7 +39,7 @@ pub(super) async fn insist(
         if waited.saturating_add(pause) >= ttl {
             return Err(error.with_waited(waited));
         }
-        if nag.is_due(now) {
+        if throttle.is_due(now) {
             let (key, error) = (engine.observer.redact_key(key, None), engine.observer.redact_error(&error));
             tracing::warn!(lock.key = %key, %error, "the store fails, a step of the latch is tried again");
         }
@@ -61,11 +56,11 @@ pub(super) async fn insist(
 
 /// Says how often the log is told.
 #[derive(Debug)]
-pub(super) struct Nag {
+pub(super) struct LogThrottle {
     last: Option<Moment>,
 }
 
-impl Nag {
+impl LogThrottle {
     /// The first time at once.
     pub(super) fn at_once() -> Self {
         Self { last: None }
@@ -94,11 +89,11 @@ mod tests {
     fn the_log_is_told_every_30_s() {
         let start = Clock::Suspend.now();
         let at = |secs| start.plus(Duration::from_secs(secs));
-        let mut nag = Nag::at_once();
-        let told: Vec<_> = (0..70).filter(|secs| nag.is_due(at(*secs))).collect();
+        let mut throttle = LogThrottle::at_once();
+        let told: Vec<_> = (0..70).filter(|secs| throttle.is_due(at(*secs))).collect();
         assert_eq!(told, [0, 30, 60]);
-        let mut nag = Nag::later(start);
-        let told: Vec<_> = (0..70).filter(|secs| nag.is_due(at(*secs))).collect();
+        let mut throttle = LogThrottle::later(start);
+        let told: Vec<_> = (0..70).filter(|secs| throttle.is_due(at(*secs))).collect();
         assert_eq!(told, [30, 60]);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::retry::{Nag, SHORTEST_PAUSE};
+use super::retry::{LogThrottle, SHORTEST_PAUSE};
 use crate::backend::{LatchState, LatchStep, WAITER_LEASE};
 use crate::backoff::Pauses;
 use crate::clock::Moment;
@@ -50,8 +50,8 @@ pub(super) struct Wait<'a> {
     /// Whether the latch was set at some time of the wait.
     seen: bool,
     pauses: Pauses,
-    outage: Nag,
-    unset: Nag,
+    outage: LogThrottle,
+    unset: LogThrottle,
 }
 
 impl<'a> Wait<'a> {
@@ -66,8 +66,8 @@ impl<'a> Wait<'a> {
             heartbeat,
             seen: false,
             pauses: Pauses::new(SHORTEST_PAUSE, heartbeat),
-            outage: Nag::at_once(),
-            unset: Nag::later(started),
+            outage: LogThrottle::at_once(),
+            unset: LogThrottle::later(started),
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::events::Events;
 use super::metrics::{Meter, Meters};
 use super::redact::{RedactedError, RedactedKey};
-use super::throttle::{Limiter, Warning};
+use super::throttle::{Throttle, Warning};
 use crate::clock::Clock;
 use crate::error::LockError;
 use crate::key::Key;
@@ -40,7 +40,7 @@ pub(crate) struct Observer {
     pub(crate) settings: Settings,
     pub(crate) meters: Meters,
     pub(crate) events: Events,
-    limiter: Limiter,
+    throttle: Throttle,
     clock: Clock,
 }
 
@@ -53,7 +53,7 @@ impl Observer {
         for template in &settings.templates {
             meters.know(template);
         }
-        Self { settings, meters, events: Events::default(), limiter: Limiter::default(), clock }
+        Self { settings, meters, events: Events::default(), throttle: Throttle::default(), clock }
     }
 
     /// What locks are counted by: few values, never a key.
@@ -73,7 +73,7 @@ impl Observer {
 
     /// Whether a warning about locks of `group` is to be told now, and how many like it were left out before.
     pub(crate) fn admit(&self, group: &str, warning: Warning) -> Option<LeftOut> {
-        let left_out = self.limiter.admit(group, warning, self.clock.now())?;
+        let left_out = self.throttle.admit(group, warning, self.clock.now())?;
         Some((left_out > 0).then_some(left_out))
     }
 

@@ -32,12 +32,12 @@ impl Warning {
 
 /// Warnings of one sort about one template.
 #[derive(Clone, Copy, Debug, Default)]
-struct Told {
+struct Entry {
     last: Option<Moment>,
     left_out: u64,
 }
 
-impl Told {
+impl Entry {
     /// How many were left out before this one, if this one is to be told.
     fn admit(&mut self, now: Moment) -> Option<u64> {
         if self.last.is_some_and(|last| now.since(last) < EVERY) {
@@ -55,24 +55,24 @@ impl Told {
 
 /// Who says how often the log is told. Its memory is bounded: beyond so many templates, the further ones share one place.
 #[derive(Debug, Default)]
-pub(crate) struct Limiter {
-    templates: Mutex<HashMap<Box<str>, [Told; Warning::COUNT]>>,
+pub(crate) struct Throttle {
+    templates: Mutex<HashMap<Box<str>, [Entry; Warning::COUNT]>>,
 }
 
-impl Limiter {
+impl Throttle {
     /// How many like it were left out before this one; `None` when this one is to be left out too.
     pub(crate) fn admit(&self, template: &str, warning: Warning, now: Moment) -> Option<u64> {
         let mut templates = self.templates.lock().unwrap_or_else(PoisonError::into_inner);
         if !templates.contains_key(template) && templates.len() >= MAX_TEMPLATES {
-            templates.retain(|_, told| !told.iter().all(|one| one.is_over(now)));
+            templates.retain(|_, entries| !entries.iter().all(|entry| entry.is_over(now)));
         }
         let is_known = templates.contains_key(template);
         let name = if is_known || templates.len() < MAX_TEMPLATES { template } else { "" };
-        if let Some(told) = templates.get_mut(name) {
-            return told[warning as usize].admit(now);
+        if let Some(entries) = templates.get_mut(name) {
+            return entries[warning as usize].admit(now);
         }
-        let told = templates.entry(name.into()).or_default();
-        told[warning as usize].admit(now)
+        let entries = templates.entry(name.into()).or_default();
+        entries[warning as usize].admit(now)
     }
 }
 
@@ -83,9 +83,9 @@ mod tests {
 
     #[test]
     fn one_in_ten_seconds_is_told_and_the_others_are_counted() {
-        let (limiter, start) = (Limiter::default(), Clock::Suspend.now());
+        let (throttle, start) = (Throttle::default(), Clock::Suspend.now());
         let at = |ms| start.plus(Duration::from_millis(ms));
-        let admit = |template, warning, ms| limiter.admit(template, warning, at(ms));
+        let admit = |template, warning, ms| throttle.admit(template, warning, at(ms));
         assert_eq!(admit("a", Warning::GaveUp, 0), Some(0));
         assert_eq!(admit("a", Warning::GaveUp, 1), None);
         assert_eq!(admit("b", Warning::GaveUp, 2), Some(0), "another template");
@@ -98,15 +98,15 @@ mod tests {
 
     #[test]
     fn any_number_of_templates_takes_a_bounded_memory() {
-        let (limiter, start) = (Limiter::default(), Clock::Suspend.now());
-        let len = || limiter.templates.lock().unwrap().len();
-        let told = (0..10_000)
-            .filter(|id| limiter.admit(&format!("order {id}"), Warning::GaveUp, start).is_some())
+        let (throttle, start) = (Throttle::default(), Clock::Suspend.now());
+        let len = || throttle.templates.lock().unwrap().len();
+        let entries = (0..10_000)
+            .filter(|id| throttle.admit(&format!("order {id}"), Warning::GaveUp, start).is_some())
             .count();
         assert!(len() <= MAX_TEMPLATES + 1, "{}", len());
-        assert_eq!(told, MAX_TEMPLATES + 1, "the further ones share one place");
+        assert_eq!(entries, MAX_TEMPLATES + 1, "the further ones share one place");
         let later = start.plus(EVERY);
-        assert_eq!(limiter.admit("new", Warning::GaveUp, later), Some(0), "what is over makes room");
+        assert_eq!(throttle.admit("new", Warning::GaveUp, later), Some(0), "what is over makes room");
         assert!(len() <= 2, "{}", len());
     }
 }
