@@ -44,10 +44,10 @@ impl Owner {
         self.process
     }
 
-    /// Whether a grant of one of the two may be handed over to the other inside their process: both are of one manager,
-    /// and ask for a kind whose waiters take turns there.
+    /// Returns whether a grant of `self` may be handed off to `other` inside their process, past the store: both are of one
+    /// manager, and ask for a kind whose waiters share grants there.
     #[must_use]
-    pub const fn takes_turns_with(&self, other: &Self) -> bool {
+    pub const fn may_hand_off_to(&self, other: &Self) -> bool {
         self.process == other.process && (self.counter | other.counter) & STRICT == 0
     }
 

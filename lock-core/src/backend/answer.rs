@@ -97,7 +97,7 @@ pub struct Held {
     pub waiters: Option<usize>,
     /// How many of them are before the asking claim, where it is queued.
     pub position: Option<usize>,
-    /// Whether the holder [takes turns](Owner::takes_turns_with) with the asking claim.
+    /// Whether the holder [may hand off](Owner::may_hand_off_to) to the asking claim.
     pub own: bool,
     /// When the last request was sent that queued the claim or kept it in the queue; `None` where it is not queued.
     pub queued_at: Option<Moment>,

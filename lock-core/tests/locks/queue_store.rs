@@ -99,7 +99,7 @@ impl Entry {
             remaining: Some(until.remaining(now())),
             waiters: Some(self.queue.len() - usize::from(position.is_some())),
             position,
-            own: holder.takes_turns_with(&claim.owner),
+            own: holder.may_hand_off_to(&claim.owner),
             ..Held::default()
         }
     }
@@ -209,7 +209,7 @@ impl QueueStore {
                     );
                 }
                 Some((holder, _)) => {
-                    let own = holder.takes_turns_with(&claim.owner);
+                    let own = holder.may_hand_off_to(&claim.owner);
                     if !queues || own {
                         return Attempt::Held(entry.held(claim));
                     }

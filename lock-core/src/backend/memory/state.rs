@@ -156,7 +156,7 @@ impl Entry {
             holder: self.holders.first().map(|holder| holder.record.clone()),
             waiters: Some(waiters),
             position,
-            own: self.local_holder().is_some_and(|holder| holder.owner.takes_turns_with(&claim.owner)),
+            own: self.local_holder().is_some_and(|holder| holder.owner.may_hand_off_to(&claim.owner)),
             queued_at: position.map(|_| now),
         }
     }
@@ -167,7 +167,7 @@ impl Entry {
             && claim.more.is_empty()
             && self
                 .local_holder()
-                .is_some_and(|holder| holder.owner.takes_turns_with(&claim.owner) && !holder.several)
+                .is_some_and(|holder| holder.owner.may_hand_off_to(&claim.owner) && !holder.several)
     }
 
     /// The exclusive holder, unless it gave the key back.
