@@ -205,7 +205,7 @@ mod tests {
         fake.planned.lock().expect("no panic").extend([unavailable().permanent(), unavailable()]);
         let connections = PerRuntime::lazy(fake);
         assert!(connections.get().await.expect_err("it is permanent").is_permanent());
-        tokio::time::sleep(Duration::from_millis(10)).await;
+        tokio::time::sleep(Duration::from_millis(21)).await;
         assert_eq!(*connections.get().await.expect("the next dial succeeds"), 7);
     }
 
