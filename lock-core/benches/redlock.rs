@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use lock_core::LockManager;
 use lock_core::backend::quorum::Quorum;
 use lock_core::backend::redis::Redis;
-use lock_core::backend::redis::voter::VoterOptions;
+use lock_core::backend::redis::voter::{Voter, VoterOptions};
 use redis::aio::MultiplexedConnection;
 use rig::{Server, median, row, throughput};
 
@@ -55,7 +55,7 @@ impl Cluster {
         let urls: Vec<String> = self.0.iter().map(Server::url).collect();
         let options = VoterOptions::default();
         // Again, where there was one before: an error then, and no harm.
-        let _ = Redis::bootstrap_new_cluster(urls.iter().map(String::as_str), options).await;
+        let _ = Voter::bootstrap_new_cluster(urls.iter().map(String::as_str), options).await;
         let hosts: Vec<String> = self.0.iter().map(|server| format!("127.0.0.1:{}", server.port)).collect();
         LockManager::connect(&format!("redlock://{}", hosts.join(","))).await.expect("connects")
     }

@@ -71,8 +71,7 @@ fn cpu() -> Duration {
 mod majority {
     use std::time::{Duration, Instant};
 
-    use lock_core::backend::redis::Redis;
-    use lock_core::backend::redis::voter::VoterOptions;
+    use lock_core::backend::redis::voter::{Voter, VoterOptions};
     use lock_core::{LockGuard, LockManager};
     use tokio::task::JoinSet;
 
@@ -86,7 +85,7 @@ mod majority {
         let servers: Vec<Server> = (0..3).map(|_| Server::start()).collect();
         let urls: Vec<String> = servers.iter().map(Server::url).collect();
         let options = VoterOptions::default();
-        let new = Redis::bootstrap_new_cluster(urls.iter().map(String::as_str), options);
+        let new = Voter::bootstrap_new_cluster(urls.iter().map(String::as_str), options);
         new.await.expect("they are empty");
         let hosts: Vec<String> = servers.iter().map(|server| format!("127.0.0.1:{}", server.port)).collect();
         let locks = LockManager::connect(&format!("redlock://{}", hosts.join(","))).await.expect("connects");

@@ -81,8 +81,7 @@ async fn redis(_url: &str) -> Result<Arc<dyn DynBackend>> {
 #[cfg(feature = "redlock")]
 async fn redlock(rest: &str, tls: bool) -> Result<Arc<dyn DynBackend>> {
     use crate::backend::quorum::Quorum;
-    use crate::backend::redis::Redis;
-    use crate::backend::redis::voter::RedlockUrl;
+    use crate::backend::redis::voter::{RedlockUrl, Voter};
 
     let RedlockUrl { urls, names, options, node_timeout } = RedlockUrl::parse(rest, tls)?;
     if urls.len() == 1 {
@@ -90,7 +89,7 @@ async fn redlock(rest: &str, tls: bool) -> Result<Arc<dyn DynBackend>> {
                       or write `redis://` for one";
         return Err(LockError::new(LockErrorKind::InvalidRequest, detail));
     }
-    let voters = Redis::connect_voters(urls.iter().map(String::as_str), options).await?;
+    let voters = Voter::connect_all(urls.iter().map(String::as_str), options).await?;
     let mut quorum = Quorum::builder(voters).names(names);
     if let Some(node_timeout) = node_timeout {
         quorum = quorum.node_timeout(node_timeout);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::backend::redis::Redis;
-use lock_core::backend::redis::voter::VoterOptions;
+use lock_core::backend::redis::voter::{Voter, VoterOptions};
 use lock_core::backend::{Ask, Attempt, Backend, Claim, Mode, Renew, Renewal};
 use lock_core::key::Key;
 use lock_core::owner::{Owner, OwnerRecord};
@@ -290,7 +290,7 @@ async fn a_quorum_has_no_use_for_it() {
     let error = LockManager::connect("redlock://a,b,c?durability=replicas(1)").await.expect_err("no use");
     assert!(error.to_string().contains("no option of the redlock URL"), "{error}");
     let server = RedisServer::start();
-    let voter = Redis::connect_voter(&durable(&server), VoterOptions::default()).await;
+    let voter = Voter::connect(&durable(&server), VoterOptions::default()).await;
     let error = voter.expect_err("no use");
     assert_eq!(error.kind(), LockErrorKind::Unsupported);
     assert!(error.to_string().contains("a voter of a quorum has no `durability`"), "{error}");

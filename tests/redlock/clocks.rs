@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::LockError;
-use lock_core::backend::redis::Redis;
-use lock_core::backend::redis::voter::VoterOptions;
+use lock_core::backend::redis::voter::{Voter, VoterOptions};
 use lock_core::backend::{Ask, Backend};
 use lock_core::key::Key;
 use lock_core::testkit::Claims;
@@ -55,7 +54,7 @@ async fn a_clock_that_runs_is_no_step() {
     clock.ahead(ms(20));
     let claim = client.take("k", MAX_TTL).await;
     client.release(&claim).await;
-    assert!(client.redis.clock_offset().is_some());
+    assert!(client.voter.clock_offset().is_some());
 }
 
 /// A client without a history has the other servers.
@@ -67,7 +66,7 @@ async fn a_fresh_client_compares_the_clocks() {
     clock.ahead(STEP);
     let urls = [one.url(), two.url(), three.url()];
     let options = VoterOptions::new(MAX_TTL);
-    let voters = Redis::connect_voters(urls.iter().map(String::as_str), options).await.expect("all are up");
+    let voters = Voter::connect_all(urls.iter().map(String::as_str), options).await.expect("all are up");
     let claims = Claims::new().expect("random bytes");
     let claim = claims.exclusive(&Key::new("k").expect("a key"), MAX_TTL);
     assert_jumped(&voters[0].acquire(&claim, Ask::Try).await.expect_err("its clock is wrong"));

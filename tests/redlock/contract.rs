@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use lock_core::backend::DynBackend;
 use lock_core::backend::quorum::Quorum;
-use lock_core::backend::redis::Redis;
-use lock_core::backend::redis::voter::VoterOptions;
+use lock_core::backend::redis::voter::{Voter, VoterOptions};
 use lock_core::testkit::contract::{self, Subject};
 use lock_tests::RedisServer;
 
@@ -15,11 +14,11 @@ use crate::support::new_cluster;
 /// Longer than every lease of the suite.
 const MAX_TTL: Duration = Duration::from_secs(60 * 60);
 
-async fn voters(servers: &[RedisServer]) -> Vec<Redis> {
+async fn voters(servers: &[RedisServer]) -> Vec<Voter> {
     new_cluster(&servers.iter().collect::<Vec<_>>(), MAX_TTL).await;
     let urls: Vec<String> = servers.iter().map(RedisServer::url).collect();
     let options = VoterOptions::new(MAX_TTL);
-    Redis::connect_voters(urls.iter().map(String::as_str), options).await.expect("all are up")
+    Voter::connect_all(urls.iter().map(String::as_str), options).await.expect("all are up")
 }
 
 /// A quorum waits for a node for a tenth of the lease. With the short leases of the suite as they are, that would be less

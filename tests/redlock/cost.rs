@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_core::backend::redis::Redis;
-use lock_core::backend::{Ask, Attempt, Backend, Claim};
+use lock_core::backend::{Ask, Attempt, Claim, DynBackend};
 use lock_core::key::Key;
 use lock_core::testkit::Claims;
 use lock_tests::{Bound, PATIENCE, RedisServer};
@@ -14,17 +14,17 @@ const LEASE: Duration = Duration::from_secs(60);
 const CYCLES: usize = 400;
 
 /// What the scripts called; and microseconds of the server for a script, and of the client for an answer, on average.
-async fn acquires(server: &RedisServer, backend: &Redis, claims: &[Claim]) -> (u64, f64, f64) {
+async fn acquires(server: &RedisServer, backend: &dyn DynBackend, claims: &[Claim]) -> (u64, f64, f64) {
     server.command(&["CONFIG", "RESETSTAT"]);
     let bound = Bound::new(PATIENCE);
     for claim in claims {
-        assert!(matches!(backend.acquire(claim, Ask::Try).await, Ok(Attempt::Granted(_))));
+        assert!(matches!(backend.acquire_dyn(claim, Ask::Try).await, Ok(Attempt::Granted(_))));
     }
     let seen = bound.elapsed().as_secs_f64() * 1e6 / claims.len() as f64;
     let mut stats = server.command_stats();
     let (scripts, micros) = stats.remove("evalsha").expect("scripts ran");
     for claim in claims {
-        backend.release(claim, None).await.expect("an answer");
+        backend.release_dyn(claim, None).await.expect("an answer");
     }
     (stats.values().map(|(calls, _)| calls).sum(), micros as f64 / scripts as f64, seen)
 }
@@ -61,7 +61,8 @@ async fn the_gate_costs_a_look_at_the_marker_and_two_at_the_time() {
     let most = (u64::MAX, f64::MAX, f64::MAX);
     let (mut gated, mut open) = (most, most);
     for _ in 0..5 {
-        for (backend, least) in [(&client.redis, &mut gated), (&plain, &mut open)] {
+        let backends: [&dyn DynBackend; 2] = [&client.voter, &plain];
+        for (backend, least) in backends.into_iter().zip([&mut gated, &mut open]) {
             let (calls, cost, seen) = acquires(&server, backend, &claims()).await;
             *least = (least.0.min(calls), least.1.min(cost), least.2.min(seen));
         }
@@ -82,15 +83,16 @@ async fn a_free_lock_passes_the_gate_in_three_calls() {
     // The least of a few rounds: a connection asks for the time twice a second.
     let mut calls = [u64::MAX; 4];
     for _ in 0..5 {
-        for (backend, least) in [&client.redis, &plain].into_iter().zip(&mut micros) {
+        let backends: [&dyn DynBackend; 2] = [&client.voter, &plain];
+        for (backend, least) in backends.into_iter().zip(&mut micros) {
             let claims: Vec<_> = (0..CYCLES).map(|n| client.claim(&format!("k{n}"), LEASE)).collect();
             server.command(&["CONFIG", "RESETSTAT"]);
             for claim in &claims {
-                assert!(matches!(backend.acquire(claim, Ask::Probe).await, Ok(Attempt::Granted(_))));
+                assert!(matches!(backend.acquire_dyn(claim, Ask::Probe).await, Ok(Attempt::Granted(_))));
             }
             let acquired = server.command_stats();
             for claim in &claims {
-                backend.release(claim, None).await.expect("an answer");
+                backend.release_dyn(claim, None).await.expect("an answer");
             }
             let cycles = server.command_stats();
             let of = |name: &str| cycles.get(name).map_or(0, |(_, micros)| *micros);

@@ -1,8 +1,7 @@
 //! A server that may have forgotten a lease does not vote until that lease is over: one voter by itself.
 
 use lock_core::LockErrorKind;
-use lock_core::backend::redis::Redis;
-use lock_core::backend::redis::voter::VoterOptions;
+use lock_core::backend::redis::voter::{Voter, VoterOptions};
 use lock_core::backend::{Attempt, Released, Renewal};
 use lock_tests::{Bound, PATIENCE, RedisServer, Replica, wait_until};
 
@@ -43,7 +42,7 @@ async fn a_cluster_with_locks_is_not_new() {
     let claim = client.take("k", MAX_TTL).await;
     let urls = [two.url(), one.url()];
     let outcome =
-        Redis::bootstrap_new_cluster(urls.iter().map(String::as_str), VoterOptions::new(MAX_TTL)).await;
+        Voter::bootstrap_new_cluster(urls.iter().map(String::as_str), VoterOptions::new(MAX_TTL)).await;
     let error = outcome.expect_err("one has a key");
     assert_eq!(error.kind(), LockErrorKind::InvalidRequest);
     assert!(error.to_string().contains("1 keys"), "{error}");

@@ -4,26 +4,27 @@ use std::time::Duration;
 
 use lock_core::backend::quorum::Quorum;
 use lock_core::backend::redis::Redis;
-use lock_core::backend::redis::voter::VoterOptions;
+use lock_core::backend::redis::voter::{Voter, VoterOptions};
 use lock_core::{LockError, LockManager};
 use lock_tests::{Flow, Proxy, RedisServer};
 
 async fn connect(proxies: &[Proxy], gate: Gate, max_ttl: Duration) -> Result<LockManager, LockError> {
     let urls: Vec<String> = proxies.iter().map(Proxy::url).collect();
-    let nodes = match gate {
+    let builder = match gate {
         Gate::On => {
             let options = VoterOptions::new(max_ttl);
-            Redis::connect_voters(urls.iter().map(String::as_str), options).await?
+            let voters = Voter::connect_all(urls.iter().map(String::as_str), options).await?;
+            LockManager::builder(Quorum::new(voters)?)
         }
         Gate::Off => {
             let mut nodes = Vec::new();
             for url in &urls {
                 nodes.push(Redis::connect(url).await?);
             }
-            nodes
+            LockManager::builder(Quorum::new(nodes)?)
         }
     };
-    LockManager::builder(Quorum::new(nodes)?).ttl(max_ttl).build()
+    builder.ttl(max_ttl).build()
 }
 
 /// Whether the servers pass the gate. Without it they are plain Redlock: the control.

@@ -1,7 +1,6 @@
 //! What a voter refuses, and what it says then.
 
-use lock_core::backend::redis::Redis;
-use lock_core::backend::redis::voter::VoterOptions;
+use lock_core::backend::redis::voter::{Voter, VoterOptions};
 use lock_core::backend::{Ask, Attempt, Backend};
 use lock_core::key::Key;
 use lock_core::testkit::Claims;
@@ -29,7 +28,7 @@ async fn a_client_with_another_longest_lease_is_told_both() {
 async fn a_lease_above_the_longest_is_refused_by_client_and_server() {
     let server = voting_server(MAX_TTL).await;
     let client = Client::of(&server, MAX_TTL).await;
-    assert_eq!(client.redis.capability().max_ttl, MAX_TTL);
+    assert_eq!(client.voter.capability().max_ttl, MAX_TTL);
     let error = client.refusal("k", ms(1_001)).await;
     assert!(
         error.kind() == LockErrorKind::InvalidRequest && error.to_string().contains("max_ttl=1s"),
@@ -50,10 +49,10 @@ async fn a_lease_above_the_longest_is_refused_by_client_and_server() {
 async fn a_key_is_kept_no_longer_than_the_longest_lease() {
     let server = voting_server(MAX_TTL).await;
     let client = Client::of(&server, MAX_TTL).await;
-    let locks = LockManager::builder(client.redis).build().expect_err("its leases are longer by default");
+    let locks = LockManager::builder(client.voter).build().expect_err("its leases are longer by default");
     assert_eq!(locks.kind(), LockErrorKind::InvalidRequest);
     let client = Client::of(&server, MAX_TTL).await;
-    let locks = LockManager::builder(client.redis).ttl(MAX_TTL).build().expect("good defaults");
+    let locks = LockManager::builder(client.voter).ttl(MAX_TTL).build().expect("good defaults");
     locks.lock("k").min_hold(MAX_TTL).check().expect("so long");
     let error = locks.lock("k").min_hold(MAX_TTL + ms(1)).check().expect_err("longer");
     assert_eq!(error.kind(), LockErrorKind::InvalidRequest);
@@ -66,7 +65,7 @@ async fn a_server_that_evicts_may_not_vote() {
     let error = Client::try_of(&server, MAX_TTL).await.expect_err("it may evict");
     assert_eq!(error.kind(), LockErrorKind::Unsupported);
     assert!(error.to_string().contains("maxmemory-policy is volatile-ttl"), "{error}");
-    let outcome = Redis::bootstrap_new_cluster([server.url().as_str()], VoterOptions::new(MAX_TTL)).await;
+    let outcome = Voter::bootstrap_new_cluster([server.url().as_str()], VoterOptions::new(MAX_TTL)).await;
     assert_eq!(outcome.expect_err("it may evict").kind(), LockErrorKind::Unsupported);
     assert!(server.keys().is_empty());
 }
@@ -75,14 +74,14 @@ async fn a_server_that_evicts_may_not_vote() {
 async fn what_a_voter_does_not_do_is_said() {
     let server = voting_server(MAX_TTL).await;
     let client = Client::of(&server, MAX_TTL).await;
-    let can = client.redis.capability();
+    let can = client.voter.capability();
     assert!(
         !can.waiting.in_order()
             && !can.waiting.by_heartbeats()
             && !can.waiting.tells_holder()
             && !can.latches
     );
-    let error = client.redis.heartbeat(&client.claim("k", MAX_TTL)).await.expect_err("no queue");
+    let error = client.voter.heartbeat(&client.claim("k", MAX_TTL)).await.expect_err("no queue");
     assert_eq!(error.kind(), LockErrorKind::Unsupported);
     let error = client.refusal("lock:voter", MAX_TTL).await;
     assert_eq!(error.kind(), LockErrorKind::InvalidKey);
@@ -95,7 +94,7 @@ async fn a_minority_may_be_down_at_the_start() {
     let all: Vec<&RedisServer> = servers.iter().collect();
     new_cluster(&all, MAX_TTL).await;
     let urls: Vec<String> = servers.iter().map(RedisServer::url).collect();
-    let connect = || Redis::connect_voters(urls.iter().map(String::as_str), VoterOptions::new(MAX_TTL));
+    let connect = || Voter::connect_all(urls.iter().map(String::as_str), VoterOptions::new(MAX_TTL));
     servers[1].kill9();
     let voters = connect().await.expect("two of three are up");
     servers[2].kill9();
@@ -118,7 +117,7 @@ async fn one_server_under_two_names_has_one_vote() {
     let (one, two) = (RedisServer::start(), RedisServer::start());
     let again = one.url().replace("127.0.0.1", "localhost");
     let urls = [one.url(), two.url(), again];
-    let outcome = Redis::connect_voters(urls.iter().map(String::as_str), VoterOptions::new(MAX_TTL)).await;
+    let outcome = Voter::connect_all(urls.iter().map(String::as_str), VoterOptions::new(MAX_TTL)).await;
     let error = outcome.expect_err("the first and the last are one");
     assert_eq!(error.kind(), LockErrorKind::InvalidRequest);
     assert!(error.to_string().contains("named twice"), "{error}");
@@ -132,7 +131,7 @@ async fn one_server_under_two_names_has_one_vote_also_later() {
     let again = Proxy::before(&one);
     again.refuse(true);
     let urls = [one.url(), two.url(), again.url()];
-    let connected = Redis::connect_voters(urls.iter().map(String::as_str), VoterOptions::new(MAX_TTL)).await;
+    let connected = Voter::connect_all(urls.iter().map(String::as_str), VoterOptions::new(MAX_TTL)).await;
     let voters = connected.expect("two of three are up");
     again.heal();
     let claims = Claims::new().expect("random bytes");
@@ -156,8 +155,8 @@ async fn the_documented_permissions_are_enough() {
     let rules: Vec<&str> = ["ACL", "SETUSER", "app"].into_iter().chain(RULES.split_whitespace()).collect();
     server.command(&rules);
     let url = server.url_for("app", "s3cret");
-    Redis::bootstrap_new_cluster([url.as_str()], VoterOptions::new(MAX_TTL)).await.expect("it may");
-    let voter = Redis::connect_voter(&url, VoterOptions::new(MAX_TTL)).await.expect("it may");
+    Voter::bootstrap_new_cluster([url.as_str()], VoterOptions::new(MAX_TTL)).await.expect("it may");
+    let voter = Voter::connect(&url, VoterOptions::new(MAX_TTL)).await.expect("it may");
     let claims = Claims::new().expect("random bytes");
     let claim = claims.exclusive(&Key::new("shop:k").expect("a key"), MAX_TTL);
     for _ in 0..2 {
@@ -165,6 +164,6 @@ async fn the_documented_permissions_are_enough() {
         server.command(&["SCRIPT", "FLUSH"]);
     }
     server.command(&["ACL", "SETUSER", "app", "-multi"]);
-    let error = Redis::connect_voter(&url, VoterOptions::new(MAX_TTL)).await.expect_err("it may not");
+    let error = Voter::connect(&url, VoterOptions::new(MAX_TTL)).await.expect_err("it may not");
     assert!(error.kind() == LockErrorKind::Unavailable && !error.is_temporary(), "{error}");
 }

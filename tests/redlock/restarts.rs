@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lock_core::backend::quorum::Quorum;
-use lock_core::backend::redis::Redis;
-use lock_core::backend::redis::voter::VoterOptions;
+use lock_core::backend::redis::voter::{Voter, VoterOptions};
 use lock_core::backend::{Ask, Attempt, Backend, Capability, Claim, FencingToken, Released, Renew, Renewal};
 use lock_core::owner::Owner;
 use lock_core::{LockError, LockErrorKind, LockGuard, LockManager, LossReason, ManagerBuilder, Result};
@@ -119,7 +118,7 @@ async fn a_lock_is_held_over_a_rolling_restart_and_is_whole_again() {
 /// The control: voters that take a lock, and never again once they lost it.
 #[derive(Debug)]
 struct Unhealed {
-    voter: Redis,
+    voter: Voter,
     known: Mutex<HashSet<Owner>>,
 }
 
@@ -154,7 +153,7 @@ async fn without_healing_a_rolling_restart_ends_the_lock() {
     let mut servers = servers(3).await;
     let urls: Vec<String> = servers.iter().map(RedisServer::url).collect();
     let options = VoterOptions::new(MAX_TTL);
-    let voters = Redis::connect_voters(urls.iter().map(String::as_str), options).await.expect("all are up");
+    let voters = Voter::connect_all(urls.iter().map(String::as_str), options).await.expect("all are up");
     let unhealed = |voter| Unhealed { voter, known: Mutex::default() };
     let quorum = Quorum::new(voters.into_iter().map(unhealed).collect()).expect("three");
     let locks = LockManager::builder(quorum).ttl(MAX_TTL).build().expect("a ttl that it can hold");

@@ -2,8 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use lock_core::backend::redis::Redis;
-use lock_core::backend::redis::voter::VoterOptions;
+use lock_core::backend::redis::voter::{Voter, VoterOptions};
 use lock_core::{LockErrorKind, LockManager, ManagerBuilder};
 use lock_tests::{Certificates, PATIENCE, RedisServer, wait_until};
 use tracing::field::{Field, Visit};
@@ -33,7 +32,7 @@ async fn servers(certificates: &Certificates) -> Vec<RedisServer> {
     };
     let urls: Vec<String> = servers.iter().map(url).collect();
     let options = VoterOptions::new(MAX_TTL);
-    Redis::bootstrap_new_cluster(urls.iter().map(String::as_str), options).await.expect("they are empty");
+    Voter::bootstrap_new_cluster(urls.iter().map(String::as_str), options).await.expect("they are empty");
     servers
 }
 

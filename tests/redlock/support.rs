@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use lock_core::LockError;
-use lock_core::backend::redis::Redis;
-use lock_core::backend::redis::voter::VoterOptions;
+use lock_core::backend::redis::voter::{Voter, VoterOptions};
 use lock_core::backend::{Ask, Attempt, Backend, Claim, Released, Renew, Renewal};
 use lock_core::key::Key;
 use lock_core::testkit::Claims;
@@ -26,7 +25,7 @@ pub(crate) fn quarantine(max_ttl: Duration) -> Duration {
 pub(crate) async fn new_cluster(servers: &[&RedisServer], max_ttl: Duration) {
     let urls: Vec<String> = servers.iter().map(|server| server.url()).collect();
     let options = VoterOptions::new(max_ttl);
-    Redis::bootstrap_new_cluster(urls.iter().map(String::as_str), options).await.expect("they are empty");
+    Voter::bootstrap_new_cluster(urls.iter().map(String::as_str), options).await.expect("they are empty");
 }
 
 /// A server that votes, and holds no locks yet.
@@ -39,7 +38,7 @@ pub(crate) async fn voting_server(max_ttl: Duration) -> RedisServer {
 /// One client of one voter.
 #[derive(Debug)]
 pub(crate) struct Client {
-    pub(crate) redis: Redis,
+    pub(crate) voter: Voter,
     claims: Claims,
 }
 
@@ -49,8 +48,8 @@ impl Client {
     }
 
     pub(crate) async fn try_of(server: &RedisServer, max_ttl: Duration) -> Result<Self, LockError> {
-        let redis = Redis::connect_voter(&server.url(), VoterOptions::new(max_ttl)).await?;
-        Ok(Self { redis, claims: Claims::new().expect("random bytes") })
+        let voter = Voter::connect(&server.url(), VoterOptions::new(max_ttl)).await?;
+        Ok(Self { voter, claims: Claims::new().expect("random bytes") })
     }
 
     pub(crate) fn claim(&self, key: &str, ttl: Duration) -> Claim {
@@ -63,7 +62,7 @@ impl Client {
     }
 
     pub(crate) async fn ask(&self, claim: &Claim) -> Result<Attempt, LockError> {
-        self.redis.acquire(claim, Ask::Try).await
+        self.voter.acquire(claim, Ask::Try).await
     }
 
     /// One try of a fresh owner; `None` where the key is held.
@@ -81,11 +80,11 @@ impl Client {
     }
 
     pub(crate) async fn release(&self, claim: &Claim) -> Released {
-        self.redis.release(claim, None).await.expect("an answer")
+        self.voter.release(claim, None).await.expect("an answer")
     }
 
     pub(crate) async fn renew(&self, claim: &Claim) -> Renewal {
-        self.redis.renew(&[Renew { claim, ttl: claim.ttl }]).await.pop().expect("an answer")
+        self.voter.renew(&[Renew { claim, ttl: claim.ttl }]).await.pop().expect("an answer")
     }
 
     /// Why the voter does not vote now.

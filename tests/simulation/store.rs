@@ -3,7 +3,7 @@
 use lock_core::backend::Backend;
 use lock_core::backend::quorum::Quorum;
 use lock_core::backend::redis::Redis;
-use lock_core::backend::redis::voter::VoterOptions;
+use lock_core::backend::redis::voter::{Voter, VoterOptions};
 use lock_core::{LockManager, ManagerBuilder, Result};
 
 use crate::plan::Plan;
@@ -44,7 +44,7 @@ pub(crate) async fn connect(kind: Kind, plan: &Plan) -> Result<LockManager> {
         }
         Kind::Mistaken(mistake) => {
             let options = VoterOptions::new(plan.max_ttl);
-            let voters = Redis::connect_voters(urls.iter().map(String::as_str), options).await?;
+            let voters = Voter::connect_all(urls.iter().map(String::as_str), options).await?;
             match mistake {
                 // The library gives back by itself what a quorum did not answer, so this one sits below it.
                 Mistake::RetryWithNewToken => manager(Quorum::new(Planted::each(voters, mistake))?, plan),

@@ -9,6 +9,7 @@ use ::redis::{Cmd, Pipeline, Value};
 use super::answer::{code, conflict, granted, held};
 use super::connection::Connection;
 use super::error::Failure;
+use super::primary::Primary;
 use super::scripts::Script;
 use super::server::Server;
 use super::units::millis;
@@ -27,7 +28,7 @@ const FENCE_LEASES: u32 = 10;
 const FENCE_MORE: Duration = Duration::from_secs(60 * 60);
 const FENCE_AT_LEAST: Duration = Duration::from_secs(60);
 
-impl Server {
+impl Server<Primary> {
     /// One attempt. Where a plain SET will do it comes first: a free key costs nothing else. The script runs where
     /// the key is taken, perhaps by this very owner, and where more is wanted than a SET can do.
     pub(super) async fn acquire(
@@ -96,7 +97,7 @@ impl Server {
         match reply.verdict {
             1 => {
                 let granted = Heartbeat::Granted(granted(claim, &reply)?);
-                let deadline = self.timeout().min(claim.ttl.min(WAITER_LEASE) / 2);
+                let deadline = self.deadline(claim.ttl.min(WAITER_LEASE));
                 self.durable(&live, (claim, granted), None, deadline).await
             }
             0 => Ok(Heartbeat::Waiting(held(reply.rest(), reply.sent, true))),
@@ -105,7 +106,7 @@ impl Server {
     }
 }
 
-impl Server {
+impl Server<Primary> {
     /// The plain SET of a claim whose slot is being moved to this node of a Cluster.
     pub(super) async fn set_asking(&self, claim: &Claim, deadline: Duration) -> Result<Attempt, Failure> {
         let live = self.connections.get().await?;
@@ -138,7 +139,13 @@ fn set(claim: &Claim, value: &str) -> Cmd {
     command
 }
 
-fn one(live: &Connection, claim: &Claim, ask: Ask, (token, value): (&OwnerToken, &str), end: i64) -> Cmd {
+fn one(
+    live: &Connection<Primary>,
+    claim: &Claim,
+    ask: Ask,
+    (token, value): (&OwnerToken, &str),
+    end: i64,
+) -> Cmd {
     let key = claim.key.as_str();
     let mut command = live.scripts.call(Script::Acquire, iter::once(key), 8, value.len() + 140);
     common(&mut command, claim, (token, value), end);
@@ -153,7 +160,7 @@ fn one(live: &Connection, claim: &Claim, ask: Ask, (token, value): (&OwnerToken,
     command
 }
 
-fn all(live: &Connection, claim: &Claim, (token, value): (&OwnerToken, &str), end: i64) -> Cmd {
+fn all(live: &Connection<Primary>, claim: &Claim, (token, value): (&OwnerToken, &str), end: i64) -> Cmd {
     let keys = claim.keys().map(Key::as_str);
     let mut command = live.scripts.call(Script::AcquireAll, keys, 5, value.len() + 120);
     common(&mut command, claim, (token, value), end);

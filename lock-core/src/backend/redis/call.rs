@@ -4,6 +4,7 @@ use ::redis::{Cmd, Value};
 
 use super::connection::Connection;
 use super::error::{Failure, Reaction};
+use super::role::Role;
 use super::scripts::Script;
 use crate::clock::{Clock, Moment};
 
@@ -45,7 +46,7 @@ impl Reply {
     }
 }
 
-impl Connection {
+impl<R: Role> Connection<R> {
     /// Calls a script that answers `{verdict, now, ..}`, and learns the server's clock from it.
     pub(super) async fn call(&self, script: Script, command: &Cmd) -> Result<Reply, Failure> {
         let sent = Clock::Suspend.now();
@@ -81,9 +82,7 @@ impl Connection {
     /// Learns that the server's clock said `now` some time between `sent` and `received`.
     pub(super) fn learn(&self, now: i64, sent: Moment, received: Moment) {
         self.clock.learn(now, sent, received);
-        if let Some(seat) = &self.seat {
-            seat.voter().observe(now, sent, received);
-        }
+        R::clock(&self.session, now, sent, received);
     }
 }
 

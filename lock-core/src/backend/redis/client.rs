@@ -9,8 +9,9 @@ use tokio::time::timeout;
 use super::capability::capability;
 use super::config::{Address, Config};
 use super::dial;
-use super::keys::supported;
+use super::keys::{has_shared_mode, supported};
 use super::latch;
+use super::primary::Primary;
 use super::server::Server;
 use super::shared::Shared;
 use crate::backend::{
@@ -74,7 +75,7 @@ impl Redis {
                 "`redis+cluster://` is for `LockManager::connect` or `backend::redis::cluster::Cluster`";
             return Err(LockError::new(LockErrorKind::InvalidRequest, detail));
         }
-        let shared = Arc::new(Shared::new(config)?);
+        let shared = Arc::new(Shared::new(config, Primary::alone())?);
         match dial::dial(&shared).await {
             Ok(session) => Ok(Self { server: Server::new(shared, session) }),
             Err(failure) => Err(failure.to_error(shared.address())),
@@ -85,10 +86,7 @@ impl Redis {
 impl Redis {
     async fn attempt(&self, claim: &Claim, ask: Ask) -> Result<Attempt> {
         supported(claim.keys())?;
-        if let Some(voter) = self.server.voter() {
-            return self.server.vote(voter, claim).await;
-        }
-        let deadline = self.server.timeout().min(claim.ttl / 2);
+        let deadline = self.server.deadline(claim.ttl);
         // A call that never got a connection leaves nothing to clean up: an outage must not pile up releases.
         match timeout(deadline, self.server.acquire(claim, ask, deadline)).await {
             Ok(Ok(attempt)) => Ok(attempt),
@@ -103,9 +101,6 @@ impl Redis {
 
 impl Backend for Redis {
     fn capability(&self) -> Capability {
-        if let Some(voter) = self.server.voter() {
-            return voter.capability();
-        }
         capability(&self.server.shared().config)
     }
 
@@ -115,10 +110,7 @@ impl Backend for Redis {
     }
 
     async fn heartbeat(&self, claim: &Claim) -> Result<Heartbeat> {
-        if let Some(voter) = self.server.voter() {
-            return Err(voter.unsupported(&claim.key));
-        }
-        let deadline = self.server.timeout().min(claim.ttl.min(WAITER_LEASE) / 2);
+        let deadline = self.server.deadline(claim.ttl.min(WAITER_LEASE));
         self.server.settled(timeout(deadline, self.server.heartbeat(claim)).await, deadline, &claim.key)
     }
 
@@ -127,41 +119,31 @@ impl Backend for Redis {
     }
 
     async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
-        // Behind the lease there is nothing left to release; a very short one gets time for a round trip all the same.
-        const SHORTEST: Duration = Duration::from_millis(50);
-        let deadline = self.server.timeout().min(claim.ttl.max(SHORTEST));
-        let answer = match keep_for.filter(|keep| !keep.is_zero()) {
-            None => timeout(deadline, self.server.release(claim)).await,
-            Some(keep) => timeout(deadline, self.server.retain(claim, keep)).await,
-        };
+        let deadline = self.server.shared().config.deadline_of_release(claim.ttl);
+        let answer = timeout(deadline, self.server.release_or_retain(claim, keep_for)).await;
         self.server.settled(answer, deadline, &claim.key)
     }
 
     async fn fence(&self, claim: &Claim) -> Result<FencingToken> {
-        let deadline = self.server.timeout().min(claim.ttl / 2);
-        match self.server.settled(timeout(deadline, self.server.fence(claim)).await, deadline, &claim.key)? {
-            Ok(token) => Ok(token),
-            Err(reason) => Err(LockError::lost(&claim.key, reason)),
-        }
+        let deadline = self.server.deadline(claim.ttl);
+        let answer = timeout(deadline, self.server.fence(claim)).await;
+        self.server
+            .settled(answer, deadline, &claim.key)?
+            .map_err(|reason| LockError::lost(&claim.key, reason))
     }
 
     async fn downgrade(&self, claim: &Claim) -> Renewal {
-        if !claim.more.is_empty() {
-            let detail = "a lock of several keys has no shared mode";
-            return Renewal::Unknown(LockError::new(LockErrorKind::Unsupported, detail).with_key(&claim.key));
+        if let Err(error) = has_shared_mode(claim) {
+            return Renewal::Unknown(error);
         }
-        let deadline = self.server.timeout().min(claim.ttl / 2);
+        let deadline = self.server.deadline(claim.ttl);
         let answer = timeout(deadline, self.server.downgrade(claim)).await;
         self.server.settled(answer, deadline, &claim.key).unwrap_or_else(Renewal::Unknown)
     }
 
     async fn latch(&self, key: &Key, step: &LatchStep) -> Result<LatchState> {
         supported(std::iter::once(key))?;
-        if let Some(voter) = self.server.voter() {
-            return Err(voter.unsupported(key));
-        }
-        let deadline =
-            latch::lease(step).map_or(self.server.timeout(), |lease| self.server.timeout().min(lease / 2));
+        let deadline = latch::lease(step).map_or(self.server.timeout(), |lease| self.server.deadline(lease));
         self.server.settled(timeout(deadline, self.server.latch(key, step)).await, deadline, key)
     }
 

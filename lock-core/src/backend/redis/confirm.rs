@@ -21,6 +21,7 @@ use ::redis::{Cmd, Pipeline, Value};
 use super::connection::Connection;
 use super::durability::{Copies, Durability};
 use super::error::Failure;
+use super::primary::Primary;
 use super::server::Server;
 use super::units::millis;
 use crate::backend::Claim;
@@ -31,7 +32,7 @@ const SHARE_OF_DEADLINE: u32 = 3;
 
 /// Confirms what was written over one connection.
 #[derive(Debug)]
-pub(super) struct Confirmer {
+pub(crate) struct Confirmer {
     durability: Durability,
     /// Numbers what is to be confirmed.
     written: AtomicU64,
@@ -75,7 +76,7 @@ pub(super) fn patience(deadline: Duration) -> Duration {
 /// What the server said of a grant that it was asked to confirm in the same breath; `None` where it was not.
 pub(super) type Confirmed = Option<Result<(), Failure>>;
 
-impl Connection {
+impl Connection<Primary> {
     /// Sends a command that grants, together with the one that confirms it where no other is under way; else the grant
     /// has to be [confirmed](Self::confirm) afterwards, with others.
     pub(super) async fn send_to_grant(
@@ -84,7 +85,7 @@ impl Connection {
         deadline: Duration,
     ) -> Result<(Value, Confirmed), Failure> {
         let free =
-            self.confirmer.as_ref().and_then(|confirmer| Some((confirmer, confirmer.last.try_lock().ok()?)));
+            self.session.as_ref().and_then(|confirmer| Some((confirmer, confirmer.last.try_lock().ok()?)));
         match free {
             None => Ok((self.send(command).await?, None)),
             // Boxed: most stores have no copies, and every call would have room for this.
@@ -122,7 +123,7 @@ impl Connection {
     ///
     /// What is to be confirmed has to have been a write of this connection: WAIT covers its last one.
     pub(super) async fn confirm(&self, deadline: Duration) -> Result<(), Failure> {
-        let Some(confirmer) = &self.confirmer else { return Ok(()) };
+        let Some(confirmer) = &self.session else { return Ok(()) };
         let (durability, patience) = (confirmer.durability, patience(deadline));
         let number = confirmer.written.fetch_add(1, Ordering::AcqRel) + 1;
         // Who confirms for all may not be polled any more: then this one goes on by itself.
@@ -139,17 +140,17 @@ impl Connection {
     }
 }
 
-impl Server {
+impl Server<Primary> {
     /// Hands out a grant that has enough copies, and gives back one that has not.
     pub(super) async fn durable<T>(
         &self,
-        live: &Arc<Connection>,
+        live: &Arc<Connection<Primary>>,
         (claim, grant): (&Claim, T),
         confirmed: Confirmed,
         deadline: Duration,
     ) -> Result<T, Failure> {
         live.subscribe_holders(self.shared().shared_listeners());
-        if live.confirmer.is_none() {
+        if live.session.is_none() {
             return Ok(grant);
         }
         let confirmed = match confirmed {

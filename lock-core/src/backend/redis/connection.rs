@@ -7,12 +7,11 @@ use ::redis::aio::MultiplexedConnection;
 use ::redis::{Cmd, Pipeline, PushInfo, PushKind, RedisResult, Value};
 use tokio::sync::Notify;
 
-use super::confirm::Confirmer;
 use super::error::{Failure, Reaction};
+use super::role::Role;
 use super::scripts::Scripts;
 use super::server_clock::ServerClock;
 use super::subscribe::Subscriptions;
-use super::voter::Seat;
 
 /// That a connection is no good any more although it is up.
 #[derive(Debug, Default)]
@@ -37,36 +36,25 @@ impl Poisoned {
 
 /// A connection that is up.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(crate) struct Connection<R: Role> {
     connection: MultiplexedConnection,
     pub(super) scripts: Scripts,
     pub(super) clock: ServerClock,
-    /// Of a voter's connection.
-    pub(super) seat: Option<Seat>,
-    /// Of a connection whose locks need copies.
-    pub(super) confirmer: Option<Confirmer>,
+    /// What the role keeps for this connection.
+    pub(crate) session: R::Session,
     pub(super) poisoned: Arc<Poisoned>,
     pub(super) subscriptions: Subscriptions,
 }
 
-impl Connection {
+impl<R: Role> Connection<R> {
     pub(super) fn new(
         connection: MultiplexedConnection,
         scripts: Scripts,
         clock: ServerClock,
-        seat: Option<Seat>,
-        confirmer: Option<Confirmer>,
+        session: R::Session,
         poisoned: Arc<Poisoned>,
     ) -> Self {
-        Self {
-            connection,
-            scripts,
-            clock,
-            seat,
-            confirmer,
-            poisoned,
-            subscriptions: Subscriptions::default(),
-        }
+        Self { connection, scripts, clock, session, poisoned, subscriptions: Subscriptions::default() }
     }
 
     /// A handle of the driver, for what it does itself: subscribing.

@@ -14,25 +14,23 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::config::Address;
-use super::confirm::Confirmer;
 use super::connection::{Connection, Poisoned};
-use super::durability::Proof;
 use super::error::{Failure, Reaction};
 use super::messages;
 use super::probe;
-use super::scripts::{Script, Scripts};
+use super::role::{Greeting, Role};
+use super::scripts::{Keyspace, Script, Scripts};
 use super::sentinel::{self, Place};
 use super::server_clock::{ServerClock, server_time};
 use super::shared::Shared;
-use super::voter::Seat;
 use crate::clock::Clock;
 use crate::error::LockErrorKind;
 use crate::simulation;
 
 /// A connection and the task that drives it.
 #[derive(Debug)]
-pub(super) struct Session {
-    pub(super) live: Arc<Connection>,
+pub(crate) struct Session<R: Role> {
+    pub(super) live: Arc<Connection<R>>,
     pub(super) driver: Driver,
     /// Where it goes to.
     pub(super) place: Option<Place>,
@@ -49,7 +47,7 @@ impl Drop for Driver {
 }
 
 /// Connects once, within the deadline of the configuration.
-pub(super) async fn dial(server: &Shared) -> Result<Session, Failure> {
+pub(crate) async fn dial<R: Role>(server: &Shared<R>) -> Result<Session<R>, Failure> {
     let (deadline, progress) = (server.config.connect_timeout, Progress::default());
     match timeout(deadline, connect(server, &progress)).await {
         Ok(Ok(session)) => Ok(session),
@@ -89,17 +87,18 @@ impl Progress {
     }
 }
 
-async fn connect(server: &Shared, progress: &Progress) -> Result<Session, Failure> {
+async fn connect<R: Role>(server: &Shared<R>, progress: &Progress) -> Result<Session<R>, Failure> {
     let place = match server.address() {
         Address::Tcp { host, port } => Some((host.clone(), *port)),
-        Address::Sentinel(sentinels) => Some(sentinel::primary(server, sentinels).await?),
+        Address::Sentinel(sentinels) => {
+            Some(sentinel::primary(&server.config, server.tls(), sentinels).await?)
+        }
         Address::Unix(_) | Address::Cluster(_) => None,
     };
     let (Address::Sentinel(sentinels), Some(asked)) = (server.address(), &place) else {
         let session = reach(server, place.as_ref(), progress).await?;
-        // As below. Nobody else has this node's connections where the router is gone.
-        if let (Some(router), Some(place)) = (server.peers.upgrade(), &place) {
-            router.prove(place).await?;
+        if let Some(place) = &place {
+            server.role.vouch(place).await?;
         }
         return Ok(session);
     };
@@ -110,7 +109,7 @@ async fn connect(server: &Shared, progress: &Progress) -> Result<Session, Failur
         Err(failure) => return Err(failure),
     };
     // One that was stopped for a while takes itself for the primary when it goes on.
-    if sentinel::primary(server, sentinels).await? != *asked {
+    if sentinel::primary(&server.config, server.tls(), sentinels).await? != *asked {
         let text = "the sentinels name another primary by now";
         return Err(Failure::new(LockErrorKind::Unavailable, text));
     }
@@ -119,7 +118,11 @@ async fn connect(server: &Shared, progress: &Progress) -> Result<Session, Failur
 }
 
 /// Connects to the server at `place`, or at the socket of the configuration, and proves it.
-async fn reach(server: &Shared, place: Option<&Place>, progress: &Progress) -> Result<Session, Failure> {
+async fn reach<R: Role>(
+    server: &Shared<R>,
+    place: Option<&Place>,
+    progress: &Progress,
+) -> Result<Session<R>, Failure> {
     let (connection, driver) = open(server, place, progress).await?;
     let session = greet(server, connection, driver).await;
     progress.at(Progress::CONNECTING);
@@ -127,8 +130,8 @@ async fn reach(server: &Shared, place: Option<&Place>, progress: &Progress) -> R
 }
 
 /// Connects, and says no more than who asks.
-pub(super) async fn open(
-    server: &Shared,
+pub(super) async fn open<R: Role>(
+    server: &Shared<R>,
     place: Option<&Place>,
     progress: &Progress,
 ) -> Result<(MultiplexedConnection, Driver), Failure> {
@@ -190,7 +193,10 @@ fn unreachable(error: &std::io::Error) -> Failure {
 }
 
 /// HELLO 3 with the password, and the driver's task.
-async fn handshake<S>(server: &Shared, stream: S) -> Result<(MultiplexedConnection, Driver), RedisError>
+async fn handshake<R: Role, S>(
+    server: &Shared<R>,
+    stream: S,
+) -> Result<(MultiplexedConnection, Driver), RedisError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -209,15 +215,16 @@ where
 }
 
 /// Proves that this server can hold locks, loads the scripts and learns the server's clock, in one round trip.
-async fn greet(
-    server: &Shared,
+async fn greet<R: Role>(
+    server: &Shared<R>,
     connection: MultiplexedConnection,
     driver: Driver,
-) -> Result<Session, Failure> {
+) -> Result<Session<R>, Failure> {
+    let keyspace = server.role.keyspace();
     let mut commands = Pipeline::with_capacity(2 + Script::ALL.len());
     commands.cmd("INFO");
     for script in Script::ALL {
-        commands.add_command(script.load(server.on_cluster));
+        commands.add_command(script.load(keyspace, R::text));
     }
     commands.cmd("TIME");
     let sent = Clock::Suspend.now();
@@ -226,42 +233,23 @@ async fn greet(
 
     let received = Clock::Suspend.now();
     let info = text(answers.first().unwrap_or(&Value::Nil))?;
-    let facts = probe::examine(info, server.on_cluster)?;
-    let scripts = Scripts::of_answers(answers.get(1..).unwrap_or_default(), server.on_cluster)?;
+    let facts = probe::examine(info, keyspace)?;
+    let scripts = Scripts::of_answers(answers.get(1..).unwrap_or_default(), keyspace, R::text)?;
     let now = server_time(answers.last().unwrap_or(&Value::Nil))?;
-    let first = server.warns();
-    if first {
+    let is_first = server.warns();
+    if is_first {
         warn(server, &facts, connection.clone()).await;
     }
-    let confirmer = match server.config.durability {
-        Some(durability) => {
-            let proof = durability.prove(info, &connection, server.config.min_replicas).await?;
-            if first && proof == Proof::Assumed {
-                tracing::warn!(
-                    server = %server.address(),
-                    "min-replicas-to-write of redis could not be read and is taken to be right: where it is not, a \
-                     primary that was replaced goes on granting locks"
-                );
-            }
-            Some(Confirmer::new(durability))
-        }
-        None => None,
-    };
+    let greeting = Greeting { connection: &connection, info, now, asked: (sent, received), is_first };
+    let session = server.role.admit(server, &greeting).await?;
     server.evictions.tell(info, server);
-    let seat = match &server.voter {
-        Some(voter) => {
-            voter.observe(now, sent, received);
-            Some(Seat::take(voter, info, &connection).await?)
-        }
-        None => None,
-    };
     let clock = ServerClock::new(now, sent);
-    let live = Connection::new(connection, scripts, clock, seat, confirmer, Arc::clone(&driver.1));
+    let live = Connection::new(connection, scripts, clock, session, Arc::clone(&driver.1));
     Ok(Session { live: Arc::new(live), driver, place: None })
 }
 
 /// One warning for each thing in the server's settings that can lose a lock.
-async fn warn(server: &Shared, facts: &probe::Facts, mut connection: MultiplexedConnection) {
+async fn warn<R: Role>(server: &Shared<R>, facts: &probe::Facts, mut connection: MultiplexedConnection) {
     let address = server.address();
     if let Some(policy) = &facts.evicts {
         tracing::warn!(
@@ -269,7 +257,7 @@ async fn warn(server: &Shared, facts: &probe::Facts, mut connection: Multiplexed
             "redis may evict locks when it is short of memory; set maxmemory-policy to noeviction"
         );
     }
-    if server.on_cluster
+    if server.role.keyspace() == Keyspace::Slots
         && setting(&mut connection, "cluster-require-full-coverage").await.as_deref() == Some("yes")
     {
         tracing::warn!(

@@ -4,12 +4,13 @@ use std::iter;
 
 use super::answer::count;
 use super::error::Failure;
+use super::role::Role;
 use super::scripts::Script;
 use super::server::Server;
 use super::units::millis;
 use crate::backend::{Claim, Renewal};
 
-impl Server {
+impl<R: Role> Server<R> {
     /// Makes the exclusive grant of a claim of one key a shared one.
     pub(super) async fn downgrade(&self, claim: &Claim) -> Result<Renewal, Failure> {
         let live = self.connections.get().await?;
@@ -22,7 +23,7 @@ impl Server {
         match (reply.verdict, reply.rest()) {
             (1, [waiters, ..]) => {
                 // As any other renewal.
-                live.confirm(self.timeout().min(claim.ttl / 2)).await.map_err(Failure::in_doubt)?;
+                R::confirm(&live, self.deadline(claim.ttl)).await.map_err(Failure::in_doubt)?;
                 Ok(Renewal::Renewed { sent: reply.sent, lease: claim.ttl, waiters: Some(count(waiters)?) })
             }
             (0, _) => Ok(Renewal::NotOwned),

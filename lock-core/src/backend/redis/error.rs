@@ -10,14 +10,14 @@ use super::config::Address;
 use crate::backend::remote;
 use crate::error::{LockError, LockErrorKind};
 
-pub(super) use redirect::Redirect;
+pub(crate) use redirect::Redirect;
 
 /// A failure of a Redis server, of its connection, or of a node of a Cluster.
-pub(super) type Failure = remote::Failure<Reaction>;
+pub(crate) type Failure = remote::Failure<Reaction>;
 
 /// How the connection or the Cluster reacts to a failure, beyond reporting it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) enum Reaction {
+pub(crate) enum Reaction {
     /// Nothing more is done.
     #[default]
     Report,

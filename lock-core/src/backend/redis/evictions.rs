@@ -10,11 +10,12 @@ use ::redis::Pipeline;
 use super::connection::Connection;
 use super::dial::text;
 use super::probe::field;
+use super::role::Role;
 use super::shared::Shared;
 
 /// How many keys the server had thrown away when one of the connections looked last.
 #[derive(Debug, Default)]
-pub(super) struct Evictions(Mutex<Option<Count>>);
+pub(crate) struct Evictions(Mutex<Option<Count>>);
 
 #[derive(Debug, PartialEq, Eq)]
 struct Count {
@@ -43,7 +44,7 @@ impl Evictions {
     }
 
     /// Asks the server, and tells what it says.
-    pub(super) async fn look(&self, live: &Connection, server: &Shared) {
+    pub(super) async fn look<R: Role>(&self, live: &Connection<R>, server: &Shared<R>) {
         let mut questions = Pipeline::with_capacity(2);
         questions.cmd("INFO").arg("server").cmd("INFO").arg("stats");
         if let Ok(answers) = live.send_all(&questions).await
@@ -55,7 +56,7 @@ impl Evictions {
     }
 
     /// Tells of keys that were thrown away since somebody looked. `info` is an answer to `INFO`.
-    pub(super) fn tell(&self, info: &str, server: &Shared) {
+    pub(super) fn tell<R: Role>(&self, info: &str, server: &Shared<R>) {
         let keys = self.more(info);
         if keys > 0 {
             tracing::warn!(

@@ -4,6 +4,7 @@ use super::acquire::{FenceOf, fence_ttl};
 use super::answer::fence as read_fence;
 use super::error::Failure;
 use super::release::needs_value;
+use super::role::Role;
 use super::scripts::Script;
 use super::server::Server;
 use super::units::millis;
@@ -11,7 +12,7 @@ use crate::backend::{Claim, FencingToken};
 use crate::error::LossReason;
 use crate::key::Key;
 
-impl Server {
+impl<R: Role> Server<R> {
     /// Makes the fencing token of a grant, or tells why the grant is not this owner's.
     pub(super) async fn fence(&self, claim: &Claim) -> Result<Result<FencingToken, LossReason>, Failure> {
         let own = claim.own_fence().map_or(0, FencingToken::get);
@@ -37,7 +38,7 @@ impl Server {
             (1, [number, ..]) => {
                 let token = read_fence(claim, reply.now, number)?;
                 // Else the next primary may give a smaller one to the next holder. Asked again, it is the same one.
-                live.confirm(self.timeout().min(claim.ttl / 2)).await.map_err(Failure::in_doubt)?;
+                R::confirm(&live, self.deadline(claim.ttl)).await.map_err(Failure::in_doubt)?;
                 Ok(Ok(token))
             }
             (0, _) => Ok(Err(LossReason::Expired)),

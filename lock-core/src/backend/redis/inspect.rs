@@ -8,12 +8,13 @@ use std::time::Duration;
 use ::redis::{Cmd, Pipeline, Value};
 
 use super::keys::is_helper;
+use super::role::Role;
 use super::server::Server;
 
 use super::connection::Connection;
 use super::error::{Failure, Reaction, Redirect};
 use super::renew::is_forgotten;
-use super::scripts::Script;
+use super::scripts::{Keyspace, Script};
 use crate::backend::{GrantId, HOLDERS_TOLD, HolderInfo, Listed, LockInfo, Mode, WAITERS_TOLD, WaiterInfo};
 use crate::key::Key;
 use crate::owner::{Owner, OwnerRecord};
@@ -24,7 +25,7 @@ const STEP: usize = 500;
 /// fraction of a millisecond, and few milliseconds at most.
 const BATCH: usize = 100;
 
-impl Server {
+impl<R: Role> Server<R> {
     /// Goes through the keys by `SCAN`, which lets others in between; each round trip has a deadline of its own.
     pub(super) async fn list(&self, prefix: &str, foreign: bool, limit: usize) -> Result<Listed, Failure> {
         let (mut cursor, mut seen, mut locks) = ("0".to_owned(), HashSet::new(), Vec::new());
@@ -61,7 +62,7 @@ impl Server {
     /// many were looked at.
     async fn look_into(&self, keys: &[String], foreign: bool) -> Result<(usize, Vec<LockInfo>), Failure> {
         let live = self.connections.get().await?;
-        let per_script = if live.scripts.on_cluster() { 1 } else { BATCH };
+        let per_script = if live.scripts.keyspace() == Keyspace::Slots { 1 } else { BATCH };
         let mut commands = Pipeline::with_capacity(keys.len().div_ceil(per_script));
         for keys in keys.chunks(per_script) {
             commands.add_command(list(&live, keys.iter().map(String::as_str), foreign));
@@ -103,7 +104,11 @@ impl Server {
 }
 
 /// A look into these keys.
-fn list<'a>(live: &Connection, keys: impl Iterator<Item = &'a str> + Clone, foreign: bool) -> Cmd {
+fn list<'a, R: Role>(
+    live: &Connection<R>,
+    keys: impl Iterator<Item = &'a str> + Clone,
+    foreign: bool,
+) -> Cmd {
     let mut command = live.scripts.call(Script::List, keys, 3, 48);
     command.arg(u8::from(foreign)).arg(WAITERS_TOLD).arg(HOLDERS_TOLD);
     command

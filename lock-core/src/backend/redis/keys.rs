@@ -1,5 +1,6 @@
 //! Keys that cannot be locks, because this backend keeps something else there.
 
+use crate::backend::Claim;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
 
@@ -13,6 +14,15 @@ pub(super) fn supported<'a>(mut keys: impl Iterator<Item = &'a Key>) -> Result<(
             Err(LockError::new(LockErrorKind::InvalidKey, detail).with_key(key))
         }
     }
+}
+
+/// Refuses the downgrade of several keys, before any I/O.
+pub(super) fn has_shared_mode(claim: &Claim) -> Result<()> {
+    if claim.more.is_empty() {
+        return Ok(());
+    }
+    let detail = "a lock of several keys has no shared mode";
+    Err(LockError::new(LockErrorKind::Unsupported, detail).with_key(&claim.key))
 }
 
 /// Whether a key has the form of a helper key: `{key}:` and one letter.

@@ -8,6 +8,7 @@ use ::redis::Value;
 use super::answer::conflict;
 use super::error::Failure;
 use super::messages::Process;
+use super::primary::Primary;
 use super::scripts::Script;
 use super::server::Server;
 use super::units::millis;
@@ -24,7 +25,7 @@ pub(super) fn lease(step: &LatchStep) -> Option<Duration> {
     }
 }
 
-impl Server {
+impl Server<Primary> {
     /// One step.
     pub(super) async fn latch(&self, key: &Key, step: &LatchStep) -> Result<LatchState, Failure> {
         let live = self.connections.get().await?;

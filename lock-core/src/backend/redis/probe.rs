@@ -1,6 +1,7 @@
 //! What a server says of itself before it is trusted with a lock.
 
 use super::error::Failure;
+use super::scripts::Keyspace;
 use crate::error::LockErrorKind;
 
 /// The oldest server whose scripts and RESP3 this backend can use.
@@ -18,7 +19,7 @@ pub(super) struct Facts {
 }
 
 /// Reads the answer to `INFO`.
-pub(super) fn examine(info: &str, on_cluster: bool) -> Result<Facts, Failure> {
+pub(super) fn examine(info: &str, keyspace: Keyspace) -> Result<Facts, Failure> {
     let field = |name: &str| field(info, name);
     let number = |name: &str| field(name).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
 
@@ -28,6 +29,7 @@ pub(super) fn examine(info: &str, on_cluster: bool) -> Result<Facts, Failure> {
             "this is a Sentinel and holds no data; write `redis+sentinel://` and the name of the primary behind the `/`",
         ));
     }
+    let on_cluster = keyspace == Keyspace::Slots;
     let is_node = field("redis_mode") == Some("cluster") || number("cluster_enabled") == 1;
     if is_node != on_cluster {
         let text = if is_node {
@@ -80,7 +82,7 @@ mod tests {
 
     #[test]
     fn a_plain_primary_is_fine() {
-        assert_eq!(examine(GOOD, false).expect("fine"), Facts { evicts: None, replicated: false });
+        assert_eq!(examine(GOOD, Keyspace::Whole).expect("fine"), Facts { evicts: None, replicated: false });
     }
 
     #[test]
@@ -95,7 +97,7 @@ mod tests {
             ("loading:0", "loading:1", "loading", true),
         ];
         for (from, to, expected, temporary) in table {
-            let failure = examine(&GOOD.replace(from, to), false).expect_err(to);
+            let failure = examine(&GOOD.replace(from, to), Keyspace::Whole).expect_err(to);
             assert!(format!("{failure:?}").contains(expected), "{to}: {failure:?}");
             assert_eq!(!failure.is_permanent(), temporary, "{to}");
         }
@@ -104,11 +106,14 @@ mod tests {
     #[test]
     fn what_endangers_locks_is_noticed() {
         let evicting = GOOD.replace("maxmemory_policy:noeviction", "maxmemory_policy:volatile-ttl");
-        assert_eq!(examine(&evicting, false).expect("no limit, no eviction").evicts, None);
+        assert_eq!(examine(&evicting, Keyspace::Whole).expect("no limit, no eviction").evicts, None);
         let evicting = evicting.replace("maxmemory:0", "maxmemory:3145728");
-        assert_eq!(examine(&evicting, false).expect("a warning").evicts.as_deref(), Some("volatile-ttl"));
+        assert_eq!(
+            examine(&evicting, Keyspace::Whole).expect("a warning").evicts.as_deref(),
+            Some("volatile-ttl")
+        );
         let replicated = GOOD.replace("connected_slaves:0", "connected_slaves:2");
-        assert!(examine(&replicated, false).expect("a warning").replicated);
+        assert!(examine(&replicated, Keyspace::Whole).expect("a warning").replicated);
     }
 
     #[test]
@@ -117,7 +122,7 @@ mod tests {
             [("6.2.0", true), ("7.4.1", true), ("10.0", true), ("255.255.255", true), ("x", true)]
         {
             let info = GOOD.replace("7.0.15", version);
-            assert_eq!(examine(&info, false).is_ok(), accepted, "{version}");
+            assert_eq!(examine(&info, Keyspace::Whole).is_ok(), accepted, "{version}");
         }
     }
 }

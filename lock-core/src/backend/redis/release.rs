@@ -8,6 +8,7 @@ use super::acquire::fence_ttl;
 use super::answer::code;
 use super::connection::Connection;
 use super::error::Failure;
+use super::role::Role;
 use super::scripts::Script;
 use super::server::Server;
 use super::units::millis;
@@ -15,17 +16,28 @@ use crate::backend::{Claim, FencingToken, Mode, Released};
 use crate::error::LockErrorKind;
 use crate::key::Key;
 
-impl Server {
+impl<R: Role> Server<R> {
+    /// Frees the key, or keeps it taken for `keep_for`.
+    pub(super) async fn release_or_retain(
+        &self,
+        claim: &Claim,
+        keep_for: Option<Duration>,
+    ) -> Result<Released, Failure> {
+        match keep_for.filter(|keep| !keep.is_zero()) {
+            None => self.release(claim).await,
+            Some(keep) => self.retain(claim, keep).await,
+        }
+    }
+
     /// Frees the key if it is this owner's, and gives up its place if it has one.
     pub(super) async fn release(&self, claim: &Claim) -> Result<Released, Failure> {
         let live = self.connections.get().await?;
-        let script = if self.voter().is_some() { Script::ReleaseVote } else { Script::Release };
-        let mut command = call(&live, script, claim);
+        let mut command = call(&live, Script::Release, claim);
         // The hot path of the script is the one without these.
         if needs_value(claim) || !claim.more.is_empty() || claim.own_fence().is_some() {
             details(&mut command, claim);
         }
-        read(live.run(script, &command).await)
+        read(live.run(Script::Release, &command).await)
     }
 
     /// Gives the lock up and keeps the key taken.
@@ -38,7 +50,7 @@ impl Server {
     }
 }
 
-fn call(live: &Connection, script: Script, claim: &Claim) -> Cmd {
+fn call<R: Role>(live: &Connection<R>, script: Script, claim: &Claim) -> Cmd {
     let mut command = live.scripts.call(script, claim.keys().map(Key::as_str), 6, 64);
     command.arg(claim.owner.token().as_str());
     command

@@ -8,6 +8,7 @@ use super::acquire::fence_ttl;
 use super::connection::Connection;
 use super::error::{Failure, Reaction};
 use super::release::needs_value;
+use super::role::Role;
 use super::scripts::Script;
 use super::server::Server;
 use super::units::millis;
@@ -24,7 +25,7 @@ const SHARE_OF_LEASE: u32 = 4;
 /// No deadline is shorter than this: below it, an ordinary hiccup of the network would count as a failure.
 const SHORTEST: Duration = Duration::from_millis(20);
 
-impl Server {
+impl<R: Role> Server<R> {
     /// Renews a batch. A script that fails leaves the others alone.
     pub(super) async fn renew(&self, batch: &[Renew<'_>]) -> Vec<Renewal> {
         let Some(shortest) = batch.iter().map(|renew| renew.ttl).min() else {
@@ -74,7 +75,7 @@ impl Server {
             live.subscribe_holders(self.shared().shared_listeners());
         }
         if verdicts.iter().any(renewed)
-            && let Err(failure) = live.confirm(deadline).await
+            && let Err(failure) = R::confirm(&live, deadline).await
         {
             // The primary has the longer lease and the next one may not: what is known is the lease before.
             let unconfirmed = verdicts.iter_mut().filter(|verdict| matches!(verdict, Verdict::Renewed(..)));
@@ -149,8 +150,8 @@ impl Verdict {
 }
 
 /// Sends the scripts of the chunks numbered `which` and puts their answers into `answers`.
-async fn run(
-    live: &Connection,
+async fn run<R: Role>(
+    live: &Connection<R>,
     (chunks, asking): (&[&[Lock<'_>]], bool),
     which: &[usize],
     answers: &mut [Option<Value>],
@@ -171,7 +172,7 @@ async fn run(
     Ok(sent)
 }
 
-fn script(live: &Connection, chunk: &[Lock<'_>]) -> Cmd {
+fn script<R: Role>(live: &Connection<R>, chunk: &[Lock<'_>]) -> Cmd {
     let keys = chunk.iter().map(|lock| lock.key.as_str());
     let bytes = (Owner::TOKEN_LEN + 10) * chunk.len();
     let mut command = live.scripts.call(Script::Renew, keys, 2 * chunk.len(), bytes);
@@ -200,7 +201,7 @@ pub(super) fn is_forgotten(answer: Option<&Value>) -> bool {
 }
 
 /// The verdicts of one script.
-fn read(live: &Connection, locks: usize, answer: &Value, sent: Moment) -> Vec<Verdict> {
+fn read<R: Role>(live: &Connection<R>, locks: usize, answer: &Value, sent: Moment) -> Vec<Verdict> {
     match answer {
         Value::Array(answers) if answers.len() == locks => {
             answers.iter().map(|answer| verdict(answer, sent)).collect()

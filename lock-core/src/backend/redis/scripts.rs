@@ -5,16 +5,27 @@ use ::redis::{Cmd, Value};
 use super::cluster::slot;
 use super::error::Failure;
 
+/// Which keys a server has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keyspace {
+    /// All of them.
+    Whole,
+    /// Those of its slots: it is a node of a Cluster, where a script names all its keys, and messages belong to slots.
+    Slots,
+}
+
+/// The text of each script.
+pub(super) type Texts = fn(Script) -> &'static str;
+
 /// A script of this backend. Its header says what it takes and answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Script {
+pub(crate) enum Script {
     Acquire,
     AcquireAll,
     Heartbeat,
     Fence,
     Renew,
     Release,
-    ReleaseVote,
     Keep,
     Downgrade,
     Latch,
@@ -38,14 +49,13 @@ macro_rules! script {
 }
 
 impl Script {
-    pub(super) const ALL: [Self; 12] = [
+    pub(super) const ALL: [Self; 11] = [
         Self::Acquire,
         Self::AcquireAll,
         Self::Heartbeat,
         Self::Fence,
         Self::Renew,
         Self::Release,
-        Self::ReleaseVote,
         Self::Keep,
         Self::Downgrade,
         Self::Latch,
@@ -53,7 +63,7 @@ impl Script {
         Self::ForceRelease,
     ];
 
-    pub(super) const fn text(self) -> &'static str {
+    pub(crate) const fn text(self) -> &'static str {
         match self {
             Self::Acquire => script!("acquire.lua", "acquire_taken.lua"),
             Self::AcquireAll => script!("acquire_all.lua"),
@@ -61,7 +71,6 @@ impl Script {
             Self::Fence => script!("fence.lua"),
             Self::Renew => script!("renew.lua", "renew_shared.lua"),
             Self::Release => script!("release.lua", "release_queued.lua"),
-            Self::ReleaseVote => script!("voter_release.lua", "release_queued.lua"),
             Self::Keep => script!("keep.lua"),
             Self::Downgrade => script!("downgrade.lua"),
             Self::Latch => script!("latch.lua"),
@@ -72,16 +81,16 @@ impl Script {
 
     /// What stands in front of it on a node of a Cluster. A renewal names the locks alone: one that waits for its helper
     /// keys to be moved as well would come too late.
-    const fn preamble(self, on_cluster: bool) -> &'static str {
-        match (on_cluster, self) {
-            (false, _) | (true, Self::Renew) => "",
-            (true, _) => include_str!("scripts/cluster.lua"),
+    const fn preamble(self, keyspace: Keyspace) -> &'static str {
+        match (keyspace, self) {
+            (Keyspace::Whole, _) | (Keyspace::Slots, Self::Renew) => "",
+            (Keyspace::Slots, _) => include_str!("scripts/cluster.lua"),
         }
     }
 
-    /// `SCRIPT LOAD` of this script.
-    pub(super) fn load(self, on_cluster: bool) -> Cmd {
-        let text = [self.preamble(on_cluster), self.text()].concat();
+    /// `SCRIPT LOAD` of this script, with the text that a role gives it.
+    pub(super) fn load(self, keyspace: Keyspace, text: Texts) -> Cmd {
+        let text = [self.preamble(keyspace), text(self)].concat();
         let mut command = Cmd::with_capacity(3, text.len() + 16);
         command.arg("SCRIPT").arg("LOAD").arg(text);
         command
@@ -105,14 +114,15 @@ impl Script {
 
 /// The SHA-1 of every script, as the server answered it.
 #[derive(Clone, Debug)]
-pub(super) struct Scripts {
+pub(crate) struct Scripts {
     names: [[u8; 40]; Script::ALL.len()],
-    on_cluster: bool,
+    keyspace: Keyspace,
+    text: Texts,
 }
 
 impl Scripts {
     /// Reads the answers to [`Script::load`], in the order of [`Script::ALL`].
-    pub(super) fn of_answers(answers: &[Value], on_cluster: bool) -> Result<Self, Failure> {
+    pub(super) fn of_answers(answers: &[Value], keyspace: Keyspace, text: Texts) -> Result<Self, Failure> {
         let mut names = [[0; 40]; Script::ALL.len()];
         for (at, sha) in names.iter_mut().enumerate() {
             let answer = answers.get(at).unwrap_or(&Value::Nil);
@@ -122,7 +132,7 @@ impl Scripts {
                 other => return Err(Failure::unexpected(other)),
             }
         }
-        Ok(Self { names, on_cluster })
+        Ok(Self { names, keyspace, text })
     }
 
     /// `EVALSHA` of a script on these locks; `args` and `bytes` say how much will be added.
@@ -133,7 +143,7 @@ impl Scripts {
         args: usize,
         bytes: usize,
     ) -> Cmd {
-        if self.on_cluster {
+        if self.keyspace == Keyspace::Slots {
             let keys = script.declared(locks);
             return self.evalsha(script, keys.iter().map(String::as_str), args, bytes);
         }
@@ -158,13 +168,13 @@ impl Scripts {
         command
     }
 
-    pub(super) fn on_cluster(&self) -> bool {
-        self.on_cluster
+    pub(super) fn keyspace(&self) -> Keyspace {
+        self.keyspace
     }
 
     /// `SCRIPT LOAD`, for this server.
     pub(super) fn load(&self, script: Script) -> Cmd {
-        script.load(self.on_cluster)
+        script.load(self.keyspace, self.text)
     }
 }
 
@@ -186,13 +196,13 @@ mod tests {
 
     #[test]
     fn the_names_are_in_order() {
-        let answers: Vec<Value> = (0..12).map(|n| Value::BulkString(vec![b'a' + n; 40])).collect();
-        let scripts = Scripts::of_answers(&answers, false).expect("twelve names");
+        let answers: Vec<Value> = (0..11).map(|n| Value::BulkString(vec![b'a' + n; 40])).collect();
+        let scripts = Scripts::of_answers(&answers, Keyspace::Whole, Script::text).expect("eleven names");
         let command = scripts.call(Script::Release, ["a"].into_iter(), 2, 10).get_packed_command();
         let text = String::from_utf8(command).expect("ASCII");
         let expected = format!("*4\r\n$7\r\nEVALSHA\r\n$40\r\n{}\r\n$1\r\n1\r\n$1\r\na\r\n", "f".repeat(40));
         assert_eq!(text, expected);
-        assert!(Scripts::of_answers(&answers[..11], false).is_err());
+        assert!(Scripts::of_answers(&answers[..10], Keyspace::Whole, Script::text).is_err());
     }
 
     /// Else a Cluster refuses the call, or the script fails half-way.

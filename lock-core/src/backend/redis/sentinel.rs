@@ -19,7 +19,6 @@ use tokio::time::{sleep, timeout};
 
 use super::config::{Config, Sentinels};
 use super::error::Failure;
-use super::shared::Shared;
 use crate::backend::remote::Tls;
 use crate::error::LockErrorKind;
 
@@ -48,10 +47,14 @@ enum Answer {
 }
 
 /// Asks all sentinels for the primary. The server itself is asked for its role after that.
-pub(super) async fn primary(server: &Shared, sentinels: &Sentinels) -> Result<Place, Failure> {
+pub(super) async fn primary(
+    config: &Config,
+    tls: Option<&Tls>,
+    sentinels: &Sentinels,
+) -> Result<Place, Failure> {
     let mut asked = JoinSet::new();
     for place in sentinels.places.clone() {
-        let (tls, info, master) = (server.tls().cloned(), login(&server.config), sentinels.master.clone());
+        let (tls, info, master) = (tls.cloned(), login(config), sentinels.master.clone());
         asked.spawn(async move { ask(&place, tls.as_ref(), info, &master).await });
     }
     let (count, mut answers) = (asked.len(), Vec::new());
@@ -220,14 +223,14 @@ async fn connect(
 }
 
 /// Returns when another server than `current` is the primary: told by a sentinel, or found out by asking it.
-pub(super) async fn replaced(server: &Shared, sentinels: &Sentinels, current: &Place) {
+pub(super) async fn replaced(config: &Config, tls: Option<&Tls>, sentinels: &Sentinels, current: &Place) {
     // Not all processes of a service with the same sentinel.
     let mut next = fastrand::usize(..sentinels.places.len().max(1));
     loop {
         let place = &sentinels.places[next % sentinels.places.len()];
         // One that has not heard of the last failover yet names the primary before: all of them say which is newer.
-        if listen(place, server, &sentinels.master, current).await
-            && primary(server, sentinels).await.is_ok_and(|named| named != *current)
+        if listen(place, (config, tls), &sentinels.master, current).await
+            && primary(config, tls, sentinels).await.is_ok_and(|named| named != *current)
         {
             return;
         }
@@ -237,8 +240,13 @@ pub(super) async fn replaced(server: &Shared, sentinels: &Sentinels, current: &P
 }
 
 /// Listens to one sentinel; whether it names another primary, and not that it is gone.
-async fn listen(place: &Place, server: &Shared, master: &str, current: &Place) -> bool {
-    let connecting = connect(place, server.tls(), login(&server.config));
+async fn listen(
+    place: &Place,
+    (config, tls): (&Config, Option<&Tls>),
+    master: &str,
+    current: &Place,
+) -> bool {
+    let connecting = connect(place, tls, login(config));
     let Ok(Ok((mut sentinel, _driver, mut told))) = timeout(PATIENCE, connecting).await else {
         return false;
     };

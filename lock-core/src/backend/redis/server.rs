@@ -7,6 +7,8 @@ use tokio::time::error::Elapsed;
 
 use super::dial::Session;
 use super::error::Failure;
+use super::primary::Primary;
+use super::role::Role;
 use super::shared::Shared;
 use crate::backend::remote::PerRuntime;
 use crate::error::{LockError, LockErrorKind, Result};
@@ -14,44 +16,49 @@ use crate::key::Key;
 
 /// One Redis server: a connection for each runtime that uses it, and the commands.
 #[derive(Debug)]
-pub(super) struct Server {
-    pub(super) connections: PerRuntime<Shared>,
+pub(crate) struct Server<R: Role = Primary> {
+    pub(crate) connections: PerRuntime<Shared<R>>,
 }
 
-impl Server {
+impl<R: Role> Server<R> {
     /// Starts with the connection that proved the server good.
-    pub(super) fn new(shared: Arc<Shared>, first: Session) -> Self {
+    pub(crate) fn new(shared: Arc<Shared<R>>, first: Session<R>) -> Self {
         Self { connections: PerRuntime::new(shared, first) }
     }
 
     /// Starts without a connection, and dials when one is wanted.
-    pub(super) fn idle(shared: Arc<Shared>) -> Self {
+    pub(crate) fn idle(shared: Arc<Shared<R>>) -> Self {
         Self { connections: PerRuntime::idle(shared) }
     }
 
     /// Starts without a connection, and dials at once.
-    pub(super) fn lazy(shared: Arc<Shared>) -> Self {
+    pub(crate) fn lazy(shared: Arc<Shared<R>>) -> Self {
         Self { connections: PerRuntime::lazy(shared) }
     }
 
-    pub(super) fn shared(&self) -> &Shared {
+    pub(crate) fn shared(&self) -> &Shared<R> {
         self.connections.connector()
     }
 
     /// Ends all connections, for good.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         self.connections.close();
     }
 
     /// The `timeout` of the URL.
-    pub(super) fn timeout(&self) -> Duration {
+    pub(crate) fn timeout(&self) -> Duration {
         self.shared().config.timeout
+    }
+
+    /// The deadline of a call that asks for a lease of `lease`.
+    pub(crate) fn deadline(&self, lease: Duration) -> Duration {
+        self.shared().config.deadline(lease)
     }
 
     /// What a call under `timeout(deadline, ..)` came to. There is no other timer on the way.
     ///
     /// A function that took the call and waited for it would have room for two of them.
-    pub(super) fn settled<T>(
+    pub(crate) fn settled<T>(
         &self,
         answer: Result<Result<T, Failure>, Elapsed>,
         deadline: Duration,
@@ -65,7 +72,7 @@ impl Server {
     }
 
     /// Why a call was not over by its deadline.
-    pub(super) fn elapsed(&self, deadline: Duration) -> Failure {
+    pub(crate) fn elapsed(&self, deadline: Duration) -> Failure {
         match self.connections.failure() {
             Some(last) => last.in_doubt(),
             None => Failure::no_answer(deadline),
@@ -73,13 +80,13 @@ impl Server {
     }
 
     /// Why a call that was over by its deadline had not been sent.
-    pub(super) fn not_sent(&self, deadline: Duration) -> Failure {
+    pub(crate) fn not_sent(&self, deadline: Duration) -> Failure {
         let dialling =
             || Failure::new(LockErrorKind::Unavailable, format!("no connection within {deadline:?}"));
         self.connections.failure().unwrap_or_else(dialling).before_any_request()
     }
 
-    pub(super) fn error(&self, failure: &Failure) -> LockError {
+    pub(crate) fn error(&self, failure: &Failure) -> LockError {
         failure.to_error(self.shared().address())
     }
 }

@@ -13,6 +13,8 @@ use super::cluster::slot;
 use super::connection::Connection;
 use super::error::Failure;
 use super::messages::{self, CHANNEL};
+use super::role::Role;
+use super::scripts::Keyspace;
 use crate::backend::remote::Listeners;
 use crate::key::Key;
 
@@ -62,13 +64,13 @@ impl Subscriptions {
     }
 }
 
-impl Connection {
+impl<R: Role> Connection<R> {
     /// Subscribes for the holders of this process, once and in the background. Called with every grant and renewal over
     /// this connection. Where the user may not subscribe, holders find out at their next renewal.
     pub(super) fn subscribe_holders(self: &Arc<Self>, listeners: &Arc<Listeners>) {
         let (subscribed, version) = (&self.subscriptions.holders, listeners.version());
         // Every grant passes here, so nothing is written where nothing is new.
-        if subscribed.load(Ordering::Acquire) >= version || self.seat.is_some() {
+        if subscribed.load(Ordering::Acquire) >= version {
             return;
         }
         if subscribed.fetch_max(version, Ordering::AcqRel) < version {
@@ -89,7 +91,7 @@ impl Connection {
     /// Subscribes for the waiters of this process, unless that is done. Called before the first command whose outcome the
     /// server may push, and not when the connection is made, because most connections never wait.
     pub(super) async fn subscribe_waiters(&self, listeners: &Listeners, key: &Key) -> Result<(), Failure> {
-        if self.scripts.on_cluster() {
+        if self.scripts.keyspace() == Keyspace::Slots {
             return self.subscribe_slot(listeners, slot::of(key.as_str())).await;
         }
         let subscribed = &self.subscriptions.waiters;

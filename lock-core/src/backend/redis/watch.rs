@@ -12,10 +12,10 @@ use ::redis::Cmd;
 use tokio::time::{sleep, timeout};
 
 use super::config::Address;
-use super::confirm::patience;
 use super::connection::Connection;
 use super::dial::{Session, dial};
 use super::error::{Failure, Reaction};
+use super::role::Role;
 use super::sentinel::{self, Place};
 use super::server_clock::server_time;
 use super::shared::Shared;
@@ -28,12 +28,10 @@ use crate::error::LockErrorKind;
 /// noticed within 1.5 s.
 const HEARTBEAT: Duration = Duration::from_millis(500);
 const MISSED: u32 = 2;
-/// The number of questions after which it is also asked whether it has evicted keys: every five seconds.
-const BEATS_PER_LOOK: u32 = 10;
 
 /// Whether a lost connection had subscriptions.
 #[derive(Debug, Default)]
-pub(super) struct Subscribed {
+pub(crate) struct Subscribed {
     /// For waiters. A new connection is then news for them: earlier messages are lost, and a waiter that asks again
     /// subscribes again.
     waiters: bool,
@@ -41,9 +39,9 @@ pub(super) struct Subscribed {
     holders: bool,
 }
 
-impl Connector for Shared {
-    type Connection = Connection;
-    type Session = Session;
+impl<R: Role> Connector for Shared<R> {
+    type Connection = Connection<R>;
+    type Session = Session<R>;
     type Reaction = Reaction;
     type Legacy = Subscribed;
 
@@ -53,15 +51,15 @@ impl Connector for Shared {
         self.address()
     }
 
-    fn connection(session: &Session) -> &Arc<Connection> {
+    fn connection(session: &Session<R>) -> &Arc<Connection<R>> {
         &session.live
     }
 
-    fn is_usable(connection: &Connection) -> bool {
+    fn is_usable(connection: &Connection<R>) -> bool {
         !connection.is_out_of_step()
     }
 
-    async fn dial(&self) -> Result<Session, Failure> {
+    async fn dial(&self) -> Result<Session<R>, Failure> {
         match dial(self).await {
             // The server was a primary when the backend was made, so it may be one again.
             Err(failure) if failure.reaction == Reaction::Reconnect => Err(failure.temporary()),
@@ -69,7 +67,7 @@ impl Connector for Shared {
         }
     }
 
-    async fn watch(&self, session: &mut Session, legacy: &mut Subscribed, pauses: &mut Pauses) -> Failure {
+    async fn watch(&self, session: &mut Session<R>, legacy: &mut Subscribed, pauses: &mut Pauses) -> Failure {
         if legacy.waiters {
             self.listeners().reconnected();
         }
@@ -84,23 +82,21 @@ impl Connector for Shared {
 }
 
 /// Returns when the server is no longer the primary; never where no sentinels name the primary.
-async fn replaced(server: &Shared, place: Option<&Place>) {
+async fn replaced<R: Role>(server: &Shared<R>, place: Option<&Place>) {
     match (server.address(), place) {
         (Address::Sentinel(sentinels), Some(place)) => {
-            sentinel::replaced(server, sentinels, place).await;
+            sentinel::replaced(&server.config, server.tls(), sentinels, place).await;
         }
         _ => std::future::pending().await,
     }
 }
 
 /// Returns when the connection is lost, with the reason.
-async fn watch_over(server: &Shared, session: &mut Session, pauses: &mut Pauses) -> Failure {
+async fn watch_over<R: Role>(server: &Shared<R>, session: &mut Session<R>, pauses: &mut Pauses) -> Failure {
     let lost = |why: &'static str| Failure::new(LockErrorKind::Unavailable, why);
     let Session { live, driver, place } = session;
     let mut replaced = pin!(replaced(server, place.as_ref()));
-    // The answer may arrive behind a confirmation.
-    let bound =
-        HEARTBEAT + live.confirmer.as_ref().map_or(Duration::ZERO, |_| patience(server.config.timeout));
+    let bound = HEARTBEAT + R::delay(&live.session, server.config.timeout);
     let (mut missed, mut beats) = (0, 0_u32);
     loop {
         tokio::select! {
@@ -124,14 +120,8 @@ async fn watch_over(server: &Shared, session: &mut Session, pauses: &mut Pauses)
                 if let Ok(now) = server_time(&answer) {
                     live.learn(now, sent, Clock::Suspend.now());
                 }
-                let looked = if let Some(seat) = &live.seat {
-                    timeout(HEARTBEAT, seat.look(live)).await.is_ok()
-                } else if beats % BEATS_PER_LOOK == 0 {
-                    timeout(bound, server.evictions.look(live, server)).await.is_ok()
-                } else {
-                    true
-                };
-                missed = u32::from(!looked);
+                let beat = server.role.heartbeat(live, server, beats);
+                missed = u32::from(timeout(bound, beat).await.is_err());
                 beats = beats.wrapping_add(1);
             }
             // An error reply is an answer too, and a broken connection ends the driver.

@@ -10,6 +10,7 @@ use super::map::View;
 use crate::backend::redis::config::Address;
 use crate::backend::redis::dial::{self, Progress};
 use crate::backend::redis::error::Failure;
+use crate::backend::redis::primary::Primary;
 use crate::backend::redis::shared::Shared;
 use crate::error::LockErrorKind;
 
@@ -19,7 +20,7 @@ const PATIENCE: Duration = Duration::from_millis(300);
 const GRACE: Duration = Duration::from_millis(50);
 
 /// The newest view of those that these nodes have, and whether most of them have told theirs.
-pub(super) async fn around(nodes: impl Iterator<Item = Shared>) -> Result<(View, bool), Failure> {
+pub(super) async fn around(nodes: impl Iterator<Item = Shared<Primary>>) -> Result<(View, bool), Failure> {
     let mut asked = JoinSet::new();
     for node in nodes {
         asked.spawn(async move {
@@ -49,7 +50,7 @@ pub(super) async fn around(nodes: impl Iterator<Item = Shared>) -> Result<(View,
 }
 
 /// Asks one node, over a connection that ends with the answer.
-async fn ask(node: &Shared, progress: &Progress) -> Result<View, Failure> {
+async fn ask(node: &Shared<Primary>, progress: &Progress) -> Result<View, Failure> {
     let Address::Tcp { host, port } = node.address() else {
         return Err(Failure::new(LockErrorKind::Unavailable, "no place to ask at"));
     };

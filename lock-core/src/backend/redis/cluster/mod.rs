@@ -10,5 +10,3 @@ pub(super) mod slot;
 mod store;
 
 pub use store::Cluster;
-
-pub(super) use router::Router;

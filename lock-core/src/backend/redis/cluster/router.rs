@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::future::pending;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use tokio::time::sleep;
@@ -14,8 +14,10 @@ use tokio::time::sleep;
 use super::ask;
 use super::map::View;
 use super::slot::SLOTS;
+use crate::backend::BoxFuture;
 use crate::backend::redis::config::{Address, Config};
 use crate::backend::redis::error::{Failure, Reaction, Redirect};
+use crate::backend::redis::primary::{Primary, Witness};
 use crate::backend::redis::sentinel::Place;
 use crate::backend::redis::server::Server;
 use crate::backend::redis::shared::Shared;
@@ -35,7 +37,7 @@ const BEHIND: Duration = Duration::from_secs(2);
 /// The nodes of a Cluster.
 pub(in crate::backend::redis) struct Router {
     /// What the nodes have in common.
-    cluster: Shared,
+    cluster: Shared<Primary>,
     /// A `std` lock: it is never held across an await.
     state: RwLock<State>,
     looks: SingleFlight<Result<(), Failure>>,
@@ -65,7 +67,7 @@ struct State {
 impl Router {
     /// Knows nothing but where to begin.
     pub(super) fn new(config: Config) -> Result<Arc<Self>, LockError> {
-        let server = Shared::new(config)?;
+        let shared = Shared::new(config, Primary::alone())?;
         let state = State {
             view: View::default(),
             slots: vec![None; usize::from(SLOTS)],
@@ -75,8 +77,8 @@ impl Router {
             version: 0,
             closed: false,
         };
-        Ok(Arc::new_cyclic(|me| Self {
-            cluster: server.on_cluster(me.clone()),
+        Ok(Arc::new_cyclic(|me: &Weak<Self>| Self {
+            cluster: shared.with_role(Primary::node(me.clone())),
             state: RwLock::new(state),
             looks: SingleFlight::new(PAUSE, PATIENCE),
         }))
@@ -163,16 +165,6 @@ impl Router {
             }
             sleep(PAUSE).await;
         }
-    }
-
-    /// Whether a node that was just connected to has slots, as the others say: one that was stopped for a while takes
-    /// itself for the primary when it goes on, until it hears of the others.
-    pub(in crate::backend::redis) async fn prove(&self, place: &Place) -> Result<(), Failure> {
-        self.look().await?;
-        if self.read(|state| state.view.names(place)) {
-            return Ok(());
-        }
-        Err(Failure::new(LockErrorKind::Unavailable, "the other nodes name another one for its slots"))
     }
 
     /// Asks until somebody answers, for as long as one dial may take.
@@ -297,6 +289,20 @@ impl Router {
         for node in self.primaries() {
             node.close();
         }
+    }
+}
+
+/// A node that was just connected to has slots if the others say so: one that was stopped for a while takes itself for the
+/// primary when it goes on, until it hears of them.
+impl Witness for Router {
+    fn vouch<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, Result<(), Failure>> {
+        Box::pin(async move {
+            self.look().await?;
+            if self.read(|state| state.view.names(place)) {
+                return Ok(());
+            }
+            Err(Failure::new(LockErrorKind::Unavailable, "the other nodes name another one for its slots"))
+        })
     }
 }
 

@@ -14,7 +14,7 @@ use crate::backend::redis::acquire::is_plain;
 use crate::backend::redis::capability::capability;
 use crate::backend::redis::config::Config;
 use crate::backend::redis::error::{Failure, Reaction, Redirect};
-use crate::backend::redis::keys::supported;
+use crate::backend::redis::keys::{has_shared_mode, supported};
 use crate::backend::redis::latch;
 use crate::backend::redis::server::Server;
 use crate::backend::remote::join_all;
@@ -247,9 +247,8 @@ impl Backend for Cluster {
     }
 
     async fn downgrade(&self, claim: &Claim) -> Renewal {
-        if !claim.more.is_empty() {
-            let detail = "a lock of several keys has no shared mode";
-            return Renewal::Unknown(LockError::new(LockErrorKind::Unsupported, detail).with_key(&claim.key));
+        if let Err(error) = has_shared_mode(claim) {
+            return Renewal::Unknown(error);
         }
         let deadline = self.timeout().min(claim.ttl / 2);
         let shared = self.one(deadline, &claim.key, |node| async move { node.downgrade(claim).await }).await;

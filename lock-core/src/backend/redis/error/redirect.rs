@@ -8,7 +8,7 @@ use crate::error::LockErrorKind;
 
 /// Where a request belongs. Whoever sent one of these has done nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::backend::redis) enum Redirect {
+pub(crate) enum Redirect {
     /// The slot belongs to another node. An empty host is that of the node that says so.
     Moved { slot: u16, place: Place },
     /// The slot is being moved, and the key is not here any more or never was.

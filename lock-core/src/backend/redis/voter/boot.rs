@@ -8,7 +8,8 @@ use ::redis::aio::MultiplexedConnection;
 use ::redis::{Cmd, Pipeline, Value};
 
 use super::probe;
-use super::state::{Voter, quarantine};
+use super::role::VoterRole;
+use super::state::{VoterState, quarantine};
 use crate::backend::redis::connection::Connection;
 use crate::backend::redis::error::Failure;
 use crate::clock::Clock;
@@ -134,8 +135,8 @@ fn name(answer: &Value) -> Result<[u8; 40], Failure> {
 
 /// The place of one connection among the voters.
 #[derive(Debug)]
-pub(in crate::backend::redis) struct Seat {
-    voter: Arc<Voter>,
+pub(super) struct Seat {
+    voter: Arc<VoterState>,
     ballot: Mutex<Ballot>,
     /// How many keys the server had evicted when it was last looked at.
     evicted: AtomicU64,
@@ -143,8 +144,8 @@ pub(in crate::backend::redis) struct Seat {
 
 impl Seat {
     /// Registers the server behind a new connection. `info` is its answer to `INFO`.
-    pub(in crate::backend::redis) async fn take(
-        voter: &Arc<Voter>,
+    pub(super) async fn take(
+        voter: &Arc<VoterState>,
         info: &str,
         connection: &MultiplexedConnection,
     ) -> Result<Self, Failure> {
@@ -162,7 +163,7 @@ impl Seat {
     }
 
     /// Registers the server again: it forgot the scripts, or its marker.
-    pub(super) async fn take_again(&self, live: &Connection) -> Result<(), Failure> {
+    pub(super) async fn take_again(&self, live: &Connection<VoterRole>) -> Result<(), Failure> {
         let answers = live.send_all(&transaction(self.voter.max_millis(), false)).await?;
         let ballot = settle(&self.voter, &answers)?;
         *self.ballot.lock().unwrap_or_else(PoisonError::into_inner) = ballot;
@@ -171,7 +172,7 @@ impl Seat {
 
     /// With every heartbeat: whether the server threw keys away. A lock may have been among them, so its quarantine
     /// begins anew, for all clients.
-    pub(in crate::backend::redis) async fn look(&self, live: &Connection) {
+    pub(super) async fn look(&self, live: &Connection<VoterRole>) {
         self.voter.compare_once();
         self.voter.show(Clock::Suspend.now());
         let mut command = Cmd::new();
@@ -184,8 +185,8 @@ impl Seat {
         }
     }
 
-    /// Of every reading of the server's clock.
-    pub(in crate::backend::redis) fn voter(&self) -> &Voter {
+    /// The voter that every reading of the server's clock is for.
+    pub(super) fn voter(&self) -> &VoterState {
         &self.voter
     }
 }
@@ -195,7 +196,7 @@ fn evicted(info: &str) -> Option<u64> {
 }
 
 /// Reads the answers, tells what happened, and refuses a client that does not agree with the others.
-fn settle(voter: &Voter, answers: &[Value]) -> Result<Ballot, Failure> {
+fn settle(voter: &VoterState, answers: &[Value]) -> Result<Ballot, Failure> {
     let (boot, ballot) = read(answers)?;
     voter.quarantined(Clock::Suspend.now(), boot.left);
     tell(voter, &boot);
@@ -222,7 +223,7 @@ pub(super) fn twice() -> Failure {
 }
 
 /// Only the client whose bootstrap wrote the marker tells.
-fn tell(voter: &Voter, boot: &Boot) {
+fn tell(voter: &VoterState, boot: &Boot) {
     let (server, left) = (voter.address(), boot.left);
     match boot.why {
         1 => tracing::warn!(

@@ -4,11 +4,14 @@ use std::sync::Arc;
 
 use tokio::task::JoinSet;
 
+use super::backend::Voter;
 use super::boot::twice;
 use super::options::VoterOptions;
 use super::peers::Peers;
-use super::state::Voter;
-use crate::backend::redis::client::Redis;
+use super::role::VoterRole;
+use super::state::VoterState;
+#[cfg(doc)]
+use crate::backend::redis::Redis;
 use crate::backend::redis::config::{Address, Config};
 use crate::backend::redis::dial;
 use crate::backend::redis::server::Server;
@@ -16,15 +19,15 @@ use crate::backend::redis::shared::Shared;
 use crate::error::{LockError, LockErrorKind, Result};
 
 /// A voter, and why it could not be reached, where that may pass.
-type Dialled = Result<(Redis, Option<LockError>)>;
+type Dialled = Result<(Voter, Option<LockError>)>;
 
-impl Redis {
-    /// Connects to the server at `url`, as [`connect`](Self::connect) does, as one of the voters of a quorum; see
-    /// [`voter`](super) for what that changes. All of them: [`connect_voters`](Self::connect_voters).
+impl Voter {
+    /// Connects to the server at `url`, as [`Redis::connect`] does, as one of the voters of a quorum. For all of them there is
+    /// [`connect_all`](Self::connect_all).
     ///
     /// # Errors
     ///
-    /// As [`connect`](Self::connect). [`InvalidRequest`](LockErrorKind::InvalidRequest): the other clients of this
+    /// As [`Redis::connect`]. [`InvalidRequest`](LockErrorKind::InvalidRequest): the other clients of this
     /// server agreed on another `max_ttl`. [`Unsupported`](LockErrorKind::Unsupported): a server before 7.0, or one whose
     /// `maxmemory-policy` is not `noeviction`.
     ///
@@ -40,14 +43,13 @@ impl Redis {
     ///
     /// ```no_run
     /// # async fn connect() -> lock_core::Result<()> {
-    /// use lock_core::backend::redis::Redis;
-    /// use lock_core::backend::redis::voter::VoterOptions;
+    /// use lock_core::backend::redis::voter::{Voter, VoterOptions};
     ///
-    /// let voter = Redis::connect_voter("redis://10.0.0.1/", VoterOptions::default()).await?;
+    /// let voter = Voter::connect("redis://10.0.0.1/", VoterOptions::default()).await?;
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn connect_voter(url: &str, options: VoterOptions) -> Result<Self> {
+    pub async fn connect(url: &str, options: VoterOptions) -> Result<Self> {
         let options = options.checked()?;
         match dial(one_server(url)?, options).await? {
             (voter, None) => Ok(voter),
@@ -61,7 +63,7 @@ impl Redis {
     ///
     /// # Errors
     ///
-    /// As [`connect_voter`](Self::connect_voter), of any of them. [`InvalidRequest`](LockErrorKind::InvalidRequest): no
+    /// As [`connect`](Self::connect), of any of them. [`InvalidRequest`](LockErrorKind::InvalidRequest): no
     /// URL, or two that lead to one server. [`NoQuorum`](LockErrorKind::NoQuorum): fewer than a majority answer; temporary.
     ///
     /// # Panics
@@ -71,7 +73,7 @@ impl Redis {
     /// # Cancel safety
     ///
     /// Dropping the future closes the connections.
-    pub async fn connect_voters<'a>(
+    pub async fn connect_all<'a>(
         urls: impl IntoIterator<Item = &'a str>,
         options: VoterOptions,
     ) -> Result<Vec<Self>> {
@@ -87,20 +89,6 @@ impl Redis {
         let voters: Vec<Self> = dialled.into_iter().map(|(voter, _)| voter).collect();
         introduce(&voters)?;
         Ok(voters)
-    }
-
-    /// By how much the server's clock is ahead of a steady clock of this process, in us, as far as is known. Only the
-    /// differences between servers mean something. `None` for a server that is no voter, or was never reached.
-    #[must_use]
-    pub fn clock_offset(&self) -> Option<i64> {
-        self.server.voter()?.reading().map(super::clock_guard::Reading::middle)
-    }
-}
-
-impl Server {
-    /// What makes this server a voter, if it is one.
-    pub(in crate::backend::redis) fn voter(&self) -> Option<&Arc<Voter>> {
-        self.shared().voter.as_ref()
     }
 }
 
@@ -130,23 +118,23 @@ pub(super) fn one_server(url: &str) -> Result<Config> {
 
 /// Dials once; what may pass is no error of the voter.
 async fn dial(config: Config, options: VoterOptions) -> Dialled {
-    let voter = Arc::new(Voter::new(options, config.address.clone()));
-    let server = Arc::new(Shared::new(config)?.voting(voter));
+    let state = Arc::new(VoterState::new(options, config.address.clone()));
+    let server = Arc::new(Shared::new(config, VoterRole { state })?);
     match dial::dial(&server).await {
-        Ok(session) => Ok((Redis { server: Server::new(server, session) }, None)),
+        Ok(session) => Ok((Voter { server: Server::new(server, session) }, None)),
         Err(failure) => {
             let error = failure.to_error(server.address());
             if failure.is_permanent() {
                 Err(error)
             } else {
-                Ok((Redis { server: Server::lazy(server) }, Some(error)))
+                Ok((Voter { server: Server::lazy(server) }, Some(error)))
             }
         }
     }
 }
 
 /// All at once: those that are down must not add up their time-outs.
-async fn dial_all(configs: Vec<Config>, options: VoterOptions) -> Result<Vec<(Redis, Option<LockError>)>> {
+async fn dial_all(configs: Vec<Config>, options: VoterOptions) -> Result<Vec<(Voter, Option<LockError>)>> {
     let mut dials: JoinSet<(usize, Dialled)> = JoinSet::new();
     for (number, config) in configs.into_iter().enumerate() {
         dials.spawn(async move { (number, dial(config, options).await) });
@@ -186,10 +174,11 @@ fn majority(all: usize, down: &[&LockError]) -> Result<()> {
 }
 
 /// Tells the voters of each other, and refuses one that is there under two names.
-fn introduce(voters: &[Redis]) -> Result<()> {
-    let states: Vec<&Arc<Voter>> = voters.iter().filter_map(|voter| voter.server.voter()).collect();
+fn introduce(voters: &[Voter]) -> Result<()> {
+    let states: Vec<&Arc<VoterState>> =
+        voters.iter().map(|voter| &voter.server.shared().role.state).collect();
     for (number, voter) in states.iter().enumerate() {
-        let same = |other: &&Arc<Voter>| other.run().is_some() && other.run() == voter.run();
+        let same = |other: &&Arc<VoterState>| other.run().is_some() && other.run() == voter.run();
         if states[..number].iter().any(same) {
             return Err(twice().to_error(voter.address()));
         }

@@ -1,5 +1,6 @@
 #![doc = include_str!("../voter.md")]
 
+mod backend;
 mod boot;
 mod clock_guard;
 mod connect;
@@ -8,14 +9,13 @@ mod options;
 mod peers;
 mod probe;
 mod refusal;
+mod role;
 mod state;
 #[cfg(feature = "redlock")]
 mod url;
 mod vote;
 
+pub use backend::Voter;
 pub use options::VoterOptions;
 #[cfg(feature = "redlock")]
 pub(crate) use url::RedlockUrl;
-
-pub(super) use boot::Seat;
-pub(super) use state::Voter;

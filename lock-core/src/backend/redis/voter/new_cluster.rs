@@ -4,17 +4,18 @@ use std::sync::Arc;
 
 use ::redis::{Pipeline, Value};
 
+use super::backend::Voter;
 use super::boot::{self, MARKER};
 use super::connect::one_server;
 use super::options::VoterOptions;
 use super::probe;
-use crate::backend::redis::client::Redis;
 use crate::backend::redis::dial::{self, Session};
 use crate::backend::redis::error::Failure;
+use crate::backend::redis::primary::Primary;
 use crate::backend::redis::shared::Shared;
 use crate::error::{LockErrorKind, Result};
 
-impl Redis {
+impl Voter {
     /// Declares that the servers at `urls` are a new cluster, whose locks are available at once. Without it, a new
     /// server votes for the first time after the longest lease, because nothing tells it from one that lost its data.
     ///
@@ -23,7 +24,7 @@ impl Redis {
     ///
     /// # Errors
     ///
-    /// As [`connect_voter`](Self::connect_voter); all servers must answer.
+    /// As [`connect`](Self::connect); all servers must answer.
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest): one of them has keys, so the cluster is not new. Nothing was
     /// changed then, on any of them.
     ///
@@ -42,13 +43,12 @@ impl Redis {
     /// # async fn main() -> lock_core::Result<()> {
     /// use std::time::Duration;
     ///
-    /// use lock_core::backend::redis::Redis;
-    /// use lock_core::backend::redis::voter::VoterOptions;
+    /// use lock_core::backend::redis::voter::{Voter, VoterOptions};
     ///
     /// // The same `max_ttl` as in the URL of the services.
     /// let options = VoterOptions::new(Duration::from_secs(30));
     /// let urls = ["redis://10.0.0.1/", "redis://10.0.0.2/", "redis://10.0.0.3/"];
-    /// Redis::bootstrap_new_cluster(urls, options).await?;
+    /// Voter::bootstrap_new_cluster(urls, options).await?;
     /// # Ok(())
     /// # }
     /// ```
@@ -58,9 +58,9 @@ impl Redis {
     ) -> Result<()> {
         let max_ttl = options.checked()?.max_ttl;
         let configs = urls.into_iter().map(one_server).collect::<Result<Vec<_>>>()?;
-        let mut all: Vec<(Arc<Shared>, Session)> = Vec::new();
+        let mut all: Vec<(Arc<Shared<Primary>>, Session<Primary>)> = Vec::new();
         for config in configs {
-            let server = Arc::new(Shared::new(config)?);
+            let server = Arc::new(Shared::new(config, Primary::alone())?);
             let told = async {
                 let session = dial::dial(&server).await?;
                 empty(&session).await?;
@@ -80,7 +80,7 @@ impl Redis {
 }
 
 /// Refuses a server that holds anything but the marker.
-async fn empty(session: &Session) -> Result<(), Failure> {
+async fn empty(session: &Session<Primary>) -> Result<(), Failure> {
     let mut commands = Pipeline::with_capacity(3);
     commands.cmd("INFO");
     commands.cmd("DBSIZE");

@@ -3,17 +3,17 @@
 use std::sync::Weak;
 
 use super::clock_guard::{Reading, TOLERANCE};
-use super::state::Voter;
+use super::state::VoterState;
 
 /// A reading that is older says too little beside a fresh one, in us.
 const FRESH: i64 = 5_000_000;
 
 /// The voters of one quorum.
 #[derive(Debug)]
-pub(super) struct Peers(Vec<Weak<Voter>>);
+pub(super) struct Peers(Vec<Weak<VoterState>>);
 
 impl Peers {
-    pub(super) fn new(all: Vec<Weak<Voter>>) -> Self {
+    pub(super) fn new(all: Vec<Weak<VoterState>>) -> Self {
         Self(all)
     }
 
@@ -26,7 +26,7 @@ impl Peers {
     }
 
     /// Whether another one than `this` is the server with this run id.
-    pub(super) fn has_another(&self, this: &Voter, run: [u8; 40]) -> bool {
+    pub(super) fn has_another(&self, this: &VoterState, run: [u8; 40]) -> bool {
         let mut others =
             self.0.iter().filter_map(Weak::upgrade).filter(|other| !std::ptr::eq(&**other, this));
         others.any(|other| other.run() == Some(run))

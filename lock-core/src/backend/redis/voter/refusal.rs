@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::state::Voter;
+use super::state::VoterState;
 use crate::backend::redis::error::Failure;
 use crate::error::{LockError, LockErrorKind};
 
@@ -35,7 +35,7 @@ impl From<Failure> for Refusal {
 
 impl Refusal {
     /// The error that a caller sees.
-    pub(super) fn to_error(&self, voter: &Voter) -> LockError {
+    pub(super) fn to_error(&self, voter: &VoterState) -> LockError {
         let address = voter.address();
         match self {
             Self::Failure(failure) => failure.to_error(address),
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn a_quarantine_has_an_end() {
         let address = Address::Tcp { host: "a".to_owned(), port: 1 };
-        let voter = Voter::new(VoterOptions::default(), address);
+        let voter = VoterState::new(VoterOptions::default(), address);
         let table = [
             (
                 1_763_672_000_123_456,

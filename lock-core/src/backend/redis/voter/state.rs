@@ -13,7 +13,7 @@ use crate::clock::{Clock, Moment};
 
 /// One server as a voter of a quorum, as far as this client knows it.
 #[derive(Debug)]
-pub(in crate::backend::redis) struct Voter {
+pub(super) struct VoterState {
     max_ttl: Duration,
     address: Address,
     clock: Mutex<ClockGuard>,
@@ -28,7 +28,7 @@ pub(in crate::backend::redis) struct Voter {
     run: Mutex<Option<[u8; 40]>>,
 }
 
-impl Voter {
+impl VoterState {
     pub(super) fn new(options: VoterOptions, address: Address) -> Self {
         Self {
             max_ttl: options.max_ttl,
@@ -42,7 +42,7 @@ impl Voter {
         }
     }
 
-    pub(in crate::backend::redis) fn max_ttl(&self) -> Duration {
+    pub(super) fn max_ttl(&self) -> Duration {
         self.max_ttl
     }
 
@@ -83,7 +83,7 @@ impl Voter {
 
     /// Learns that the server's clock said `now` (us) between `sent` and `received`. A clock that was set costs the
     /// server its vote for the longest lease: keys may be gone too early, and its quarantine over too soon.
-    pub(in crate::backend::redis) fn observe(&self, now: i64, sent: Moment, received: Moment) {
+    pub(super) fn observe(&self, now: i64, sent: Moment, received: Moment) {
         let step = self.guard().observe(Reading::new(now, sent, received));
         if let Some(step) = step {
             let out = self.distrust(received);
@@ -147,13 +147,13 @@ pub(super) fn quarantine(max_ttl: Duration) -> Duration {
 mod tests {
     use super::*;
 
-    fn voter(port: u16) -> Arc<Voter> {
+    fn voter(port: u16) -> Arc<VoterState> {
         let address = Address::Tcp { host: "h".to_owned(), port };
-        Arc::new(Voter::new(VoterOptions::new(Duration::from_secs(10)), address))
+        Arc::new(VoterState::new(VoterOptions::new(Duration::from_secs(10)), address))
     }
 
     /// Says that the clock is `ahead` of ours, now.
-    fn says(voter: &Voter, ahead: Duration) -> Moment {
+    fn says(voter: &VoterState, ahead: Duration) -> Moment {
         let now = Clock::Suspend.now();
         voter.observe(micros(now.plus(ahead)), now, now);
         now

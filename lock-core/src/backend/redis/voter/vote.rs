@@ -4,44 +4,23 @@ use std::time::Duration;
 
 use ::redis::{Cmd, Value};
 
+use super::backend::{Voter, unsupported};
 use super::boot::{Ballot, MARKER};
 use super::refusal::Refusal;
-use super::state::Voter;
+use super::role::VoterRole;
+use super::state::VoterState;
 use crate::backend::redis::acquire::common;
 use crate::backend::redis::answer::{code, conflict, granted, held};
 use crate::backend::redis::connection::Connection;
 use crate::backend::redis::error::{Failure, Reaction};
-use crate::backend::redis::server::Server;
-use crate::backend::{Attempt, Capability, Claim, Fencing, Queue};
+use crate::backend::{Attempt, Claim, Queue};
 use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, Result};
-use crate::key::Key;
 
 /// How often one attempt may ask: for a server that forgot its scripts, then its marker, and whose clock was set.
 const TRIES: usize = 4;
 
-impl Voter {
-    /// No queue and no latches: the votes of several servers make no order, and their hand-offs no majority.
-    pub(in crate::backend::redis) fn capability(&self) -> Capability {
-        Capability {
-            shared: true,
-            permits: true,
-            several: true,
-            marks_sent: true,
-            fencing: Fencing::StoreTime,
-            max_ttl: self.max_ttl(),
-            // One that forgot a kept key votes again when the longest lease is over.
-            keeps_after_release: Some(self.max_ttl()),
-            ..Capability::exclusive("redis")
-        }
-    }
-
-    /// What a voter does not do.
-    pub(in crate::backend::redis) fn unsupported(&self, key: &Key) -> LockError {
-        let detail = "a voter of a quorum has no queue and no latches";
-        LockError::new(LockErrorKind::Unsupported, detail).with_key(key)
-    }
-
+impl VoterState {
     /// Refuses before any I/O what no answer could make right.
     fn check(&self, claim: &Claim) -> Result<()> {
         if claim.keys().any(|key| key.as_str() == MARKER) {
@@ -49,7 +28,7 @@ impl Voter {
             return Err(LockError::new(LockErrorKind::InvalidKey, detail).with_key(&claim.key));
         }
         if claim.queue == Queue::Fifo {
-            return Err(self.unsupported(&claim.key));
+            return Err(unsupported(&claim.key));
         }
         if claim.ttl > self.max_ttl() {
             let refusal = Refusal::TooLong { ttl: claim.ttl, max_ttl: self.max_ttl() };
@@ -59,33 +38,30 @@ impl Voter {
     }
 }
 
-impl Server {
+impl Voter {
     /// One attempt on a voter. Never by a plain SET: only the gated scripts may make a key.
-    pub(in crate::backend::redis) async fn vote(&self, voter: &Voter, claim: &Claim) -> Result<Attempt> {
+    pub(super) async fn vote(&self, claim: &Claim) -> Result<Attempt> {
+        let (voter, server) = (self.state(), &self.server);
         voter.check(claim)?;
-        let deadline = self.timeout().min(claim.ttl / 2);
+        let deadline = server.deadline(claim.ttl);
         let start = Clock::Suspend.now();
         let span = (start, start.plus(deadline));
-        let error = match tokio::time::timeout(deadline, self.ask(voter, claim, span)).await {
+        let error = match tokio::time::timeout(deadline, self.ask(claim, span)).await {
             Ok(Ok(attempt)) => return Ok(attempt),
             Ok(Err(refusal)) => refusal.to_error(voter),
-            Err(_) if claim.is_sent() => self.error(&self.elapsed(deadline)),
-            Err(_) => self.error(&self.not_sent(deadline)),
+            Err(_) if claim.is_sent() => server.error(&server.elapsed(deadline)),
+            Err(_) => server.error(&server.not_sent(deadline)),
         };
         Err(error.with_key(&claim.key))
     }
 
-    async fn ask(
-        &self,
-        voter: &Voter,
-        claim: &Claim,
-        (start, end): (Moment, Moment),
-    ) -> Result<Attempt, Refusal> {
+    async fn ask(&self, claim: &Claim, (start, end): (Moment, Moment)) -> Result<Attempt, Refusal> {
+        let voter = self.state();
         if let Some(left) = voter.distrusted(start) {
             return Err(Refusal::ClockJumped { left, granted: false });
         }
-        let live = self.connections.get().await?;
-        let seat = live.seat.as_ref().expect("BUG: a voter's connection has a seat");
+        let live = self.server.connections.get().await?;
+        let seat = &live.session;
         claim.mark_sent();
         for _ in 0..TRIES {
             let reply = match live.call_loaded(&command(&live, &seat.ballot(), claim, end)).await {
@@ -131,7 +107,7 @@ fn number(value: &Value) -> Result<u64, Failure> {
     }
 }
 
-fn unsettled(voter: &Voter) -> Failure {
+fn unsettled(voter: &VoterState) -> Failure {
     match voter.distrusted(Clock::Suspend.now()) {
         Some(_) => Failure::late(),
         None => Failure::new(
@@ -142,7 +118,7 @@ fn unsettled(voter: &Voter) -> Failure {
 }
 
 /// The request of the gated script that the claim needs.
-fn command(live: &Connection, ballot: &Ballot, claim: &Claim, end: Moment) -> Cmd {
+fn command(live: &Connection<VoterRole>, ballot: &Ballot, claim: &Claim, end: Moment) -> Cmd {
     let token = claim.owner.token();
     let value = claim.record.to_value(&token);
     let keys = claim.keys().count();

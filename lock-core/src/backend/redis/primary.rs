@@ -1,0 +1,100 @@
+//! The role of a server that grants locks by itself.
+
+use std::fmt;
+use std::sync::Weak;
+use std::time::Duration;
+
+use super::confirm::{Confirmer, patience};
+use super::connection::Connection;
+use super::durability::Proof;
+use super::error::Failure;
+use super::role::{Greeting, Role};
+use super::scripts::Keyspace;
+use super::sentinel::Place;
+use super::shared::Shared;
+use crate::backend::BoxFuture;
+
+/// The server is asked whether it has evicted keys with every so many heartbeats: every five seconds.
+const BEATS_PER_LOOK: u32 = 10;
+
+/// A server that grants locks by itself: the one server of a store, or the node of a Cluster that has the slot.
+#[derive(Debug)]
+pub(super) struct Primary {
+    /// Who knows the nodes of the Cluster; `None` for the one server of a store.
+    cluster: Option<Weak<dyn Witness>>,
+}
+
+/// Knows which servers are the nodes of a Cluster.
+pub(super) trait Witness: fmt::Debug + Send + Sync {
+    /// Asks the other nodes whether the one at `place` still has slots.
+    fn vouch<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, Result<(), Failure>>;
+}
+
+impl Primary {
+    /// The one server of a store.
+    pub(super) const fn alone() -> Self {
+        Self { cluster: None }
+    }
+
+    /// A node of the Cluster that `witness` knows.
+    pub(super) fn node(witness: Weak<dyn Witness>) -> Self {
+        Self { cluster: Some(witness) }
+    }
+
+    /// Another node of the same Cluster.
+    pub(super) fn sibling(&self) -> Self {
+        Self { cluster: self.cluster.clone() }
+    }
+}
+
+impl Role for Primary {
+    /// What waits for copies, where locks need them.
+    type Session = Option<Confirmer>;
+
+    fn keyspace(&self) -> Keyspace {
+        match self.cluster {
+            None => Keyspace::Whole,
+            Some(_) => Keyspace::Slots,
+        }
+    }
+
+    async fn admit(
+        &self,
+        shared: &Shared<Self>,
+        greeting: &Greeting<'_>,
+    ) -> Result<Option<Confirmer>, Failure> {
+        let Some(durability) = shared.config.durability else { return Ok(None) };
+        let proof = durability.prove(greeting.info, greeting.connection, shared.config.min_replicas).await?;
+        if greeting.is_first && proof == Proof::Assumed {
+            tracing::warn!(
+                server = %shared.address(),
+                "min-replicas-to-write of redis could not be read and is taken to be right: where it is not, a \
+                 primary that was replaced goes on granting locks"
+            );
+        }
+        Ok(Some(Confirmer::new(durability)))
+    }
+
+    async fn vouch(&self, place: &Place) -> Result<(), Failure> {
+        match self.cluster.as_ref().and_then(Weak::upgrade) {
+            Some(witness) => witness.vouch(place).await,
+            // Where the Cluster is gone, nobody else has the connections of this node.
+            None => Ok(()),
+        }
+    }
+
+    async fn heartbeat(&self, connection: &Connection<Self>, shared: &Shared<Self>, count: u32) {
+        if count % BEATS_PER_LOOK == 0 {
+            shared.evictions.look(connection, shared).await;
+        }
+    }
+
+    fn delay(session: &Option<Confirmer>, timeout: Duration) -> Duration {
+        // An answer may stand behind a confirmation.
+        session.as_ref().map_or(Duration::ZERO, |_| patience(timeout))
+    }
+
+    async fn confirm(connection: &Connection<Self>, deadline: Duration) -> Result<(), Failure> {
+        connection.confirm(deadline).await
+    }
+}

@@ -1,0 +1,130 @@
+//! One voter as a store of its own.
+
+use std::fmt;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::role::VoterRole;
+use super::state::VoterState;
+use crate::backend::redis::keys::{has_shared_mode, supported};
+use crate::backend::redis::server::Server;
+use crate::backend::{
+    Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, GrantId, Heartbeat, LatchState,
+    LatchStep, Listed, LockInfo, Released, Renew, Renewal,
+};
+use crate::error::{LockError, LockErrorKind, Result};
+use crate::key::Key;
+
+/// One Redis server as a voter of a quorum.
+///
+/// See the [module](super) for what makes it fit to vote. A [`Quorum`](crate::backend::quorum::Quorum) of voters is the
+/// store; a single one grants locks too, but excludes only those who ask the same server as a voter.
+pub struct Voter {
+    pub(super) server: Server<VoterRole>,
+}
+
+impl fmt::Debug for Voter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Voter").field("config", &self.server.shared().config).finish_non_exhaustive()
+    }
+}
+
+impl Voter {
+    /// By how much the server's clock is ahead of a steady clock of this process, in us, as far as is known. Only the
+    /// differences between servers mean something. `None` for a server that was never reached.
+    #[must_use]
+    pub fn clock_offset(&self) -> Option<i64> {
+        self.state().reading().map(super::clock_guard::Reading::middle)
+    }
+
+    pub(super) fn state(&self) -> &VoterState {
+        &self.server.shared().role.state
+    }
+}
+
+/// The error for what a voter does not do.
+pub(super) fn unsupported(key: &Key) -> LockError {
+    let detail = "a voter of a quorum has no queue and no latches";
+    LockError::new(LockErrorKind::Unsupported, detail).with_key(key)
+}
+
+impl Backend for Voter {
+    /// No queue and no latches: the votes of several servers make no order, and their hand-offs no majority.
+    fn capability(&self) -> Capability {
+        let max_ttl = self.state().max_ttl();
+        Capability {
+            shared: true,
+            permits: true,
+            several: true,
+            fencing: Fencing::StoreTime,
+            marks_sent: true,
+            max_ttl,
+            // A server that forgot a kept key votes again when the longest lease is over.
+            keeps_after_release: Some(max_ttl),
+            ..Capability::exclusive("redis")
+        }
+    }
+
+    async fn acquire(&self, claim: &Claim, _ask: Ask) -> Result<Attempt> {
+        supported(claim.keys())?;
+        self.vote(claim).await
+    }
+
+    async fn heartbeat(&self, claim: &Claim) -> Result<Heartbeat> {
+        Err(unsupported(&claim.key))
+    }
+
+    async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
+        self.server.renew(batch).await
+    }
+
+    async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
+        let deadline = self.server.shared().config.deadline_of_release(claim.ttl);
+        let answer = timeout(deadline, self.server.release_or_retain(claim, keep_for)).await;
+        self.server.settled(answer, deadline, &claim.key)
+    }
+
+    async fn fence(&self, claim: &Claim) -> Result<FencingToken> {
+        let deadline = self.server.deadline(claim.ttl);
+        let answer = timeout(deadline, self.server.fence(claim)).await;
+        self.server
+            .settled(answer, deadline, &claim.key)?
+            .map_err(|reason| LockError::lost(&claim.key, reason))
+    }
+
+    async fn downgrade(&self, claim: &Claim) -> Renewal {
+        if let Err(error) = has_shared_mode(claim) {
+            return Renewal::Unknown(error);
+        }
+        let deadline = self.server.deadline(claim.ttl);
+        let answer = timeout(deadline, self.server.downgrade(claim)).await;
+        self.server.settled(answer, deadline, &claim.key).unwrap_or_else(Renewal::Unknown)
+    }
+
+    async fn latch(&self, key: &Key, _step: &LatchStep) -> Result<LatchState> {
+        supported(std::iter::once(key))?;
+        Err(unsupported(key))
+    }
+
+    async fn list(&self, prefix: &str, foreign: bool, limit: usize) -> Result<Listed> {
+        let listed = self.server.list(prefix, foreign, limit).await;
+        listed.map_err(|failure| self.server.error(&failure))
+    }
+
+    async fn inspect(&self, key: &Key) -> Result<Option<LockInfo>> {
+        supported(std::iter::once(key))?;
+        let deadline = self.server.timeout();
+        self.server.settled(timeout(deadline, self.server.inspect(key)).await, deadline, key)
+    }
+
+    async fn force_release(&self, key: &Key, id: &GrantId) -> Result<bool> {
+        supported(std::iter::once(key))?;
+        let deadline = self.server.timeout();
+        self.server.settled(timeout(deadline, self.server.force_release(key, id)).await, deadline, key)
+    }
+
+    async fn close(&self) {
+        self.server.close();
+    }
+}

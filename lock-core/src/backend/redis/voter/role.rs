@@ -1,0 +1,50 @@
+//! What a connection to a voter does for the quorum.
+
+use std::sync::Arc;
+
+use super::boot::Seat;
+use super::state::VoterState;
+use crate::backend::redis::connection::Connection;
+use crate::backend::redis::error::Failure;
+use crate::backend::redis::role::{Greeting, Role};
+use crate::backend::redis::scripts::Script;
+use crate::backend::redis::shared::Shared;
+use crate::clock::Moment;
+
+/// A release that wakes no queue, because a voter has none, and that a grant by the hot path of the gate costs no look at one.
+const RELEASE: &str = concat!(
+    include_str!("../scripts/voter_release.lua"),
+    include_str!("../scripts/lib.lua"),
+    include_str!("../scripts/release_queued.lua")
+);
+
+/// One voter of a quorum.
+#[derive(Debug)]
+pub(super) struct VoterRole {
+    pub(super) state: Arc<VoterState>,
+}
+
+impl Role for VoterRole {
+    type Session = Seat;
+
+    fn text(script: Script) -> &'static str {
+        match script {
+            Script::Release => RELEASE,
+            other => other.text(),
+        }
+    }
+
+    async fn admit(&self, _shared: &Shared<Self>, greeting: &Greeting<'_>) -> Result<Seat, Failure> {
+        let (sent, received) = greeting.asked;
+        self.state.observe(greeting.now, sent, received);
+        Seat::take(&self.state, greeting.info, greeting.connection).await
+    }
+
+    async fn heartbeat(&self, connection: &Connection<Self>, _shared: &Shared<Self>, _count: u32) {
+        connection.session.look(connection).await;
+    }
+
+    fn clock(session: &Seat, now: i64, sent: Moment, received: Moment) {
+        session.voter().observe(now, sent, received);
+    }
+}
