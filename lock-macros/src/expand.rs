@@ -19,19 +19,23 @@ use crate::spec::LockSpec;
 use crate::template::Segment;
 use crate::tokens::{first_span, local, located, private};
 
-/// The whole attribute. With an error the item stays as it was, so that other errors and editors still see it; the
-/// `compile_error!` beside it keeps it from ever running without the lock.
+/// Expands the attribute. With an error the item keeps its body and its signature, so that other errors and editors still
+/// see it; the `compile_error!` beside it prevents that it ever runs without the lock.
 pub(crate) fn attribute(args: TokenStream, item: &TokenStream) -> TokenStream {
     let mut errors = Errors::default();
     let args = Args::parse(args, &mut errors);
-    let expanded = errors.take(Function::parse(item.clone())).and_then(|function| {
-        let spec = LockSpec::validate(&args, &function.sig, &mut errors);
-        let body = function.body(&mut errors);
-        Some(locked(&function, &spec?, &body?))
-    });
-    match (errors.into_tokens(), expanded) {
-        (None, Some(expanded)) => expanded,
-        (errors, _) => quote!(#errors #item),
+    let Some(function) = errors.take(Function::parse(item.clone())) else {
+        let errors = errors.into_tokens();
+        return quote!(#errors #item);
+    };
+    let spec = LockSpec::validate(&args, &function.sig, &mut errors);
+    let body = function.body(&mut errors);
+    match (errors.into_tokens(), spec, body) {
+        (None, Some(spec), Some(body)) => locked(&function, &spec, &body),
+        (errors, ..) => {
+            let item = function.with_parameters_used();
+            quote!(#errors #item)
+        }
     }
 }
 

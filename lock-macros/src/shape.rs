@@ -3,6 +3,7 @@
 //! A shape that is not recognised is an error, never a guess: a body that is not found would run without the lock.
 
 use proc_macro2::{Ident, Span, TokenStream};
+use quote::quote;
 use syn::ext::IdentExt as _;
 use syn::parse::{ParseStream, Parser as _};
 use syn::spanned::Spanned as _;
@@ -116,6 +117,23 @@ impl Function {
         let (boxed_by, stmts) = only_box_pin.parse2(self.stmts.clone()).map_err(|_| unclear(ret.span()))?;
         let (output, boxed_by) = (Some(output.clone()), Some(boxed_by));
         Ok(Body { stmts, output, parameters: Vec::new(), boxed_by })
+    }
+
+    // Input:
+    //     #[attrs] vis fn ship(id: u64) { stmts }
+    //
+    // Output:
+    //     #[attrs] vis fn ship(id: u64) { let _ = &id; stmts }
+    //
+    // The item beside an error: without the code of the attribute, the compiler would call a parameter unused that only
+    // the attribute mentions.
+    pub(crate) fn with_parameters_used(&self) -> TokenStream {
+        let Self { attrs, vis, sig, stmts } = self;
+        let uses = bindings(sig).into_iter().map(|Parameter { name, attrs }| {
+            let cfgs = attrs.iter().filter(|attr| attr.path().is_ident("cfg"));
+            quote!(#(#cfgs)* let _ = &#name;)
+        });
+        quote!(#(#attrs)* #vis #sig { #(#uses)* #stmts })
     }
 
     fn not_async(&self) -> syn::Error {

@@ -6,9 +6,9 @@ fn expand(args: &str, item: &str) -> String {
 
 const SHIP: &str = "async fn ship(id: u64) -> Result<u64, LockError> { Ok(id) }";
 
-/// An editor, and every other diagnostic, still sees the function; the build fails all the same.
+/// Editors and other diagnostics still see the function, and the build fails all the same.
 #[test]
-fn with_an_error_the_item_stays_as_it_was() {
+fn with_an_error_the_item_stays_visible() {
     let options = [
         "",
         "key",
@@ -44,9 +44,10 @@ fn with_an_error_the_item_stays_as_it_was() {
 }
 
 fn kept(options: &str, item: &str) {
-    let expanded = expand(options, item);
+    let dense = |code: &str| code.replace(' ', "");
+    let expanded = dense(&expand(options, item)).replace("let_=&id;", "").replace("let_=&s;", "");
     let item: TokenStream = item.parse().expect(item);
-    assert!(expanded.ends_with(&item.to_string()), "{options}: {expanded}");
+    assert!(expanded.ends_with(&dense(&item.to_string())), "{options}: {expanded}");
     assert!(expanded.contains("compile_error"), "{options}: {expanded}");
 }
 
