@@ -3,7 +3,6 @@
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
-use syn::ext::IdentExt as _;
 use syn::spanned::Spanned as _;
 use syn::visit_mut::{self, VisitMut};
 use syn::{ExprPath, Type, TypeInfer, parse_quote};
@@ -66,6 +65,7 @@ fn locked(function: &Function, spec: &LockSpec, body: &Body) -> TokenStream {
 //
 // Output:
 //     use ::lock_core::__private as __lock_private;
+//     fn __lock_here() {}
 //     let __lock_request = Request::new(manager, key, kind, template, label).ttl(..)..;
 //     let __lock_outcome = __lock_request.run(async move { edge { stmts } }).await;
 //     outcome(__lock_outcome)
@@ -89,9 +89,10 @@ fn statements(
     function: &Ident,
     handover: Option<&(&ExprPath, Handover)>,
 ) -> TokenStream {
-    let label = label(function);
+    let label = label();
     let private = private();
     let support = support(spec);
+    let here = here();
     let request = request::of(spec, &label);
     let future = future(spec, body, handover.map(|(_, handover)| handover));
     let falls_back = handover.map(|(path, handover)| falls_back(body, path, handover));
@@ -121,6 +122,7 @@ fn statements(
     };
     quote! {
         #support
+        #here
         #allow
         let #request_name = #request;
         let #outcome = #run;
@@ -224,10 +226,20 @@ impl VisitMut for EraseImplTrait {
     }
 }
 
-/// Which function this is, for the owner record and the log.
-fn label(function: &Ident) -> TokenStream {
-    let name = function.unraw().to_string();
-    quote!(::core::concat!(::core::module_path!(), "::", #name))
+// Output:
+//     fn __lock_here() {}
+//
+// An item in the function, for the function's path: only the compiler knows whether the function is a method, and of
+// which type. The path is the label of the owner record, and the name in the log.
+fn here() -> TokenStream {
+    let here = local("here");
+    quote!(fn #here() {})
+}
+
+/// The path of the function.
+fn label() -> TokenStream {
+    let (private, here) = (private(), local("here"));
+    quote!(#private::path_around(#here))
 }
 
 /// Names the module of lock-core that the generated code calls, once: where it is not found, that is one error.

@@ -126,6 +126,53 @@ async fn the_owner_record_says_which_function() {
     assert!(told.contains("options::labelled"), "{told}");
 }
 
+/// What another task is told about the holder of the key.
+async fn holder(locks: &LockManager) -> Result<String, LockError> {
+    let request = locks.lock("label").strategy(fail_fast());
+    let error = tokio::spawn(request.acquire()).await.expect("the asker ran").expect_err("held");
+    Ok(error.to_string())
+}
+
+struct Shop<T>(T);
+
+trait Till {
+    async fn book(&self, locks: &LockManager) -> Result<String, LockError>;
+}
+
+impl<T> Shop<T> {
+    #[distributed_lock(key = "label", manager = locks)]
+    async fn pay<U: Send>(&self, _: U, locks: &LockManager) -> Result<String, LockError> {
+        holder(locks).await
+    }
+
+    #[distributed_lock(key = "label", manager = locks, strategy = "skip", handle = lock)]
+    async fn open(locks: &LockManager) -> Result<Option<String>, LockError> {
+        let _ = &lock;
+        holder(locks).await.map(Some)
+    }
+}
+
+impl Till for Shop<u8> {
+    #[distributed_lock(key = "label", manager = locks)]
+    async fn book(&self, locks: &LockManager) -> Result<String, LockError> {
+        holder(locks).await
+    }
+}
+
+#[tokio::test]
+async fn the_label_of_a_method_names_its_type() {
+    let locks = LockManager::in_memory();
+    for (told, path) in [
+        (Shop("").pay(7, &locks).await, "options::Shop<_>::pay"),
+        (Shop::<u8>::open(&locks).await.map(Option::unwrap), "options::Shop<_>::open"),
+        (Shop(7).book(&locks).await, "options::Shop<u8> as attribute::options::Till>::book"),
+    ] {
+        let told = told.unwrap();
+        assert!(told.contains(path), "{told}");
+        assert!(!told.contains("__lock") && !told.contains("closure"), "{told}");
+    }
+}
+
 #[distributed_lock(key = "label", label = "pay", manager = locks)]
 async fn relabelled(locks: &LockManager) -> Result<String, LockError> {
     let request = locks.lock("label").strategy(fail_fast());
