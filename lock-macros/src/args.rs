@@ -1,4 +1,4 @@
-//! Tokens to options. No meaning here: a value is any expression, kept with its span and its keyword.
+//! Parses tokens into options. No meaning here: a value is any expression, kept with its span and its keyword.
 
 use proc_macro2::{Group, Ident, TokenStream, TokenTree};
 use syn::ext::IdentExt as _;
@@ -9,12 +9,12 @@ use crate::errors::Errors;
 use crate::suggest::{did_you_mean, list};
 use crate::synonyms;
 
-/// The words that a list of `name = value` may have, each with the form that an error shows.
+/// The names that a list of `name = value` may contain, each with the form that an error shows.
 pub(crate) struct Words {
-    /// What a word is: "option".
+    /// The noun for one of them: "option".
     pub(crate) one: &'static str,
     pub(crate) forms: &'static [(&'static str, &'static str)],
-    /// What an error adds to a word that is known from elsewhere.
+    /// Returns the hint for a word of another library.
     pub(crate) synonyms: fn(&str) -> Option<&'static str>,
 }
 
@@ -47,16 +47,16 @@ const OPTIONS: Words = Words {
 
 /// One option as it was written.
 pub(crate) struct Arg {
-    /// The keyword; errors about two options that do not go together point at it.
+    /// The keyword. Errors about two options that contradict each other point at it.
     pub(crate) name: Ident,
-    /// What stands behind the `=`, or verbatim between the parentheses of an option that has parts.
+    /// The expression after the `=`, or the verbatim tokens between the parentheses of an option with parts.
     pub(crate) value: Expr,
-    /// The position among the options: of two that contradict each other the later one is reported.
+    /// The position among the options. Of two that contradict each other, the error points at the later one.
     pub(crate) position: usize,
 }
 
 impl Arg {
-    /// The one that was written later.
+    /// Returns the option that was written later.
     pub(crate) fn later_of<'a>(&'a self, other: &'a Self) -> &'a Self {
         if self.position > other.position { self } else { other }
     }
@@ -88,11 +88,11 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Reads all options; what cannot be read becomes an error and the next option is tried.
+    /// Reads all options. An option that cannot be read becomes an error, and reading continues with the next one.
     pub(crate) fn parse(tokens: TokenStream, errors: &mut Errors) -> Self {
         let mut args = Self::default();
         read_all(tokens, &OPTIONS, errors, |arg, errors| {
-            let slot = args.slot(&arg.name).expect("BUG: the table knows a name that has no place");
+            let slot = args.slot(&arg.name).expect("BUG: each name in the table has a field");
             put(slot, arg, errors);
         });
         args
@@ -125,7 +125,7 @@ impl Args {
     }
 }
 
-/// Reads a list of `name = value` and gives each to `take`; what cannot be read becomes an error.
+/// Reads a list of `name = value` and passes each to `take`. An element that cannot be read becomes an error.
 pub(crate) fn read_all(
     tokens: TokenStream,
     words: &Words,
@@ -154,7 +154,7 @@ pub(crate) fn read_all(
     errors.take(read);
 }
 
-/// Keeps `arg`, unless there is one of its name.
+/// Stores `arg`, unless its name was given before.
 pub(crate) fn put(slot: &mut Option<Arg>, arg: Arg, errors: &mut Errors) {
     if slot.is_some() {
         errors.at(arg.name.span(), format_args!("`{}` is given twice", arg.name));
@@ -196,7 +196,7 @@ impl Words {
         Ok(Arg { name, value: input.parse()?, position })
     }
 
-    /// The form in which the option is written.
+    /// Returns the form in which the option `name` is written.
     fn form_of(&self, name: &Ident) -> syn::Result<&'static str> {
         let Self { one, forms, .. } = self;
         let word = name.to_string();
@@ -222,7 +222,7 @@ fn article(word: &str) -> &'static str {
     if word.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" }
 }
 
-/// Moves behind the next comma, so that one broken option does not hide the errors of the others.
+/// Skips to the token after the next comma, so that one broken option does not hide the errors of the others.
 fn skip_to_next(input: ParseStream<'_>) {
     while !input.is_empty() {
         if input.parse::<Option<Token![,]>>().is_ok_and(|comma| comma.is_some()) {
@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_option_of_the_table_has_a_place() {
+    fn each_option_of_the_table_has_a_field() {
         let mut args = Args::default();
         for option in OPTIONS.words() {
             let name = if option == "crate" {
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_from_elsewhere_is_no_option() {
+    fn a_synonym_is_not_an_option() {
         for option in OPTIONS.words() {
             assert_eq!(synonyms::option(option), None, "{option}");
         }

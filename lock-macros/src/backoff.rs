@@ -1,4 +1,4 @@
-//! `backoff(base = .., max = ..)`: the pauses of a strategy that tries again.
+//! The option `backoff(base = .., max = ..)`: the pauses of a strategy that tries again.
 
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ const PARTS: Words = Words {
     synonyms: |_| None,
 };
 
-/// What the parts are where they are not given; those of `lock_core::strategy::Backoff`.
+/// The defaults of the parts, which are those of `lock_core::strategy::Backoff`.
 const DEFAULT_BASE: Duration = Duration::from_millis(5);
 const DEFAULT_MAX: Duration = Duration::from_millis(200);
 
-/// The bound of the first pause, and that of all.
+/// The upper bound of the first pause, and that of all pauses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Backoff {
     pub(crate) base: Duration,
@@ -36,12 +36,12 @@ pub(crate) fn backoff(arg: &Arg) -> syn::Result<Backoff> {
         put(slot, part, errors);
     });
     if base.is_none() && max.is_none() && errors.is_empty() {
-        errors.at(arg.name.span(), "`backoff` is empty: give it `base`, `max` or both, or remove it");
+        errors.at(arg.name.span(), "`backoff` is empty: write `base`, `max` or both, or remove it");
     }
     let base = base.as_ref().and_then(|part| Some((part, errors.take(duration_of(part))?)));
     let max = max.as_ref().and_then(|part| Some((part, errors.take(duration_of(part))?)));
     if errors.is_empty() {
-        order(base.as_ref(), max.as_ref(), &mut errors);
+        check_order(base.as_ref(), max.as_ref(), &mut errors);
     }
     let backoff = Backoff {
         base: base.map_or(DEFAULT_BASE, |(_, (_, base))| base),
@@ -52,12 +52,12 @@ pub(crate) fn backoff(arg: &Arg) -> syn::Result<Backoff> {
 
 type Part<'a> = (&'a Arg, (LitStr, Duration));
 
-/// A first pause beyond the longest is a slip: the larger number would not count.
-fn order(base: Option<&Part<'_>>, max: Option<&Part<'_>>, errors: &mut Errors) {
+/// Refuses a first pause that is longer than the longest: the larger number would have no effect.
+fn check_order(base: Option<&Part<'_>>, max: Option<&Part<'_>>, errors: &mut Errors) {
     match (base, max) {
         (Some((base, (base_text, first))), Some((max, (max_text, longest)))) if first > longest => {
             let message = format!(
-                "`base = \"{}\"` is longer than `max = \"{}\"`: make one of them fit the other",
+                "`base = \"{}\"` is longer than `max = \"{}\"`: change one of them",
                 base_text.value(),
                 max_text.value()
             );
@@ -65,14 +65,14 @@ fn order(base: Option<&Part<'_>>, max: Option<&Part<'_>>, errors: &mut Errors) {
         }
         (Some((_, (text, first))), None) if *first > DEFAULT_MAX => {
             let message = format!(
-                "`base = \"{}\"` is longer than the default of `max`, {DEFAULT_MAX:?}: give `max` too",
+                "`base = \"{}\"` is longer than the default of `max`, {DEFAULT_MAX:?}: add a `max`",
                 text.value()
             );
             errors.at(text.span(), message);
         }
         (None, Some((_, (text, longest)))) if *longest < DEFAULT_BASE => {
             let message = format!(
-                "`max = \"{}\"` is shorter than the default of `base`, {DEFAULT_BASE:?}: give `base` too",
+                "`max = \"{}\"` is shorter than the default of `base`, {DEFAULT_BASE:?}: add a `base`",
                 text.value()
             );
             errors.at(text.span(), message);

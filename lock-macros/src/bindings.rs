@@ -1,4 +1,4 @@
-//! The names that a signature binds, for the body to take over.
+//! The names that a signature binds, which the body captures.
 
 use proc_macro2::Ident;
 use syn::visit::{self, Visit};
@@ -7,12 +7,12 @@ use syn::{Attribute, FnArg, PatIdent, Signature};
 /// A name that the signature binds.
 pub(crate) struct Parameter {
     pub(crate) name: Ident,
-    /// The `#[cfg]`s and the levels of lints that stand before the parameter.
+    /// The `#[cfg]` and lint attributes of the parameter.
     pub(crate) attrs: Vec<Attribute>,
 }
 
-/// The names that the signature binds, `self` included. Not those that begin with an underscore: to mention one of them
-/// is what a lint of the user may mind, and an `allow` is what a user who forbids that lint could not compile.
+/// Returns the names that the signature binds, `self` included, except those that start with an underscore: their use may
+/// trigger a lint, and an `allow` would not compile for a user who forbids that lint.
 pub(crate) fn bindings(signature: &Signature) -> Vec<Parameter> {
     let mut all: Vec<Parameter> = Vec::new();
     for input in &signature.inputs {
@@ -24,12 +24,12 @@ pub(crate) fn bindings(signature: &Signature) -> Vec<Parameter> {
                 (&typed.attrs, names.0)
             }
         };
-        let told = |attr: &&Attribute| {
+        let is_kept = |attr: &&Attribute| {
             ["cfg", "allow", "expect", "warn", "deny", "forbid"].iter().any(|word| attr.path().is_ident(word))
         };
-        let attrs: Vec<_> = attrs.iter().filter(told).cloned().collect();
+        let attrs: Vec<_> = attrs.iter().filter(is_kept).cloned().collect();
         for (at, name) in names.iter().enumerate() {
-            // The cases of `A(x) | B(x)` bind one name. In two parameters the same word is two names, of a macro's code.
+            // The cases of `A(x) | B(x)` bind one name. The same word in two parameters is two names, from a macro.
             if !names[..at].contains(name) && !name.to_string().starts_with('_') {
                 all.push(Parameter { name: name.clone(), attrs: attrs.clone() });
             }

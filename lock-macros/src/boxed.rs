@@ -1,11 +1,11 @@
-//! Functions that return a boxed future, as `#[async_trait]` writes them.
+//! Functions that return a boxed future, as `#[async_trait]` generates them.
 
 use proc_macro2::TokenStream;
 use quote::ToTokens as _;
 use syn::parse::ParseStream;
 use syn::{ExprPath, GenericArgument, PathArguments, Token, Type, TypeParamBound, braced, parenthesized};
 
-/// `impl Future<..>`, with whatever bounds beside it.
+/// Returns whether `ty` is `impl Future<..>`, with or without further bounds.
 pub(crate) fn is_impl_future(ty: &Type) -> bool {
     let Type::ImplTrait(object) = ty else { return false };
     object.bounds.iter().any(|bound| match bound {
@@ -17,15 +17,15 @@ pub(crate) fn is_impl_future(ty: &Type) -> bool {
 }
 
 pub(crate) enum Pinned<'a> {
-    /// Not a pinned box at all.
+    /// Not a pinned box.
     No,
-    /// A pinned box whose future cannot be read.
+    /// A pinned box whose output type cannot be found.
     Unclear,
     /// `Pin<Box<dyn Future<Output = T>>>`.
     Future(&'a Type),
 }
 
-/// The `T` of `Pin<Box<dyn Future<Output = T> + ..>>`.
+/// Returns the `T` of `Pin<Box<dyn Future<Output = T> + ..>>`.
 pub(crate) fn pinned_output(ty: &Type) -> Pinned<'_> {
     let Some(pinned) = generic_of(ty, "Pin") else { return Pinned::No };
     let Some(Type::TraitObject(object)) = generic_of(pinned, "Box") else { return Pinned::Unclear };
@@ -36,7 +36,7 @@ pub(crate) fn pinned_output(ty: &Type) -> Pinned<'_> {
     output.map_or(Pinned::Unclear, Pinned::Future)
 }
 
-/// The `T` of `Future<Output = T>`.
+/// Returns the `T` of `Future<Output = T>`.
 fn future_output(path: &syn::Path) -> Option<&Type> {
     let segment = path.segments.last().filter(|segment| segment.ident == "Future")?;
     let PathArguments::AngleBracketed(arguments) = &segment.arguments else { return None };
@@ -46,7 +46,7 @@ fn future_output(path: &syn::Path) -> Option<&Type> {
     })
 }
 
-/// The first type argument of a path that ends in `name`.
+/// Returns the first type argument of a path that ends in `name`.
 fn generic_of<'a>(ty: &'a Type, name: &str) -> Option<&'a Type> {
     let Type::Path(path) = ty else { return None };
     let segment = path.path.segments.last().filter(|segment| segment.ident == name)?;
@@ -57,8 +57,8 @@ fn generic_of<'a>(ty: &'a Type, name: &str) -> Option<&'a Type> {
     })
 }
 
-/// `Box::pin` and the statements of `Box::pin(async move { .. })`, when that is all there is: a statement before it would
-/// run without the lock. The statements are not parsed.
+/// Returns `Box::pin` and the statements of `Box::pin(async move { .. })`, if that is the whole body: a statement before it
+/// would run without the lock. The statements are not parsed.
 pub(crate) fn only_box_pin(input: ParseStream<'_>) -> syn::Result<(TokenStream, TokenStream)> {
     let function: ExprPath = input.parse()?;
     let ends = function.path.segments.iter().rev().map(|segment| &segment.ident);

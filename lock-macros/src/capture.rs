@@ -1,4 +1,4 @@
-//! How the body takes over the parameters: all of them, whole, and with what the compiler says of one that is not used.
+//! Captures the parameters in the body: all of them, as a whole, and without hiding the warning about an unused one.
 
 use proc_macro2::{TokenStream, TokenTree};
 use quote::quote;
@@ -14,13 +14,14 @@ use crate::template::Segment;
 // Output:
 //     let _ = &id; let name = name;
 //
-// The block of the body would else take over only the fields that the body mentions, and the rest of a parameter would be
-// dropped after the lock was given back. To look at a parameter is to use it, so one that nothing mentions is bound
-// anew: the compiler finds that binding unused, and says so where the parameter stands.
+// Without this, the block would capture only the fields that the body mentions, and the rest of a parameter would be
+// dropped after the release. `&id` counts as a use, so a parameter that nothing mentions is bound again instead: the
+// compiler then warns that the binding is unused, at the span of the parameter.
 pub(crate) fn of(spec: &LockSpec, body: &Body) -> TokenStream {
     let evaluated = evaluated(spec);
     let capture = |Parameter { name, attrs }: &Parameter| {
         let text = name.unraw().to_string();
+        // A fallback uses every parameter.
         let is_used = spec.fallback.is_some() || text == "self";
         if is_used || mentions(&evaluated, &text) || mentions(&body.stmts, &text) {
             let cfgs = attrs.iter().filter(|attr| attr.path().is_ident("cfg"));
@@ -32,7 +33,7 @@ pub(crate) fn of(spec: &LockSpec, body: &Body) -> TokenStream {
     body.parameters.iter().map(capture).collect()
 }
 
-/// The expressions of the attribute: what they mention is used. A fallback uses every parameter.
+/// Returns the expressions of the attribute, which use the parameters that they mention.
 fn evaluated(spec: &LockSpec) -> TokenStream {
     let segments = spec.keys.templates().iter().flat_map(|template| &template.segments);
     let values = segments.filter_map(|segment| match segment {
@@ -45,8 +46,8 @@ fn evaluated(spec: &LockSpec) -> TokenStream {
     quote!(#(#values)* #permits #strategy #waiters #manager)
 }
 
-/// Whether `name` stands anywhere in `tokens`, also in a text, where `{name}` may be an argument. That it is another thing
-/// of this name costs no more than a warning.
+/// Returns whether `name` occurs anywhere in `tokens`, also in a text, where `{name}` may be an argument. If it is another
+/// thing of that name, only a warning is lost.
 fn mentions(tokens: &TokenStream, name: &str) -> bool {
     tokens.clone().into_iter().any(|token| match token {
         TokenTree::Group(group) => mentions(&group.stream(), name),

@@ -1,35 +1,36 @@
-//! Whether two templates can give one key. Pure: no I/O, nothing of this crate; lock-macros has the same file.
+//! Finds a key that two templates can both give. Pure: no I/O, and nothing else of its crate, because lock-core and
+//! lock-macros have the same file.
 //!
-//! A key is read by both templates at once, byte by byte, as two automata; the first one that both read to their end is
-//! the shortest key that both can give.
+//! Both templates are automata that read the same key, byte by byte. The first key that both read to their end is the
+//! shortest one that both can give.
 
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
 
-/// What a template consists of.
+/// A part of a template.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Part<'a> {
-    /// Text that is the same in every key.
+    /// Text, the same in every key.
     Text(&'a str),
     /// A value, encoded.
     Value(Values),
 }
 
-/// What the values of a placeholder are made of.
+/// The characters that the values of a placeholder consist of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Values {
-    /// Any text, also none.
+    /// Any text, or none.
     Text,
     /// The digits of a number without a sign.
     Unsigned,
-    /// The digits of a number, and a `-` before them.
+    /// The digits of a number, with or without a `-` before them.
     Signed,
     /// The lower-case hexadecimal digits and hyphens of a UUID.
     Uuid,
 }
 
 impl Values {
-    /// Whether `byte` can stand in a value, at its start or not.
+    /// Returns whether `byte` can occur in a value, at its start or later.
     fn has(self, byte: u8, at_start: bool) -> bool {
         match self {
             Self::Text => true,
@@ -44,25 +45,25 @@ impl Values {
     }
 }
 
-/// The shortest key that both templates can give, where their fixed texts differ; `None` where there is none.
+/// Returns the shortest key that both templates can give although their fixed texts differ, or `None` if there is none.
 ///
 /// Templates with the same fixed texts, such as `account:<from>` and `account:<to>`, are meant to meet: they name one
-/// thing in two ways. An encoded byte counts as one of a value even where the bytes around it are no UTF-8, as in the
-/// fixed text `%FF`; a key that is longer than a key may be counts as it is before it is shortened.
+/// thing in two ways. An encoded byte counts as a part of a value even if the bytes around it are not UTF-8, as in the fixed
+/// text `%FF`. A key that exceeds the length limit counts as it is before it is shortened.
 #[must_use]
 pub(crate) fn clash(left: &[Part<'_>], right: &[Part<'_>]) -> Option<String> {
     let (left, right) = (tokens(left), tokens(right));
     if left.iter().map(|token| token.text()).eq(right.iter().map(|token| token.text())) {
         return None;
     }
-    let start = (Place::START, Place::START);
+    let start = (Position::START, Position::START);
     let mut seen = HashSet::from([start]);
-    // Breadth first: each entry is a pair of places, and the entry and the byte that it was reached by.
+    // Breadth first. Each entry is a pair of positions, with the entry and the byte from which it was reached.
     let mut found = vec![(start, None)];
     for at in 0.. {
         let &((one, other), _) = found.get(at)?;
         if one.index == left.len() && other.index == right.len() {
-            return Some(spelt(&found, at));
+            return Some(key_of(&found, at));
         }
         let mut next: Vec<_> = one.leave(&left).map(|one| ((one, other), None)).into_iter().collect();
         next.extend(other.leave(&right).map(|other| ((one, other), None)));
@@ -80,13 +81,13 @@ pub(crate) fn clash(left: &[Part<'_>], right: &[Part<'_>]) -> Option<String> {
     None
 }
 
-/// What an encoded value consists of lies in this range.
+/// The range that contains every byte of an encoded value.
 const IN_VALUES: RangeInclusive<u8> = b'%'..=b'~';
 
-type Step = ((Place, Place), Option<(usize, Option<u8>)>);
+type Step = ((Position, Position), Option<(usize, Option<u8>)>);
 
-/// The bytes on the way to an entry.
-fn spelt(found: &[Step], mut at: usize) -> String {
+/// Returns the bytes on the way to an entry.
+fn key_of(found: &[Step], mut at: usize) -> String {
     let mut bytes = Vec::new();
     while let (_, Some((before, byte))) = found[at] {
         bytes.extend(byte);
@@ -100,7 +101,7 @@ fn spelt(found: &[Step], mut at: usize) -> String {
 #[derive(Clone, Copy)]
 enum Token {
     Byte(u8),
-    /// With the mark that is encoded in it, see the [module](super).
+    /// A value, with the mark that is encoded in it: see the [module](super).
     Value(Values, Option<u8>),
 }
 
@@ -115,7 +116,7 @@ impl Token {
 
 fn tokens(parts: &[Part<'_>]) -> Vec<Token> {
     let mut tokens = Vec::new();
-    // The text since the last value.
+    // The text since the previous value.
     let mut between: Option<String> = None;
     for part in parts {
         match *part {
@@ -132,8 +133,8 @@ fn tokens(parts: &[Part<'_>]) -> Vec<Token> {
     tokens
 }
 
-/// The mark that the value behind `text` must not contain: the last one, where nothing else keeps it apart from the
-/// value before.
+/// Returns the mark that the value after `text` must not contain: the last mark of `text`, if nothing else separates that
+/// value from the one before.
 fn mark(text: &str) -> Option<u8> {
     let soft = text.bytes().all(|byte| is_unreserved(byte) || byte == b'%');
     text.bytes().rev().find(|byte| soft && is_unreserved(*byte) && !byte.is_ascii_alphanumeric())
@@ -145,9 +146,9 @@ fn is_unreserved(byte: u8) -> bool {
 
 /// How far a template has been read.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Place {
+struct Position {
     index: usize,
-    /// Whether something of the value at `index` has been read.
+    /// Whether a part of the value at `index` has been read.
     begun: bool,
     escape: Escape,
 }
@@ -161,20 +162,20 @@ enum Escape {
     Digit(u8),
 }
 
-impl Place {
+impl Position {
     const START: Self = Self::before(0);
 
     const fn before(index: usize) -> Self {
         Self { index, begun: false, escape: Escape::Nothing }
     }
 
-    /// The only byte that can stand here, where there is only one.
+    /// Returns the only byte that can come next, if there is only one.
     fn expects(self, tokens: &[Token]) -> Option<RangeInclusive<u8>> {
         let byte = tokens.get(self.index)?.text()?;
         Some(byte..=byte)
     }
 
-    /// Behind the value, where it can end here.
+    /// Returns the position after the value, if the value can end here.
     fn leave(self, tokens: &[Token]) -> Option<Self> {
         match tokens.get(self.index)? {
             Token::Value(values, _)
@@ -186,7 +187,7 @@ impl Place {
         }
     }
 
-    /// Behind `byte`, where it can stand here.
+    /// Returns the position after `byte`, if `byte` can come next.
     fn read(self, tokens: &[Token], byte: u8) -> Option<Self> {
         let (values, mark) = match *tokens.get(self.index)? {
             Token::Byte(own) => return (own == byte).then(|| Self::before(self.index + 1)),
@@ -210,7 +211,7 @@ impl Place {
     }
 }
 
-/// The value of an upper-case hexadecimal digit.
+/// Returns the value of an upper-case hexadecimal digit.
 fn digit(byte: u8) -> Option<u8> {
     match byte {
         b'0'..=b'9' => Some(byte - b'0'),

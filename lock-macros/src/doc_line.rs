@@ -1,4 +1,4 @@
-//! The line that the documentation of a locked function gets.
+//! The line that the attribute adds to the documentation of a function.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
@@ -39,7 +39,7 @@ pub(crate) fn of(spec: &LockSpec, has_docs: bool) -> TokenStream {
     quote!(#paragraph #[doc = #line])
 }
 
-/// The templates as a sentence has them: `a`, `b` and `c`.
+/// Lists the templates as in a sentence: `a`, `b` and `c`.
 fn locked_by(keys: &Keys) -> String {
     let words: Vec<_> = keys.templates().iter().map(|template| code(&template.literal.value())).collect();
     match words.split_last() {
@@ -48,7 +48,7 @@ fn locked_by(keys: &Keys) -> String {
     }
 }
 
-/// Text as Markdown code; text with a backtick needs a longer fence.
+/// Formats text as Markdown code. Text with a backtick needs a longer fence.
 fn code(text: &str) -> String {
     if text.contains('`') { format!("`` {text} ``") } else { format!("`{text}`") }
 }

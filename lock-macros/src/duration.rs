@@ -1,8 +1,8 @@
-//! `"500ms"` as a duration, with an error that says what to write instead.
+//! Parses `"500ms"` into a duration, with errors that say what to write instead.
 
 use std::time::Duration;
 
-/// Reads a duration as people write it: `500ms`, `2s`, `1m 30s`.
+/// Parses a duration as people write it: `500ms`, `2s`, `1m 30s`.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let text = text.trim();
     if text.is_empty() {

@@ -1,4 +1,4 @@
-//! Several compile errors as one value, so that one build tells all of them.
+//! Several compile errors as one value, so that one build reports all of them.
 
 use proc_macro2::{Span, TokenStream};
 
@@ -7,7 +7,7 @@ use proc_macro2::{Span, TokenStream};
 pub(crate) struct Errors(Option<syn::Error>);
 
 impl Errors {
-    /// Whether nothing is wrong so far.
+    /// Returns whether there is no error so far.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_none()
     }
@@ -17,7 +17,7 @@ impl Errors {
         self.push(syn::Error::new(span, message));
     }
 
-    /// Adds an error, or several that are combined already.
+    /// Adds an error, or several combined ones.
     pub(crate) fn push(&mut self, error: syn::Error) {
         match &mut self.0 {
             Some(all) => all.combine(error),
@@ -25,17 +25,17 @@ impl Errors {
         }
     }
 
-    /// Keeps the value of `result`, or its error.
+    /// Returns the value of `result`, or adds its error.
     pub(crate) fn take<T>(&mut self, result: syn::Result<T>) -> Option<T> {
         result.map_err(|error| self.push(error)).ok()
     }
 
-    /// The errors as one; `value` when there is none.
+    /// Returns all errors as one, or `value` if there is none.
     pub(crate) fn or<T>(self, value: T) -> syn::Result<T> {
         self.0.map_or(Ok(value), Err)
     }
 
-    /// One `compile_error!` for each error; `None` when there is none.
+    /// Returns a `compile_error!` for each error, or `None` if there is none.
     pub(crate) fn into_tokens(self) -> Option<TokenStream> {
         self.0.map(|error| error.into_compile_error())
     }

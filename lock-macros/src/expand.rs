@@ -1,5 +1,5 @@
-//! Specification and body to tokens. The function is changed in place: attributes, visibility, signature, generics and
-//! `where` clause stay as they are, so `self`, elided lifetimes and recursion mean what they meant.
+//! Generates the code from the specification and the body. The function is changed in place: attributes, visibility,
+//! signature, generics and `where` clause stay as they are, so `self`, elided lifetimes and recursion keep their meaning.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
@@ -80,9 +80,9 @@ fn locked(function: &Function, spec: &LockSpec, body: &Body) -> TokenStream {
 //     };
 //     outcome(__lock_outcome)
 //
-// The key is rendered by reference before the body takes the parameters. The body is a future and no closure over one,
-// so that nothing can run it twice; a strategy repeats the acquire. In the second form it takes the parameters when the
-// lock is had, so that a fallback has them otherwise.
+// The key is rendered by reference before the body captures the parameters. The body is a future, not a closure that makes
+// one, so that nothing can run it twice; a strategy repeats only the acquire. In the second form the body captures the
+// parameters once the lock is acquired, so that a fallback can take them otherwise.
 fn statements(
     spec: &LockSpec,
     body: &Body,
@@ -97,8 +97,8 @@ fn statements(
     let future = future(spec, body, handover.map(|(_, handover)| handover));
     let falls_back = handover.map(|(path, handover)| falls_back(body, path, handover));
     let answer = answer(spec, body, function, &label);
-    // A key may name a parameter that begins with an underscore; that is no use that a lint should mind. Only then is
-    // the lint silenced: a user who forbids it could not compile an `allow`.
+    // A key may name a parameter that starts with an underscore, which should not trigger a lint. The lint is allowed only
+    // in that case, because an `allow` does not compile for a user who forbids the lint.
     let mut segments = spec.keys.templates().iter().flat_map(|template| &template.segments);
     let allow = segments.any(Segment::begins_with_underscore).then(allow_underscore);
     let [request_name, held, error, outcome] = ["request", "held", "error", "outcome"].map(local);
@@ -133,8 +133,8 @@ fn statements(
 // Output:
 //     outcome(__lock_outcome)
 //
-// Where the return type cannot carry the outcome, the error belongs under that type, or under the name of the function
-// when there is none.
+// If the return type cannot carry the outcome, the error must point at that type, or at the name of the function if there
+// is none.
 fn answer(spec: &LockSpec, body: &Body, function: &Ident, label: &TokenStream) -> TokenStream {
     let at = body.output.as_ref().map_or_else(|| function.span(), first_span);
     let outcome = located(local("outcome"), at);
@@ -153,7 +153,7 @@ fn answer(spec: &LockSpec, body: &Body, function: &Ident, label: &TokenStream) -
 //         return of_fallback::<Ret, _>(__lock_fallback.await);
 //     }
 //
-// What is wrong with the call (another type, other arguments) belongs under the path.
+// Errors of the call (another type, other arguments) must point at the path.
 fn falls_back(body: &Body, path: &ExprPath, handover: &Handover) -> TokenStream {
     let private = private();
     let [error, fallback] = ["error", "fallback"].map(local);
@@ -182,8 +182,8 @@ fn allow_underscore() -> TokenStream {
 // Output:
 //     async move { let _ = &id; edge { stmts } }
 //
-// The statements have braces of their own: an item in them must not shadow a name of the edge, and the user's braces
-// would look superfluous to the compiler.
+// The statements have new braces: an item in them must not shadow a name in the edge, and the user's own braces would
+// trigger a lint about superfluous ones.
 fn future(spec: &LockSpec, body: &Body, handover: Option<&Handover>) -> TokenStream {
     let stmts = &body.stmts;
     let edge = return_edge(body.output.as_ref());
@@ -195,7 +195,8 @@ fn future(spec: &LockSpec, body: &Body, handover: Option<&Handover>) -> TokenStr
 // Output:
 //     if false { return never::<Ret>(); }
 //
-// Never taken. It tells the block its type, so that a body of another type is reported at the user's expression.
+// A branch that is never taken. It sets the type of the block, so that a body of another type is reported at the user's
+// expression.
 fn return_edge(output: Option<&Type>) -> TokenStream {
     let Some(output) = output else {
         return quote!(if false {
@@ -212,7 +213,7 @@ fn return_edge(output: Option<&Type>) -> TokenStream {
     }
 }
 
-/// `impl Trait` cannot be written inside a body; the compiler infers it.
+/// Replaces `impl Trait`, which cannot be written inside a body, by `_`, which the compiler infers.
 struct EraseImplTrait;
 
 impl VisitMut for EraseImplTrait {
@@ -229,20 +230,21 @@ impl VisitMut for EraseImplTrait {
 // Output:
 //     fn __lock_here() {}
 //
-// An item in the function, for the function's path: only the compiler knows whether the function is a method, and of
-// which type. The path is the label of the owner record, and the name in the log.
+// An item inside the function, from whose type name the path of the function is taken: only the compiler knows whether the
+// function is a method, and of which type. The path is the label in the owner record, and the name in the log.
 fn here() -> TokenStream {
     let here = local("here");
     quote!(fn #here() {})
 }
 
-/// The path of the function.
+/// Generates the path of the function.
 fn label() -> TokenStream {
     let (private, here) = (private(), local("here"));
     quote!(#private::path_around(#here))
 }
 
-/// Names the module of lock-core that the generated code calls, once: where it is not found, that is one error.
+/// Generates the import of the module of lock-core that the generated code calls. It is the only place that names the crate,
+/// so a crate that is not found is one error.
 fn support(spec: &LockSpec) -> TokenStream {
     let krate = &spec.krate;
     let private = private();

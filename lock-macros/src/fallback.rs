@@ -1,4 +1,5 @@
-//! `fallback = path`: who is called in place of the body when the key is held, and how the arguments get there.
+//! The option `fallback = path`: the function that is called instead of the body when the key is held, and how the
+//! arguments get there.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens as _, format_ident, quote};
@@ -19,7 +20,7 @@ pub(crate) fn fallback(arg: &Arg, signature: &Signature) -> syn::Result<ExprPath
     }
     if is_itself(path, signature) {
         let message = format!(
-            "`{}` is this function itself, which would ask for the lock again: name another function",
+            "`{}` is this function itself, which would try to acquire the lock again: name another function",
             signature.ident
         );
         return Err(syn::Error::new_spanned(path, message));
@@ -38,7 +39,7 @@ pub(crate) fn fallback(arg: &Arg, signature: &Signature) -> syn::Result<ExprPath
     Ok(path.clone())
 }
 
-/// A bare name is a function of the module, so that of a method is another one.
+/// Returns whether `path` names the locked function. A bare name is a function of the module, so it is not a method.
 fn is_itself(path: &ExprPath, signature: &Signature) -> bool {
     let function = &signature.ident;
     let mut segments = path.path.segments.iter().map(|segment| &segment.ident);
@@ -50,12 +51,12 @@ fn is_itself(path: &ExprPath, signature: &Signature) -> bool {
         }
 }
 
-/// A signature whose parameters can be passed on whole.
+/// A signature whose parameters can be passed on as a whole.
 pub(crate) struct Handover {
     pub(crate) signature: Signature,
-    /// What the fallback is called with, `self` first.
+    /// The arguments of the fallback, `self` first.
     pub(crate) arguments: Vec<TokenStream>,
-    /// What the body begins with: the patterns that the signature had.
+    /// The start of the body: the patterns that were in the signature.
     pub(crate) unpack: TokenStream,
 }
 
@@ -83,14 +84,15 @@ impl Handover {
         Self { signature, arguments, unpack }
     }
 
-    /// Whether a parameter such as `_id` is passed on. Two underscores are no promise that it is not used.
+    /// Returns whether a parameter such as `_id` is passed on. Lints do not mind the use of a name with two underscores.
     pub(crate) fn begins_with_underscore(&self) -> bool {
         let mut names = self.arguments.iter().map(ToString::to_string);
         names.any(|name| name.starts_with('_') && !name.starts_with("__"))
     }
 }
 
-/// The name of the parameter. One that has a pattern gets a name of ours, and what takes it apart.
+/// Returns the name of the parameter. A parameter with a pattern gets a generated name, and a statement that destructures
+/// it.
 fn whole(parameter: &mut PatType, position: usize) -> (Ident, Option<TokenStream>) {
     if let Pat::Ident(pattern) = &*parameter.pat
         && pattern.by_ref.is_none()
@@ -100,7 +102,7 @@ fn whole(parameter: &mut PatType, position: usize) -> (Ident, Option<TokenStream
     }
     let name = format_ident!("__lock_argument_{position}", span = Span::mixed_site());
     let pattern = std::mem::replace(&mut *parameter.pat, parse_quote!(#name));
-    // What is not bound stays where it is.
+    // `_` binds nothing, so there is nothing to destructure.
     let bound = !matches!(pattern, Pat::Wild(_));
     let lints: Vec<&Attribute> = parameter.attrs.iter().collect();
     let unpack = bound.then(|| quote!(#(#lints)* let #pattern = #name;));

@@ -1,4 +1,4 @@
-//! `key` and `keys`: what is locked.
+//! The options `key` and `keys`: what is locked.
 
 use syn::spanned::Spanned as _;
 use syn::{Expr, LitStr};
@@ -9,22 +9,22 @@ use crate::params::Params;
 use crate::template::{self, Segment};
 use crate::value::{expected, string, ungrouped};
 
-/// A template whose placeholders are parameters.
+/// A template whose placeholders name parameters.
 pub(crate) struct Template {
     pub(crate) literal: LitStr,
     pub(crate) segments: Vec<Segment>,
 }
 
-/// What is locked.
+/// The templates of the keys to lock.
 pub(crate) enum Keys {
-    /// `key = ..`.
+    /// One key: `key = ..`.
     One(Template),
-    /// `keys = [..]`: all or none.
+    /// Several keys, all or none: `keys = [..]`.
     All(Vec<Template>),
 }
 
 impl Keys {
-    /// Reads `key` or `keys`, of which there must be one. `None` when there are errors.
+    /// Reads `key` or `keys`, exactly one of which is required. Returns `None` if there are errors.
     pub(crate) fn of(args: &Args, params: &Params, errors: &mut Errors) -> Option<Self> {
         match (&args.key, &args.keys) {
             (None, None) => {
@@ -33,7 +33,7 @@ impl Keys {
             }
             (Some(key), Some(keys)) => {
                 let message =
-                    "`key` and `keys` cannot be combined: remove `key`, and write its template into `keys`";
+                    "`key` and `keys` cannot be combined: remove `key`, and add its template to `keys`";
                 errors.at(key.later_of(keys).name.span(), message);
                 None
             }
@@ -42,7 +42,7 @@ impl Keys {
         }
     }
 
-    /// Every template.
+    /// Returns all templates.
     pub(crate) fn templates(&self) -> &[Template] {
         match self {
             Self::One(template) => std::slice::from_ref(template),
@@ -51,7 +51,7 @@ impl Keys {
     }
 }
 
-/// A misspelt `key` is missing too, and one error is enough.
+/// Reports that `key` is missing, unless there are other errors: a misspelt `key` is missing too, and one error is enough.
 fn missing(errors: &mut Errors) {
     if errors.is_empty() {
         let message = "`key` is missing: `#[distributed_lock(key = \"order:<id>\")]`";
@@ -71,10 +71,10 @@ fn read(literal: LitStr, params: &Params) -> syn::Result<Template> {
     Ok(Template { literal, segments })
 }
 
-/// The most that `ManagerBuilder::max_keys` takes.
-const MOST: usize = 1_000;
+/// The largest value of `ManagerBuilder::max_keys`.
+const MAX_KEYS: usize = 1_000;
 
-/// Every template of the list is read, so that one that is wrong does not hide what is wrong with the others.
+/// Reads all templates of the list, so that the error in one does not hide the errors in the others.
 fn all(arg: &Arg, params: &Params, errors: &mut Errors) -> Option<Vec<Template>> {
     let form = "a list of string literals such as `[\"a:<x>\", \"b:<y>\"]`";
     let Expr::Array(list) = ungrouped(&arg.value) else {
@@ -82,14 +82,16 @@ fn all(arg: &Arg, params: &Params, errors: &mut Errors) -> Option<Vec<Template>>
         return None;
     };
     if list.elems.is_empty() {
-        errors
-            .at(list.span(), "`keys` is empty: write at least one, such as `keys = [\"a:<x>\", \"b:<y>\"]`");
+        errors.at(
+            list.span(),
+            "`keys` is empty: write at least one template, such as `keys = [\"a:<x>\", \"b:<y>\"]`",
+        );
         return None;
     }
-    if list.elems.len() > MOST {
+    if list.elems.len() > MAX_KEYS {
         let message = format!(
-            "`keys` has {} templates, and no manager allows more than {MOST} keys at once: lock something that stands for \
-             them",
+            "`keys` has {} templates, but no manager allows more than {MAX_KEYS} keys at once: lock one key that stands for \
+             all of them",
             list.elems.len()
         );
         errors.at(list.span(), message);
@@ -104,7 +106,7 @@ fn all(arg: &Arg, params: &Params, errors: &mut Errors) -> Option<Vec<Template>>
         };
         let known = |other: &Template| other.literal.value() == literal.value();
         if templates.iter().flatten().any(known) {
-            let message = format!("`{}` is in `keys` already: remove one of the two", literal.value());
+            let message = format!("`{}` is in `keys` already: remove one of them", literal.value());
             errors.at(literal.span(), message);
             templates.push(None);
             continue;
@@ -115,14 +117,14 @@ fn all(arg: &Arg, params: &Params, errors: &mut Errors) -> Option<Vec<Template>>
     refuse_clashes(&templates, params, errors).then_some(templates)
 }
 
-/// Refuses templates that can give one key although they are not the same: the value decides what is locked then.
+/// Refuses templates that can give the same key although their fixed texts differ: a value would then decide what is locked.
 fn refuse_clashes(templates: &[Template], params: &Params, errors: &mut Errors) -> bool {
     for (at, later) in templates.iter().enumerate() {
         for earlier in &templates[..at] {
             let Some(key) = template::clash(&earlier.segments, &later.segments, params) else { continue };
             let message = format!(
-                "`{}` and `{}` can give the same key, such as `{key}`: let their fixed texts differ in a character that \
-                 no value contains, such as `:`, `/` or `#`",
+                "`{}` and `{}` can give the same key, such as `{key}`: make their fixed texts differ in a character that no \
+                 value contains, such as `:`, `/` or `#`",
                 earlier.literal.value(),
                 later.literal.value()
             );
@@ -161,7 +163,7 @@ mod tests {
         }
     }
 
-    /// A crate of macros cannot share functions, so that both have the file.
+    /// A proc-macro crate cannot export functions, so both crates have the file.
     #[test]
     fn clashes_are_found_as_at_run_time() {
         let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
@@ -181,7 +183,7 @@ mod tests {
             (r#"keys = ["a:<x>", "b", "a:<x>"]"#, &["`a:<x>` is in `keys` already"]),
             (
                 r#"keys = ["a:<x>", "b", "a:7"]"#,
-                &["`a:<x>` and `a:7` can give the same key, such as `a:7`: let their fixed texts differ"],
+                &["`a:<x>` and `a:7` can give the same key, such as `a:7`: make their fixed texts differ"],
             ),
             (r#"keys = ["a:<z>", "", 5]"#, &["`z` is not an argument", "the key is empty", "takes a list"]),
         ] {
@@ -198,10 +200,10 @@ mod tests {
         let of = |count: usize| {
             read(&format!("keys = {:?}", (0..count).map(|i| format!("k{i}")).collect::<Vec<_>>()))
         };
-        assert_eq!(of(1_000).expect("so many are allowed").len(), 1_000);
+        assert_eq!(of(1_000).expect("the most that is allowed").len(), 1_000);
         let errors = of(1_001).expect_err("one too many");
         assert!(
-            errors.contains("`keys` has 1001 templates, and no manager allows more than 1000"),
+            errors.contains("`keys` has 1001 templates, but no manager allows more than 1000"),
             "{errors}"
         );
     }

@@ -1,4 +1,4 @@
-//! `kind`, `permits`: which lock type.
+//! The options `kind` and `permits`: the type of the lock.
 
 use proc_macro2::Span;
 use syn::{Expr, LitStr};
@@ -33,7 +33,7 @@ impl Word {
     }
 }
 
-/// What other libraries call a kind. These words are no part of the attribute: they only find the right one.
+/// What other libraries call a kind. The attribute does not accept these words; they only lead to the right one.
 const SYNONYMS: [(&str, Word); 7] = [
     ("exclusive", Word::Reentrant),
     ("lock", Word::Reentrant),
@@ -50,12 +50,12 @@ pub(crate) enum Kind {
     Fair,
     Read,
     Write,
-    /// With its permits: a literal above 0, or an expression that is evaluated once per call.
+    /// A semaphore with its permits: a literal above 0, or an expression that is evaluated once per call.
     Semaphore(Box<Expr>),
 }
 
 impl Kind {
-    /// The word of the option `kind`.
+    /// Returns the word for the option `kind`.
     pub(crate) fn name(&self) -> &'static str {
         let word = match self {
             Self::Reentrant => Word::Reentrant,
@@ -67,7 +67,7 @@ impl Kind {
         word.name()
     }
 
-    /// Reads `kind` and `permits`; without either, [`Kind::Reentrant`]. `None` when there are errors.
+    /// Reads `kind` and `permits`. Without either, the kind is [`Kind::Reentrant`]. Returns `None` if there are errors.
     pub(crate) fn of(args: &Args, errors: &mut Errors) -> Option<Self> {
         let word = match &args.kind {
             None => Word::Reentrant,
@@ -112,11 +112,11 @@ fn word(arg: &Arg) -> syn::Result<Word> {
 }
 
 fn permits(arg: &Arg) -> syn::Result<Expr> {
-    let zero = "a semaphore with 0 permits admits nobody: write at least `permits = 1`";
+    let zero = "a semaphore with 0 permits admits no call: write at least `permits = 1`";
     number(arg, "u32", u64::from(u32::MAX), zero)
 }
 
-/// `permits` beside a kind that has none.
+/// Refuses `permits` for a kind without permits.
 fn refuse_permits(permits: &Arg, kind: Option<&Arg>, word: Word, errors: &mut Errors) {
     let Some(kind) = kind else {
         errors.at(
@@ -175,7 +175,7 @@ mod tests {
             (r#"kind = "semaphore""#, "needs `permits`"),
             ("permits = 3", r#"goes with `kind = \"semaphore\"` only"#),
             (r#"kind = "fair", permits = 3"#, r#"`permits` cannot be combined with `kind = \"fair\"`"#),
-            (r#"kind = "semaphore", permits = 0"#, "admits nobody"),
+            (r#"kind = "semaphore", permits = 0"#, "admits no call"),
             (r#"kind = "semaphore", permits = 4294967296"#, "at most 4294967295"),
             (r#"kind = "semaphore", permits = "3""#, "takes a number"),
             (r#"kind = "semaphore", permits = -3"#, "takes a number"),
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_from_elsewhere_is_no_kind() {
+    fn a_synonym_is_not_a_kind() {
         for (word, _) in SYNONYMS {
             assert!(Word::ALL.iter().all(|kind| kind.name() != word), "{word}");
         }

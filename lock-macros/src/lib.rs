@@ -1,8 +1,13 @@
-//! The data flow, one file a step: the tokens of the attribute become options (`args`), options and signature become a
-//! specification (`spec`, with `keys`, `kind`, `backoff`, `fallback`, `rules` and what they read with; `synonyms` has the
-//! words of other libraries), the function becomes a body (`shape`), and both become code (`expand`, with `request` and
-//! `doc_line`). What is wrong becomes a compile error under the token it is about; a function that cannot be locked is
-//! never let through.
+//! The data flow, one file for each step:
+//!
+//! - `args` parses the tokens of the attribute into options.
+//! - `spec` validates options and signature into a specification, with a file for each option that needs one (`keys`,
+//!   `kind`, `strategy`, `backoff`, `fallback`). `rules` refuses options that contradict each other, and `synonyms` suggests
+//!   the right option to those who write the word of another library.
+//! - `shape` finds the body of the function.
+//! - `expand` generates the code, with `request`, `capture` and `doc_line`.
+//!
+//! A mistake becomes a compile error at the token that causes it. A function that cannot be locked is never let through.
 
 mod args;
 mod backoff;

@@ -1,4 +1,4 @@
-//! The parameters of a function, as far as a key may name them.
+//! The parameters that a key can name.
 
 use proc_macro2::Ident;
 use syn::{FnArg, Pat, PatIdent, PatType, Signature, Type};
@@ -7,21 +7,21 @@ use crate::clash::Values;
 use crate::part::{Part, parts};
 use crate::suggest::{list, nearest};
 
-/// What the signature binds.
+/// The names that the signature binds.
 #[derive(Debug, Default)]
 pub(crate) struct Params {
-    /// Parameters that have a name, in order; `self` last.
+    /// Parameters with a name, in order, `self` last.
     named: Vec<Param>,
     /// Names bound inside a pattern, such as `a` in `(a, b): (A, B)`.
     inside: Vec<Part>,
-    /// Whether `#[async_trait]` replaced a pattern by a name of its own, which hides the names inside.
+    /// Whether `#[async_trait]` replaced a pattern by a generated name, which hides the names inside.
     replaced: bool,
 }
 
 #[derive(Debug)]
 struct Param {
     ident: Ident,
-    /// As text, for errors.
+    /// The name as text, for errors.
     name: String,
     values: Values,
 }
@@ -60,43 +60,43 @@ impl Params {
         }
     }
 
-    /// The parameter's own token, where the signature binds `name` as a whole parameter.
+    /// Returns the token of the parameter `name`, if the signature binds that name as a whole parameter.
     ///
-    /// A name that came through `macro_rules!` means something only by its own token. Where two parameters are spelt alike,
-    /// only the compiler can tell which of them `name` is, and it is left as it is.
+    /// Only the token itself has the hygiene of a name that came through `macro_rules!`. If two parameters have the same
+    /// spelling, only the compiler can tell which of them `name` is, so it is returned unchanged.
     pub(crate) fn bound(&self, name: &Ident) -> Option<Ident> {
         let mut alike = self.named.iter().filter(|param| name == param.name.as_str());
         let first = alike.next()?;
         Some(if alike.next().is_none() { first.ident.clone() } else { name.clone() })
     }
 
-    /// What the values of the parameter `name` are made of, as far as its type says so.
+    /// Returns the characters that values of the parameter `name` consist of, as far as its type restricts them.
     pub(crate) fn values(&self, name: &Ident) -> Values {
         let param = self.named.iter().find(|param| name == param.name.as_str());
         param.map_or(Values::Text, |param| param.values)
     }
 
-    /// The part of a destructured parameter that `name` is.
+    /// Returns the part of a destructured parameter with this name.
     pub(crate) fn part(&self, name: &str) -> Option<&Part> {
         self.inside.iter().find(|part| part.name == name)
     }
 
-    /// Whether `name` may be a part of a parameter that is not to be seen, and resembles no other name.
+    /// Returns whether `name` may be a part of a parameter that `#[async_trait]` hides, because no other name is similar.
     pub(crate) fn may_hide(&self, name: &str) -> bool {
         self.replaced && name != "self" && nearest(name, self.names()).is_none()
     }
 
-    /// Whether `name` is bound anywhere in the signature, as far as that can be seen.
+    /// Returns whether `name` is bound anywhere in the signature, as far as that is visible.
     pub(crate) fn binds_anywhere(&self, name: &Ident) -> bool {
         self.bound(name).is_some() || self.inside.iter().any(|part| name == part.name.as_str())
     }
 
-    /// The names a key may start with.
+    /// Returns the names that a placeholder can start with.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.named.iter().map(|param| param.name.as_str())
     }
 
-    /// The names, for an error.
+    /// Lists the names, for an error.
     pub(crate) fn available(&self) -> String {
         if self.named.is_empty() {
             return "the function has no arguments".to_owned();
@@ -105,7 +105,8 @@ impl Params {
     }
 }
 
-/// A number cannot spell what text can. Any other type may have a `Display` of its own.
+/// Returns the characters that values of type `ty` consist of. An integer is restricted; any other type may have a `Display`
+/// of its own.
 fn values_of(ty: &Type) -> Values {
     match ty {
         Type::Reference(reference) => values_of(&reference.elem),
@@ -121,7 +122,7 @@ fn values_of(ty: &Type) -> Values {
     }
 }
 
-/// `__arg1`: the name that `#[async_trait]` gives to a destructured parameter.
+/// Returns whether `ident` is a name such as `__arg1`, which `#[async_trait]` gives to a destructured parameter.
 fn is_positional(ident: &Ident) -> bool {
     let name = ident.to_string();
     name.strip_prefix("__arg")

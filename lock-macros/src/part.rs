@@ -1,4 +1,4 @@
-//! Parts of destructured parameters: what a key would have to write for one of them.
+//! Parts of destructured parameters, and how a key can name them.
 
 use quote::ToTokens;
 use syn::{Member, Pat, PatType, Type};
@@ -6,15 +6,15 @@ use syn::{Member, Pat, PatType, Type};
 /// A name that is bound inside the pattern of a parameter.
 #[derive(Debug)]
 pub(crate) struct Part {
-    /// `id` of `Path(id): Path<u64>`.
+    /// The name: `id` in `Path(id): Path<u64>`.
     pub(crate) name: String,
-    /// The parameter with a name, and how the part is written then: `id: Path<u64>` and `id.0`. `None` where no field
-    /// leads to it.
+    /// The parameter with a name, and the part as a field of it: `id: Path<u64>` and `id.0`. `None` if no field leads to
+    /// the part.
     pub(crate) whole: Option<(String, String)>,
 }
 
 impl Part {
-    /// What to do where `placeholder` is or begins with this part.
+    /// Returns what to write for a `placeholder` that is, or starts with, this part.
     pub(crate) fn advice(&self, placeholder: &str) -> String {
         let rest = placeholder.strip_prefix(&self.name).unwrap_or_default();
         let named = match &self.whole {
@@ -23,11 +23,11 @@ impl Part {
             }
             None => "give the parameter a name, such as `pair: (A, B)` with `<pair.0>`".to_owned(),
         };
-        format!("{named}, and take it apart in the body")
+        format!("{named}, and destructure it in the body")
     }
 }
 
-/// The names that the pattern of `parameter` binds.
+/// Returns the names that the pattern of `parameter` binds.
 pub(crate) fn parts(parameter: &PatType) -> Vec<Part> {
     let mut found = Vec::new();
     walk(&parameter.pat, Some(String::new()), &mut found);
@@ -45,7 +45,7 @@ pub(crate) fn parts(parameter: &PatType) -> Vec<Part> {
         .collect()
 }
 
-/// Adds each name with the fields that lead to it, `.0.sku`; `None` behind what is no field.
+/// Collects each name with the fields that lead to it, such as `.0.sku`, or `None` if the path has something else.
 fn walk(pattern: &Pat, path: Option<String>, found: &mut Vec<(String, Option<String>)>) {
     let below = |field: &dyn std::fmt::Display| path.as_ref().map(|path| format!("{path}.{field}"));
     match pattern {
@@ -82,13 +82,13 @@ fn elements<'a>(
 ) {
     let mut counted = true;
     for (index, element) in elements.into_iter().enumerate() {
-        // What comes after `..` is counted from the end.
+        // Elements after `..` are counted from the end.
         counted &= !matches!(element, Pat::Rest(_));
         walk(element, below(&index).filter(|_| counted), found);
     }
 }
 
-/// A name for a parameter of this type: `path` for `Path<..>`.
+/// Suggests a name for a parameter of this type: `path` for `Path<..>`.
 fn name_for(ty: &Type) -> String {
     match ty {
         Type::Path(path) => path
@@ -102,7 +102,7 @@ fn name_for(ty: &Type) -> String {
     }
 }
 
-/// About as it was written.
+/// Returns the type roughly as it was written.
 fn source(ty: &Type) -> String {
     let mut text = ty.to_token_stream().to_string();
     for (spaced, plain) in [(" :: ", "::"), (" < ", "<"), (" >", ">"), (" ,", ","), ("& ", "&")] {
@@ -121,7 +121,7 @@ mod tests {
             (
                 "Path(id): Path",
                 "id",
-                "write the parameter as `id: Path` and the placeholder as `<id.0>`, and take it apart in the body",
+                "write the parameter as `id: Path` and the placeholder as `<id.0>`, and destructure it in the body",
             ),
             ("Path(order): Path", "order.sku", "`order: Path` and the placeholder as `<order.0.sku>`"),
             (

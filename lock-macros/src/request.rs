@@ -1,4 +1,4 @@
-//! Specification to the request that is made for each call.
+//! Generates the lock request that each call makes.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ pub(crate) fn of(spec: &LockSpec, label: &TokenStream) -> TokenStream {
     }
 }
 
-/// What spans and metrics name: the templates as they were written.
+/// Returns the templates as they were written, for spans and metrics.
 fn template(keys: &Keys) -> String {
     keys.templates().iter().map(|template| template.literal.value()).collect::<Vec<_>>().join(", ")
 }
@@ -45,8 +45,8 @@ fn manager(spec: &LockSpec) -> TokenStream {
     match &spec.manager {
         None => quote!(#private::LockManager::current()),
         Some(manager) => {
-            // A coercion to `&LockManager`, so a reference, `Arc`, `Box` or anything else that derefs to one will do.
-            // The binding keeps the expected type away from the user's expression, and takes nothing out of a field.
+            // A coercion to `&LockManager` accepts a reference, an `Arc`, a `Box` and anything else that derefs to one. The
+            // binding hides the expected type from the user's expression, and does not move out of a field.
             let at = Span::call_site().located_at(manager.span());
             let name = Ident::new("__lock_manager", Span::mixed_site().located_at(manager.span()));
             quote_spanned!(at=> match (#manager) { ref #name => #private::manager(#name) })
@@ -121,7 +121,7 @@ fn key(template: &Template) -> TokenStream {
     let at = Span::call_site().located_at(template.literal.span());
     let segments = template.segments.iter().map(|segment| match segment {
         Segment::Literal(text) => quote!(.literal(#text)),
-        // "`Money` doesn't implement `Display`" belongs under the literal.
+        // The error "`Money` doesn't implement `Display`" must point at the literal.
         Segment::Value(value) => quote_spanned!(at=> .value(&#value)),
     });
     quote!(#private::KeyBuilder::new() #(#segments)* .finish())

@@ -1,4 +1,4 @@
-//! Options that contradict each other. Each is refused at the later one of the two, with both named.
+//! Rules against options that contradict each other. An error names both, and points at the later one.
 
 use std::time::Duration;
 
@@ -9,8 +9,7 @@ use crate::errors::Errors;
 use crate::kind::Kind;
 use crate::strategy::{Named, Strategy};
 
-/// What the options say that the rules compare. An option that is not given, or wrong in itself, is `None`: it has its
-/// own error.
+/// The values that the rules compare. An option is `None` if it is missing, or wrong by itself and reported already.
 pub(crate) struct Readings<'a> {
     pub(crate) kind: Option<&'a Kind>,
     pub(crate) ttl: Option<&'a (LitStr, Duration)>,
@@ -20,7 +19,7 @@ pub(crate) struct Readings<'a> {
     pub(crate) min_hold: Option<&'a (LitStr, Duration)>,
 }
 
-/// Refuses what contradicts itself.
+/// Applies all rules.
 pub(crate) fn check(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     wait_without_waiting(args, read, errors);
     backoff_without_trying_again(args, read, errors);
@@ -31,7 +30,7 @@ pub(crate) fn check(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     renew_every_without_renewal(args, read, errors);
 }
 
-/// The strategy, where it has a name.
+/// Returns the strategy, if it has a name.
 fn named<'a>(args: &'a Args, read: &Readings<'_>) -> Option<(&'a Arg, Named)> {
     match (&args.strategy, read.strategy?) {
         (Some(arg), Strategy::Named(named)) => Some((arg, *named)),
@@ -39,7 +38,7 @@ fn named<'a>(args: &'a Args, read: &Readings<'_>) -> Option<(&'a Arg, Named)> {
     }
 }
 
-/// A length of the wait says nothing to a strategy that does not wait, or that waits for ever.
+/// A limit of the wait has no effect on a strategy that does not wait, or that waits for ever.
 fn wait_without_waiting(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     let (Some(wait), Some((strategy, named))) = (&args.wait, named(args, read)) else { return };
     if named.waits_for_a_while() {
@@ -53,7 +52,7 @@ fn wait_without_waiting(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     errors.at(wait.later_of(strategy).name.span(), message);
 }
 
-/// Pauses say nothing to a strategy that does not try again. One that is an expression has pauses of its own, or none.
+/// Pauses have no effect on a strategy that does not try again. A strategy that is an expression has pauses of its own.
 fn backoff_without_trying_again(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     let (Some(backoff), Some(strategy)) = (&args.backoff, &args.strategy) else { return };
     let message = match read.strategy {
@@ -72,7 +71,7 @@ fn backoff_without_trying_again(args: &Args, read: &Readings<'_>, errors: &mut E
     errors.at(backoff.later_of(strategy).name.span(), message);
 }
 
-/// Where nobody waits, there are no waiters to count.
+/// A limit on waiters has no effect on a strategy that does not wait.
 fn max_waiters_without_waiting(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     let (Some(max), Some((strategy, named))) = (&args.max_waiters, named(args, read)) else { return };
     if named.tries_again() {
@@ -123,7 +122,7 @@ fn renew_every_without_renewal(args: &Args, read: &Readings<'_>, errors: &mut Er
     }
 }
 
-/// A lease that nobody renews ends with its ttl, whatever `min_hold` says.
+/// A lease that is not renewed ends with its ttl, even if `min_hold` is longer.
 fn min_hold_beyond_a_fixed_ttl(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     let (Some(min), Some(ttl), Some(renew)) = (&args.min_hold, &args.ttl, &args.renew) else { return };
     let (Some((min_text, shortest)), Some((ttl_text, lease)), Some(false)) =

@@ -1,42 +1,43 @@
-//! Which function is this, and where does its body start.
+//! Recognises the shape of a function, and finds its body.
 //!
-//! A shape that is not recognised is an error, never a guess: a body that is not found would run without the lock.
+//! An unknown shape is an error, never a guess: a body that is not found would run without the lock.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote;
 use syn::ext::IdentExt as _;
 use syn::parse::{ParseStream, Parser as _};
 use syn::spanned::Spanned as _;
-use syn::{Attribute, ReturnType, Signature, Token, Type, Visibility, braced};
+use syn::{Attribute, ReturnType, Signature, Token, Type, Visibility, braced, token};
 
 use crate::bindings::{Parameter, bindings};
 use crate::boxed::{Pinned, is_impl_future, only_box_pin, pinned_output};
 use crate::errors::Errors;
 
-/// The function behind the attribute.
+/// The function under the attribute.
 pub(crate) struct Function {
-    /// All attributes of the function; inner ones (`#![allow(..)]`) stand at the end, as outer ones.
+    /// All attributes of the function. Inner ones (`#![allow(..)]`) come last, as outer ones.
     pub(crate) attrs: Vec<Attribute>,
     pub(crate) vis: Visibility,
     pub(crate) sig: Signature,
-    /// The statements, as they were written. They are not parsed, so that half-typed code keeps its own errors.
+    braces: token::Brace,
+    /// The statements as they were written, not parsed, so that half-typed code keeps its own errors.
     stmts: TokenStream,
 }
 
-/// Where the body is, and what it answers.
+/// The body of a function, and its type.
 pub(crate) struct Body {
     /// The statements that run under the lock.
     pub(crate) stmts: TokenStream,
-    /// Their type; `None` for a missing return type.
+    /// The type of the statements, or `None` if the function has no return type.
     pub(crate) output: Option<Type>,
-    /// What the signature binds. Empty where `#[async_trait]` has moved the parameters into its own block.
+    /// The names that the signature binds. Empty if `#[async_trait]` has moved the parameters into its own block.
     pub(crate) parameters: Vec<Parameter>,
-    /// `Box::pin` when the statements stand in `Box::pin(async move { .. })`; `None` for an `async fn`.
+    /// `Box::pin` if the statements are inside `Box::pin(async move { .. })`; `None` for an `async fn`.
     pub(crate) boxed_by: Option<TokenStream>,
 }
 
 impl Function {
-    /// Reads the item. Anything but a function with a body is an error that says what to do.
+    /// Parses the item. Anything but a function with a body is an error that says what to do.
     pub(crate) fn parse(item: TokenStream) -> syn::Result<Self> {
         let read = |input: ParseStream<'_>| {
             let mut attrs = input.call(Attribute::parse_outer)?;
@@ -49,18 +50,18 @@ impl Function {
                 return Err(syn::Error::new(sig.ident.span(), message));
             }
             let content;
-            braced!(content in input);
+            let braces = braced!(content in input);
             let inner = content.call(Attribute::parse_inner)?;
             attrs.extend(inner.into_iter().map(|mut attr| {
                 attr.style = syn::AttrStyle::Outer;
                 attr
             }));
-            Ok(Self { attrs, vis, sig, stmts: content.parse()? })
+            Ok(Self { attrs, vis, sig, braces, stmts: content.parse()? })
         };
         read.parse2(item)
     }
 
-    /// Finds the body, and refuses what cannot be locked.
+    /// Finds the body, and refuses a function that cannot be locked.
     pub(crate) fn body(&self, errors: &mut Errors) -> Option<Body> {
         if !self.refuse_qualifiers(errors) {
             return None;
@@ -83,17 +84,17 @@ impl Function {
         errors.take(self.boxed_body())
     }
 
-    /// `false` where there are some: what else is said of the function would be about a mistake that is told already.
+    /// Refuses `const` and `extern`. Returns `false` if there is one, because further errors would repeat that mistake.
     fn refuse_qualifiers(&self, errors: &mut Errors) -> bool {
         if let Some(constness) = &self.sig.constness {
-            let message = "a `const fn` cannot be locked, because taking a lock is I/O: write `async fn` in place of \
+            let message = "a `const fn` cannot be locked, because acquiring a lock is I/O: write `async fn` instead of \
                            `const fn`";
             errors.at(constness.span, message);
         }
         if let Some(abi) = &self.sig.abi {
             errors.at(
                 abi.span(),
-                "an `extern` function cannot be locked: its caller cannot await; lock inside of it",
+                "an `extern` function cannot be locked, because its caller cannot await: acquire the lock inside it",
             );
         }
         self.sig.constness.is_none() && self.sig.abi.is_none()
@@ -125,15 +126,17 @@ impl Function {
     // Output:
     //     #[attrs] vis fn ship(id: u64) { let _ = &id; stmts }
     //
-    // The item beside an error: without the code of the attribute, the compiler would call a parameter unused that only
-    // the attribute mentions.
+    // The item beside an error. Without `let _`, the compiler would warn of a parameter that only the attribute uses.
     pub(crate) fn with_parameters_used(&self) -> TokenStream {
-        let Self { attrs, vis, sig, stmts } = self;
+        let Self { attrs, vis, sig, braces, stmts } = self;
         let uses = bindings(sig).into_iter().map(|Parameter { name, attrs }| {
             let cfgs = attrs.iter().filter(|attr| attr.path().is_ident("cfg"));
             quote!(#(#cfgs)* let _ = &#name;)
         });
-        quote!(#(#attrs)* #vis #sig { #(#uses)* #stmts })
+        let mut item = quote!(#(#attrs)* #vis #sig);
+        // The braces of the user, so that errors of the compiler about the body still point at it.
+        braces.surround(&mut item, |item| item.extend(quote!(#(#uses)* #stmts)));
+        item
     }
 
     fn not_async(&self) -> syn::Error {
@@ -145,7 +148,7 @@ impl Function {
     }
 }
 
-/// Tells a function from everything else that can stand behind an attribute.
+/// Refuses every item that is not a function.
 fn refuse_other_items(input: ParseStream<'_>) -> syn::Result<()> {
     while !input.is_empty() {
         if input.parse::<Option<syn::Lit>>().is_ok_and(|abi| abi.is_some()) {
@@ -158,8 +161,8 @@ fn refuse_other_items(input: ParseStream<'_>) -> syn::Result<()> {
         match word.to_string().as_str() {
             "fn" => return Ok(()),
             "gen" => {
-                let message = "a generator cannot be locked, because it gives values out while it runs: lock the `async fn` \
-                               that takes them";
+                let message = "a generator cannot be locked, because it yields values while it runs: lock the `async fn` that \
+                               consumes them";
                 return Err(syn::Error::new(word.span(), message));
             }
             "async" | "const" | "unsafe" | "extern" | "safe" | "default" => {}
@@ -175,7 +178,7 @@ fn refuse_other_items(input: ParseStream<'_>) -> syn::Result<()> {
 }
 
 fn closure(span: Span) -> syn::Error {
-    syn::Error::new(span, "a closure cannot be locked: pass what it does to `LockManager::lock(key).run(..)`")
+    syn::Error::new(span, "a closure cannot be locked: pass its future to `LockManager::lock(key).run(..)`")
 }
 
 fn not_a_function(span: Span, found: Option<&str>) -> syn::Error {
@@ -200,7 +203,7 @@ fn unclear(span: Span) -> syn::Error {
 fn impl_future(ret: &Type) -> syn::Error {
     syn::Error::new(
         ret.span(),
-        "a function that returns `impl Future` cannot be locked: the code before its future would run without the \
-         lock\nhelp: write it as an `async fn` that returns what the future gives",
+        "a function that returns `impl Future` cannot be locked, because the code before its future would run without the \
+         lock\nhelp: write it as an `async fn` that returns the output of the future",
     )
 }

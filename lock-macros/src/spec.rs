@@ -1,4 +1,4 @@
-//! Options and signature to a [`LockSpec`]. Every message about the meaning of an option lives here.
+//! Validates options and signature into a [`LockSpec`].
 
 use std::time::Duration;
 
@@ -17,10 +17,10 @@ use crate::strategy::{Strategy, strategy};
 use crate::suggest::did_you_mean;
 use crate::value::{duration_of, expected, literal, number, string, text, ungrouped};
 
-/// No store can keep a shorter lease: a single round trip and the clock's rate of error take as long.
+/// The shortest ttl. No store can keep a shorter lease: one round trip and the error of the clock take about as long.
 const SHORTEST_TTL: Duration = Duration::from_millis(10);
 
-/// What the attribute asks for, checked.
+/// The validated content of the attribute.
 pub(crate) struct LockSpec {
     pub(crate) keys: Keys,
     pub(crate) kind: Kind,
@@ -30,7 +30,7 @@ pub(crate) struct LockSpec {
     pub(crate) backoff: Option<Backoff>,
     /// A literal above 0, or an expression that is evaluated once per call.
     pub(crate) max_waiters: Option<Expr>,
-    /// Who is called when the key is held.
+    /// The function to call when the key is held.
     pub(crate) fallback: Option<ExprPath>,
     pub(crate) renew: Option<bool>,
     pub(crate) renew_every: Option<Duration>,
@@ -44,7 +44,7 @@ pub(crate) struct LockSpec {
     pub(crate) krate: Path,
 }
 
-/// What becomes of the body when the lock is lost.
+/// What happens to the body when the lock is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OnLost {
     Cancel,
@@ -52,7 +52,7 @@ pub(crate) enum OnLost {
 }
 
 impl LockSpec {
-    /// Checks the options against each other and against the signature; `None` when there are errors.
+    /// Checks the options against each other and against the signature. Returns `None` if there are errors.
     pub(crate) fn validate(args: &Args, signature: &Signature, errors: &mut Errors) -> Option<Self> {
         let params = Params::of(signature);
         let keys = Keys::of(args, &params, errors);
@@ -103,14 +103,14 @@ impl LockSpec {
         })
     }
 
-    /// Whether the strategy is known to do without the lock at times. A strategy that is an expression says so only
-    /// at run time, through `LockError::is_skipped`.
+    /// Returns whether the strategy is known to skip calls. A strategy that is an expression skips only at run time, with an
+    /// error whose `is_skipped()` is true.
     pub(crate) fn skips(&self) -> bool {
         matches!(&self.strategy, Some(Strategy::Named(named)) if named.skips())
     }
 }
 
-/// `Some(None)` for an option that is not given, `None` for one that is wrong.
+/// Reads an option. Returns `Some(None)` if it is missing, and `None` if it is wrong.
 fn check<T>(
     arg: Option<&Arg>,
     errors: &mut Errors,
@@ -122,17 +122,17 @@ fn check<T>(
     }
 }
 
-/// The value of an option that is given and right.
+/// Returns the value of an option that is present and correct.
 fn given<T>(option: &Option<Option<T>>) -> Option<&T> {
     option.as_ref().and_then(Option::as_ref)
 }
 
-/// A duration that a profile can have as well, which is the place for one that is known only when the program runs.
+/// Reads a duration that a profile can also set. A profile is the place for a duration that is known only at run time.
 fn duration_or_profile(arg: &Arg) -> syn::Result<(LitStr, Duration)> {
     if literal(&arg.value).is_none() {
         let form = format!(
-            "a string with a unit such as `\"500ms\"`\nhelp: for a value that is known only at run time, write `profile = \"..\"` in \
-             place of `{0}`, and give the manager a profile of that name: `Profile::new().{0}(..)`",
+            "a string with a unit such as `\"500ms\"`\nhelp: for a value that is known only at run time, write `profile = \"..\"` \
+             instead of `{0}`, and give the manager a profile of that name: `Profile::new().{0}(..)`",
             arg.name
         );
         return Err(expected(arg, &form));

@@ -1,4 +1,4 @@
-//! `strategy`: what to do when the key is held.
+//! The option `strategy`: what to do when the key is held.
 
 use syn::{Expr, Lit};
 
@@ -11,11 +11,11 @@ use crate::value::{expected, literal, ungrouped};
 /// What to do while another holds the key.
 pub(crate) enum Strategy {
     Named(Named),
-    /// Evaluated once per call.
+    /// An expression, evaluated once per call.
     Value(Box<Expr>),
 }
 
-/// A strategy that has a name.
+/// A strategy with a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Named {
     FailFast,
@@ -28,7 +28,7 @@ pub(crate) enum Named {
 impl Named {
     const ALL: [Self; 5] = [Self::FailFast, Self::Skip, Self::Retry, Self::RetryOrSkip, Self::Wait];
 
-    /// The word in the attribute, and the name of the constructor in `lock_core::strategy`.
+    /// Returns the word in the attribute, which is also the name of the constructor in `lock_core::strategy`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::FailFast => "fail_fast",
@@ -39,23 +39,23 @@ impl Named {
         }
     }
 
-    /// Whether "done without" is a success, so that the return type must be able to say it.
+    /// Returns whether a call can be skipped, which the return type must then be able to express.
     pub(crate) fn skips(self) -> bool {
         matches!(self, Self::Skip | Self::RetryOrSkip)
     }
 
-    /// Whether it tries again at all: only then are there waiters to count, and pauses between tries.
+    /// Returns whether it tries again: only then are there waiters to count, and pauses between tries.
     pub(crate) fn tries_again(self) -> bool {
         self.waits_for_a_while() || self == Self::Wait
     }
 
-    /// Whether it waits, and not for ever: only then does a length of the wait mean anything.
+    /// Returns whether it waits, but not for ever: only then does a limit of the wait have an effect.
     pub(crate) fn waits_for_a_while(self) -> bool {
         matches!(self, Self::Retry | Self::RetryOrSkip)
     }
 }
 
-/// Reads the option `strategy`. The bare name of one is no value, unless a parameter is called so.
+/// Reads the option `strategy`. Refuses the bare name of a strategy, which is not a value unless a parameter has that name.
 pub(crate) fn strategy(arg: &Arg, params: &Params) -> syn::Result<Strategy> {
     if let Expr::Path(path) = ungrouped(&arg.value)
         && let Some(name) = path.path.get_ident()

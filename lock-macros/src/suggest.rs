@@ -1,9 +1,9 @@
-//! "Did you mean": the nearest word of a list, and the list itself, as text for an error.
+//! "Did you mean": the most similar word of a list, and the list itself, as text for an error.
 
-/// Below this similarity (Jaro-Winkler, 0 to 1) a suggestion confuses more than it helps.
+/// The lowest similarity (Jaro-Winkler, 0 to 1) at which a suggestion helps more than it confuses.
 const SIMILAR: f64 = 0.7;
 
-/// The candidate nearest to `word`, when one is near.
+/// Returns the candidate that is most similar to `word`, if one is similar enough.
 pub(crate) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     candidates
         .into_iter()
@@ -13,12 +13,12 @@ pub(crate) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a s
         .map(|(_, candidate)| candidate)
 }
 
-/// `; did you mean 'x'?`, or nothing.
+/// Returns `; did you mean 'x'?`, or nothing.
 pub(crate) fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
     nearest(word, candidates).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default()
 }
 
-/// The words in backticks, with commas.
+/// Returns the words in backticks, separated by commas.
 pub(crate) fn list<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     words.into_iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
 }

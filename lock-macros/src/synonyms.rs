@@ -1,20 +1,20 @@
-//! What other libraries call an option, or what people guess. These words are no part of the attribute: they only find the
-//! right one, or say why there is none.
+//! The names that other libraries have for an option, or that people guess. The attribute does not accept them; the errors
+//! lead to the right option, or say why there is none.
 
-/// Words that mean one thing, and what to say to those who write one of them.
+/// Words for the same thing, and the hint for those who write one of them.
 type Row = (&'static [&'static str], &'static str);
 
-/// What to say to somebody who takes `word` for an option.
+/// Returns the hint for `word` as an option.
 pub(crate) fn option(word: &str) -> Option<&'static str> {
     find(OPTIONS, word)
 }
 
-/// What to say to somebody who takes `word` for a strategy.
+/// Returns the hint for `word` as a strategy.
 pub(crate) fn strategy(word: &str) -> Option<&'static str> {
     find(STRATEGIES, word)
 }
 
-/// What to say to somebody who takes `word`, the name of a strategy, for a kind.
+/// Returns the hint for `word`, the name of a strategy, as a kind.
 pub(crate) fn kind(word: &str) -> Option<&'static str> {
     find(KINDS, word)
 }
@@ -65,7 +65,7 @@ const OPTIONS: &[Row] = &[
     ),
     (
         &["attempts", "max_attempts", "max_retries", "retries", "retry", "retry_count", "tries"],
-        ": tries are not counted; `wait = \"2s\"` limits how long a call tries, and `strategy = \"fail_fast\"` tries once",
+        ": tries are not counted; `wait = \"2s\"` limits how long a call waits, and `strategy = \"fail_fast\"` tries once",
     ),
     (
         &[
@@ -115,12 +115,15 @@ const OPTIONS: &[Row] = &[
     ),
     (
         &["concurrency", "count", "limit", "max_concurrency", "semaphore"],
-        "; did you mean `kind = \"semaphore\"` with `permits`, how many may be inside together?",
+        "; did you mean `kind = \"semaphore\"` with `permits`, how many calls may run at once?",
     ),
-    (&["capacity", "max_queue", "queue", "queue_size"], "; did you mean `max_waiters`, how many may wait?"),
+    (
+        &["capacity", "max_queue", "queue", "queue_size"],
+        "; did you mean `max_waiters`, how many calls may wait?",
+    ),
     (
         &["auto_extend", "auto_renew", "extend", "heartbeat", "keep_alive", "renewal", "watchdog"],
-        "; did you mean `renew`? The lease is renewed every third of its `ttl` unless it says `false`",
+        "; did you mean `renew`? The lease is renewed after a third of its `ttl`, unless you write `renew = false`",
     ),
     (
         &["deadline", "max_duration", "max_time"],
@@ -145,7 +148,7 @@ const OPTIONS: &[Row] = &[
     ),
     (
         &["namespace", "prefix"],
-        ": the manager has the namespace, so that all functions of a program use the same",
+        ": the manager has the namespace, so that all functions of a program share it",
     ),
     (&["config", "defaults", "preset"], "; did you mean `profile`, where the defaults come from?"),
     (&["description", "purpose", "reason"], "; did you mean `label`, what the lock is for?"),
@@ -156,17 +159,17 @@ const OPTIONS: &[Row] = &[
 ];
 
 const STRATEGIES: &[Row] = &[
-    (&["fair"], ": it is a kind; write `kind = \"fair\"`, and as `strategy` how long to wait"),
+    (&["fair"], ": it is a kind; write `kind = \"fair\"`, and let `strategy` say how long to wait"),
     (&["fifo", "queue"], "; did you mean `kind = \"fair\"`, the order of arrival?"),
     (
         &["read", "shared"],
-        ": it is a kind; write `kind = \"read\"`, and as `strategy` what to do while another writes",
+        ": it is a kind; write `kind = \"read\"`, and let `strategy` say what to do while another call writes",
     ),
     (
         &["write"],
-        ": it is a kind; write `kind = \"write\"`, and as `strategy` what to do while others are inside",
+        ": it is a kind; write `kind = \"write\"`, and let `strategy` say what to do while other calls read or write",
     ),
-    (&["reentrant"], ": it is a kind, and the default; drop it, or write `kind = \"reentrant\"`"),
+    (&["reentrant"], ": it is a kind, and the default; remove it, or write `kind = \"reentrant\"`"),
     (&["semaphore", "permits"], ": it is a kind; write `kind = \"semaphore\"` with `permits = 3`"),
     (
         &["fail", "error", "none", "no_wait", "nowait", "once", "reject", "try", "try_lock", "immediate"],
@@ -176,16 +179,19 @@ const STRATEGIES: &[Row] = &[
     (&["block", "blocking", "forever", "infinite", "park"], "; did you mean `wait`?"),
     (
         &["backoff", "exponential", "poll", "polling", "spin", "timeout", "bounded", "default"],
-        "; did you mean `retry`, which tries for as long as `wait` says?",
+        "; did you mean `retry`, which tries again until `wait` is over?",
     ),
 ];
 
 const KINDS: &[Row] = &[
     (
         &["fail_fast", "skip", "retry", "retry_or_skip"],
-        ": it is a strategy; write it as `strategy`, and as `kind` who may be inside together",
+        ": it is a strategy; write it as `strategy`, and let `kind` say which calls may run at the same time",
     ),
-    (&["wait"], ": it is a strategy; write `strategy = \"wait\"`, and as `kind` who may be inside together"),
+    (
+        &["wait"],
+        ": it is a strategy; write `strategy = \"wait\"`, and let `kind` say which calls may run at the same time",
+    ),
 ];
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `"order:<id>:<item.sku>"` to segments, and each placeholder to an expression over the parameters.
+//! Parses a template such as `"order:<id>:<item.sku>"` into segments.
 
 use quote::ToTokens as _;
 use syn::{Expr, LitStr};
@@ -7,7 +7,7 @@ use crate::clash::{self, Values};
 use crate::params::Params;
 use crate::placeholder::placeholder;
 
-/// A stretch of the key.
+/// A part of the key.
 pub(crate) enum Segment {
     /// Text that is part of every key of this template.
     Literal(String),
@@ -16,7 +16,7 @@ pub(crate) enum Segment {
 }
 
 impl Segment {
-    /// As the check for clashes sees it.
+    /// Returns the segment in the form that the check for clashes takes.
     fn part(&self, params: &Params) -> clash::Part<'_> {
         match self {
             Self::Literal(text) => clash::Part::Text(text),
@@ -27,7 +27,7 @@ impl Segment {
         }
     }
 
-    /// Whether it is the value of a parameter such as `_id`.
+    /// Returns whether it is the value of a parameter such as `_id`.
     pub(crate) fn begins_with_underscore(&self) -> bool {
         matches!(self, Self::Value(value) if value.to_token_stream().to_string().starts_with('_'))
     }
@@ -42,7 +42,7 @@ pub(crate) fn parse(literal: &LitStr, params: &Params) -> syn::Result<Vec<Segmen
             Piece::Literal(text) => {
                 if let Some((found, name)) = foreign(&text, params) {
                     return Err(error(format!(
-                        "`{found}` is plain text here, the same for every call: placeholders are written `<{name}>`"
+                        "`{found}` is plain text here, the same for every call: write the placeholder as `<{name}>`"
                     )));
                 }
                 Segment::Literal(text)
@@ -53,21 +53,21 @@ pub(crate) fn parse(literal: &LitStr, params: &Params) -> syn::Result<Vec<Segmen
     Ok(segments)
 }
 
-/// A key that two templates can both give although their fixed texts differ.
+/// Returns a key that both templates can give, although their fixed texts differ.
 pub(crate) fn clash(one: &[Segment], other: &[Segment], params: &Params) -> Option<String> {
     let [one, other] =
         [one, other].map(|segments| segments.iter().map(|segment| segment.part(params)).collect::<Vec<_>>());
     clash::clash(&one, &other)
 }
 
-/// A piece of the text, before placeholders mean anything.
+/// A piece of the template, before placeholders are parsed.
 #[derive(Debug, PartialEq, Eq)]
 enum Piece {
     Literal(String),
     Placeholder(String),
 }
 
-/// `"a:<b>"` to `[Literal("a:"), Placeholder("b")]`; `<<` is a plain `<`.
+/// Splits `"a:<b>"` into `[Literal("a:"), Placeholder("b")]`. `<<` is a plain `<`.
 fn split(template: &str) -> Result<Vec<Piece>, String> {
     let mut pieces: Vec<Piece> = Vec::new();
     let mut literal = String::new();
@@ -110,7 +110,8 @@ fn split(template: &str) -> Result<Vec<Piece>, String> {
     Ok(pieces)
 }
 
-/// A placeholder as format strings, the paths of routers, shells and other libraries write it, and what stands in it.
+/// Finds a parameter in the placeholder syntax of format strings, routes, shells or other libraries. Returns the
+/// placeholder, and the name in it.
 fn foreign<'a>(text: &'a str, params: &Params) -> Option<(String, &'a str)> {
     let is_parameter = |name: &str| params.names().any(|known| known == name);
     let in_braces = text.split('{').skip(1).filter_map(|rest| rest.split_once('}')).map(|(name, _)| name);
@@ -129,8 +130,8 @@ fn foreign<'a>(text: &'a str, params: &Params) -> Option<(String, &'a str)> {
     after_dollar.into_iter().find(|name| is_parameter(name)).map(|name| (format!("${name}"), name))
 }
 
-/// Whether two values with this text between them can be told apart: `<a><b>` would give one key for "ab", "c" and for
-/// "a", "bc". Letters, digits and `%` come in encoded values; the key builder of lock-core draws the same line.
+/// Returns whether this text separates two values unambiguously: `<a><b>` would give the same key for "ab", "c" and for "a",
+/// "bc". Letters, digits and `%` occur in encoded values. The key builder of lock-core has the same rule.
 fn separates(literal: &str) -> bool {
     literal.bytes().any(|byte| !byte.is_ascii_alphanumeric() && byte != b'%')
 }
@@ -177,8 +178,8 @@ mod tests {
         }
     }
 
-    /// The attribute and the run time must read a template alike: every text up to six characters over an alphabet that
-    /// has one character for each case.
+    /// The attribute and the run time must split a template in the same way: every text of up to six characters over an
+    /// alphabet that has one character for each case.
     #[test]
     fn the_run_time_splits_every_template_alike() {
         let alphabet = ['a', '<', '>', ':', '-', '%'];

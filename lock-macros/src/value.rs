@@ -1,4 +1,4 @@
-//! The value of an option, read as text, a duration or a number. Each error says which form the option takes.
+//! Reads the value of an option as text, a duration or a number. Each error says which form the option takes.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use syn::{Expr, Lit, LitStr, UnOp};
 use crate::args::Arg;
 use crate::duration;
 
-/// The option takes another form.
+/// Returns the error for an option that takes another form.
 pub(crate) fn expected(arg: &Arg, form: &str) -> syn::Error {
     syn::Error::new(arg.value.span(), format!("`{}` takes {form}", arg.name))
 }
 
-/// A string literal.
+/// Returns the value, if it is a string literal.
 pub(crate) fn string(value: &Expr) -> Option<LitStr> {
     match literal(value) {
         Some(Lit::Str(literal)) => Some(literal.clone()),
@@ -21,7 +21,7 @@ pub(crate) fn string(value: &Expr) -> Option<LitStr> {
     }
 }
 
-/// Any literal.
+/// Returns the value, if it is a literal.
 pub(crate) fn literal(value: &Expr) -> Option<&Lit> {
     match ungrouped(value) {
         Expr::Lit(literal) => Some(&literal.lit),
@@ -29,7 +29,7 @@ pub(crate) fn literal(value: &Expr) -> Option<&Lit> {
     }
 }
 
-/// A fragment that comes through `macro_rules!` stands in a group that nobody sees.
+/// Returns the value without the invisible group that `macro_rules!` puts around a fragment.
 pub(crate) fn ungrouped(value: &Expr) -> &Expr {
     match value {
         Expr::Group(group) => ungrouped(&group.expr),
@@ -37,7 +37,7 @@ pub(crate) fn ungrouped(value: &Expr) -> &Expr {
     }
 }
 
-/// A string literal that says something.
+/// Reads a string literal that is not blank.
 pub(crate) fn text(arg: &Arg, example: &str) -> syn::Result<LitStr> {
     let literal =
         string(&arg.value).ok_or_else(|| expected(arg, &format!("a string such as `{example}`")))?;
@@ -48,7 +48,7 @@ pub(crate) fn text(arg: &Arg, example: &str) -> syn::Result<LitStr> {
     Ok(literal)
 }
 
-/// A duration with a unit.
+/// Reads a duration with a unit.
 pub(crate) fn duration_of(arg: &Arg) -> syn::Result<(LitStr, Duration)> {
     if let Some(Lit::Int(number)) = literal(&arg.value) {
         let digits = number.base10_digits();
@@ -62,8 +62,8 @@ pub(crate) fn duration_of(arg: &Arg) -> syn::Result<(LitStr, Duration)> {
     Ok((literal, duration))
 }
 
-/// A number from 1 to `most`, checked where it is a literal, or an expression that is a `ty`, which the compiler
-/// checks. `zero` says why there is no 0.
+/// Reads a number from 1 to `most`, which is checked if it is a literal, or an expression of type `ty`, which the compiler
+/// checks. `zero` is the error for 0.
 pub(crate) fn number(arg: &Arg, ty: &str, most: u64, zero: &str) -> syn::Result<Expr> {
     let form = || expected(arg, &format!("a number such as `3`, or an expression that is a `{ty}`"));
     match ungrouped(&arg.value) {

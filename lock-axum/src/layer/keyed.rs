@@ -71,7 +71,7 @@ impl<K> LockLayer<K> {
 
     /// Sets several keys to lock, all or none, each a template as for [`key`](Self::key).
     ///
-    /// The order does not matter: two requests that name the same keys in opposite order never wait for each other. If two
+    /// The order does not matter: two requests that name the same keys in opposite order never deadlock. If two
     /// templates give the same key, it is locked once: `account:<from>` and `account:<to>` are meant to meet. Templates with
     /// different fixed texts that can still give the same key, such as `job:<name>` and `job:nightly`, are refused.
     ///

@@ -51,8 +51,8 @@ fn kept(options: &str, item: &str) {
     assert!(expanded.contains("compile_error"), "{options}: {expanded}");
 }
 
-/// What a locked function costs to compile is, first of all, how much is written for each: see `benches/compile_time.rs`
-/// for what it comes to. More than these is a reason to move code into functions of lock-core.
+/// The compile time of a locked function depends most on the number of tokens that are generated for it: see
+/// `benches/compile_time.rs`. If a limit is exceeded, move code into functions of lock-core.
 #[test]
 fn little_is_written_for_each_function() {
     let item = "async fn ship(id: u64, name: &str) -> Result<u64, LockError> { }";
@@ -77,7 +77,7 @@ fn tokens(stream: TokenStream) -> usize {
     stream.into_iter().map(count).sum()
 }
 
-/// The body is not parsed: half-typed code keeps the errors of the compiler, and what completes it finds it.
+/// The body is not parsed, so half-typed code keeps the errors of the compiler and its completion.
 #[test]
 fn a_half_typed_body_is_passed_on() {
     let headers = [
