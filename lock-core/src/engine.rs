@@ -13,7 +13,7 @@ use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
 use crate::latch::Latches;
 use crate::lease::Hold;
-use crate::lease::{Certainty, Keepers, LostOwners, ReleaseContext, Unwanted};
+use crate::lease::{Certainty, Keepers, LostOwners, PendingRelease, ReleaseContext};
 use crate::local_queue::LocalQueue;
 use crate::notifications::Notifications;
 use crate::observe::{Observer, Settings};
@@ -137,7 +137,7 @@ impl Engine {
         for hold in self.holds().into_iter().filter(|hold| owners.contains(&hold.claim.owner)) {
             // Of several keys one may be lost, and the others must be free as well. A session takes all with it.
             if hold.lose(reason) && reason != LossReason::SessionEnded {
-                self.give_back(&hold.claim, None, Certainty::Granted, hold.store_until());
+                self.release_in_background(&hold.claim, None, Certainty::Granted, hold.store_until());
             }
         }
     }
@@ -201,7 +201,7 @@ impl Engine {
         claim.keys().for_each(|key| self.local_queue.freed(key));
         if answer.is_ok() && claim.is_resent() {
             // What was freed may be the grant of one request; the other may arrive behind the release.
-            self.give_back(claim, None, Certainty::MaybeAgain, self.clock.now().plus(claim.ttl));
+            self.release_in_background(claim, None, Certainty::MaybeAgain, self.clock.now().plus(claim.ttl));
         }
         answer
     }
@@ -209,23 +209,25 @@ impl Engine {
     /// Gives a claim back in the background. Never blocks and never panics; does nothing in a forked child.
     ///
     /// `keep_until` is the end of its `min_hold`; from `until` on the store has forgotten it by itself.
-    pub(crate) fn give_back(
+    pub(crate) fn release_in_background(
         &self,
         claim: &Claim,
         keep_until: Option<Moment>,
         certainty: Certainty,
         until: Moment,
     ) {
-        self.give_back_of(claim, keep_until, certainty, until, ReleaseContext::default);
+        self.hand_to_background(claim, keep_until, certainty, until, ReleaseContext::default);
     }
 
     /// Gives the grant of a hold back in the background.
-    pub(crate) fn give_back_hold(&self, hold: &Hold) {
+    pub(crate) fn release_hold_in_background(&self, hold: &Hold) {
         let (claim, until) = (&hold.claim, hold.store_until());
-        self.give_back_of(claim, hold.keep_until(), Certainty::Granted, until, || hold.release_context());
+        self.hand_to_background(claim, hold.keep_until(), Certainty::Granted, until, || {
+            hold.release_context()
+        });
     }
 
-    fn give_back_of(
+    fn hand_to_background(
         &self,
         claim: &Claim,
         keep_until: Option<Moment>,
@@ -244,7 +246,7 @@ impl Engine {
         // Those who wait here are told when the store has answered: before that they would ask in vain.
         let (claim, context) = (claim.clone(), context());
         let certainty = if claim.is_resent() { Certainty::MaybeAgain } else { certainty };
-        self.keepers.give_back(Unwanted { claim, keep_until, certainty, until, context });
+        self.keepers.release(PendingRelease { claim, keep_until, certainty, until, context });
     }
 }
 
@@ -381,7 +383,7 @@ mod tests {
         let key = Key::new("k").expect("a key");
         let claim = Claim::new(key, engine.owners.mint(), Duration::from_secs(60), record);
         assert!(matches!(store.acquire(&claim, Ask::Try).await, Ok(Attempt::Granted(_))));
-        engine.give_back(&claim, None, Certainty::Granted, engine.clock.now());
+        engine.release_in_background(&claim, None, Certainty::Granted, engine.clock.now());
         tokio::task::yield_now().await;
         let answer = store.release(&claim, None).await.expect("memory answers");
         assert_eq!(answer, Released::Released, "it was the parent's until now");

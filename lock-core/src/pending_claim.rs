@@ -263,12 +263,12 @@ impl PendingClaim {
 
     /// Nobody knows what became of the request: its owner is given back in the background, and never used again.
     pub(crate) fn start_over(&mut self) {
-        self.give_back();
+        self.roll_back();
         self.has_grants = false;
         self.claim.set_owner(self.engine.owners.mint_like(self.claim.owner));
     }
 
-    fn give_back(&mut self) {
+    fn roll_back(&mut self) {
         self.entry = None;
         let certainty = match self.state {
             Sent::Nothing => return,
@@ -285,7 +285,7 @@ impl PendingClaim {
         // A request that is on its way to a server that stands still takes effect when that goes on, not before.
         let patience = if certainty == Certainty::Granted { Duration::ZERO } else { LATE_REQUEST };
         let until = self.engine.clock.now().plus(self.claim.ttl.max(patience));
-        self.engine.give_back(&self.claim, None, certainty, until);
+        self.engine.release_in_background(&self.claim, None, certainty, until);
     }
 
     /// The claim is granted, and somebody else's to give back: should this one go on, it is with another owner.
@@ -300,6 +300,6 @@ impl PendingClaim {
 
 impl Drop for PendingClaim {
     fn drop(&mut self) {
-        self.give_back();
+        self.roll_back();
     }
 }

@@ -25,8 +25,8 @@ pub(super) struct PartialGrants(Vec<LockGuard>);
 
 impl PartialGrants {
     /// They are one grant now.
-    pub(super) fn dissolve(&mut self) {
-        self.0.drain(..).for_each(LockGuard::dissolve);
+    pub(super) fn supersede(&mut self) {
+        self.0.drain(..).for_each(LockGuard::supersede);
     }
 }
 

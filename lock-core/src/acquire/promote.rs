@@ -108,7 +108,7 @@ impl Acquire<'_> {
             }
         }
         let claim = self.claim.taken();
-        self.partial_grants.dissolve();
+        self.partial_grants.supersede();
         self.record_attempts();
         let span = hold_span(self.plan);
         let hold = Hold::new(Arc::clone(self.engine), keeper, claim, self.plan.options, grant, span);

@@ -175,7 +175,7 @@ enum Stage {
     /// The body runs; the guard is there when it is to be given back after that.
     Inside(Inside, Option<LockGuard>),
     /// The body is gone.
-    GivingBack(Pin<Box<dyn Future<Output = ()> + Send>>),
+    Releasing(Pin<Box<dyn Future<Output = ()> + Send>>),
     Over,
 }
 
@@ -193,13 +193,13 @@ impl Frame {
                 },
                 Stage::Inside(inside, guard) => match (ready!(inside.poll(body, cx)), guard.take()) {
                     (Ok(()), Some(guard)) => {
-                        self.stage = Stage::GivingBack(Box::pin(give_back(guard)));
+                        self.stage = Stage::Releasing(Box::pin(release(guard)));
                         continue;
                     }
                     (outcome, _) => outcome,
                 },
-                Stage::GivingBack(release) => {
-                    ready!(release.as_mut().poll(cx));
+                Stage::Releasing(releasing) => {
+                    ready!(releasing.as_mut().poll(cx));
                     Ok(())
                 }
                 Stage::Over => unreachable!("BUG: polled after it was ready"),
@@ -214,7 +214,7 @@ impl Frame {
     fn end(&self, body: &mut dyn AnyBody) {
         match &self.stage {
             Stage::Inside(inside, _) => inside.end(body),
-            Stage::Asking(_) | Stage::GivingBack(_) | Stage::Over => body.end(),
+            Stage::Asking(_) | Stage::Releasing(_) | Stage::Over => body.end(),
         }
     }
 }
@@ -298,7 +298,7 @@ impl Future for Ending<'_> {
 }
 
 /// Waits for the release, but not for long, and never masks the body's result.
-async fn give_back(guard: LockGuard) {
+async fn release(guard: LockGuard) {
     let hold = Arc::clone(guard.hold());
     // One that fails says so itself.
     if tokio::time::timeout(RELEASE_PATIENCE, guard.release()).await.is_err() {

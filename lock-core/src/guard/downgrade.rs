@@ -76,7 +76,7 @@ async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
     reader.continue_record(&hold);
     hold.engine.hold_began();
     keeper.watch_handoff(&reader);
-    guard.dissolve();
+    guard.supersede();
     hold.claim.keys().for_each(|key| hold.engine.local_queue.freed(key));
     Ok(LockGuard::new(reader))
 }
@@ -124,7 +124,7 @@ impl Drop for Shared<'_> {
             // The guard, which is dropped next, gives back what is its own.
             self.hold.unseal();
             let until = self.hold.store_until();
-            self.hold.engine.give_back(&self.claim, None, Certainty::Granted, until);
+            self.hold.engine.release_in_background(&self.claim, None, Certainty::Granted, until);
         }
     }
 }

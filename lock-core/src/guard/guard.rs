@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::handle::{LockHandle, describe};
-use super::release::Ended;
+use super::release::Releasing;
 use crate::backend::{FencingToken, Released, Renew, Renewal};
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
 use crate::lease::Hold;
@@ -177,12 +177,12 @@ impl LockGuard {
         if !hold.leave() {
             return Ok(Released::StillHeld);
         }
-        let ended = Ended::new(hold);
+        let releasing = Releasing::new(hold);
         if let Some(reason) = lost {
             // The store forgets a lost grant by itself; the background sees to it that it does so soon.
-            return Err(LockError::lost(ended.key(), reason));
+            return Err(LockError::lost(releasing.key(), reason));
         }
-        ended.release().await
+        releasing.release().await
     }
 }
 
@@ -194,9 +194,9 @@ impl fmt::Debug for LockGuard {
 
 impl LockGuard {
     /// Ends the guard without giving anything back: the grant has another hold now.
-    pub(crate) fn dissolve(mut self) {
+    pub(crate) fn supersede(mut self) {
         if let Some(hold) = self.hold.take() {
-            hold.dissolve();
+            hold.supersede();
             hold.engine.hold_ended();
         }
     }
@@ -206,7 +206,7 @@ impl Drop for LockGuard {
     fn drop(&mut self) {
         // In a forked child, what the copy of a guard hands over goes nowhere, and nothing is given back.
         if let Some(hold) = self.hold.take().filter(|hold| hold.leave()) {
-            drop(Ended::new(hold));
+            drop(Releasing::new(hold));
         }
     }
 }

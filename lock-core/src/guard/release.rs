@@ -9,14 +9,14 @@ use crate::lease::Hold;
 use crate::observe::ReleaseError;
 
 /// A hold without guards, until the store has answered its release; dropped before, the background takes over.
-pub(super) struct Ended {
+pub(super) struct Releasing {
     hold: Arc<Hold>,
     /// The store was asked to free the key.
     asked: bool,
     answered: bool,
 }
 
-impl Ended {
+impl Releasing {
     /// For the last guard of `hold`, which has left it.
     pub(super) fn new(hold: Arc<Hold>) -> Self {
         Self { hold, asked: false, answered: false }
@@ -57,13 +57,13 @@ impl Ended {
     }
 }
 
-impl Drop for Ended {
+impl Drop for Releasing {
     fn drop(&mut self) {
         let hold = &self.hold;
         let engine = &hold.engine;
         // A release that was sent frees the key, answered or not: from then on there is nothing to hand over.
         if !self.answered && (self.asked || !self.handed_off()) {
-            engine.give_back_hold(hold);
+            engine.release_hold_in_background(hold);
         }
         engine.hold_ended();
     }

@@ -31,7 +31,7 @@ pub(crate) enum Certainty {
 
 /// A claim that is to be given back in the background.
 #[derive(Debug)]
-pub(crate) struct Unwanted {
+pub(crate) struct PendingRelease {
     pub(crate) claim: Claim,
     /// The end of its `min_hold`.
     pub(crate) keep_until: Option<Moment>,
@@ -42,7 +42,7 @@ pub(crate) struct Unwanted {
     pub(crate) context: ReleaseContext,
 }
 
-impl Unwanted {
+impl PendingRelease {
     /// Those who wait here for the key are to ask the store: it is free, or will be without another word.
     pub(super) fn freed(&self, local_queue: &LocalQueue) {
         self.claim.keys().for_each(|key| local_queue.freed(key));
@@ -77,9 +77,9 @@ pub(super) const AT_ONCE: usize = 256;
 const PAUSES: Pauses = Pauses::new(Duration::from_millis(20), Duration::from_secs(1));
 
 /// Starts the release on the keeper's runtime. Callable from anywhere, also outside a runtime and while unwinding.
-pub(super) fn spawn(keeper: &Arc<Keeper>, runtime: &Handle, unwanted: Unwanted) {
-    let pending = Pending::new(keeper);
-    runtime.spawn(async move { give_back(&pending.0, unwanted).await });
+pub(super) fn spawn(keeper: &Arc<Keeper>, runtime: &Handle, pending: PendingRelease) {
+    let counted = Counted::new(keeper);
+    runtime.spawn(async move { release(&counted.0, pending).await });
 }
 
 /// Completes when no release is pending.
@@ -95,16 +95,16 @@ pub(super) async fn all_answered(keeper: &Keeper) {
 }
 
 /// Counts one release for as long as it is under way, also when its task is dropped with its runtime.
-struct Pending(Arc<Keeper>);
+struct Counted(Arc<Keeper>);
 
-impl Pending {
+impl Counted {
     fn new(keeper: &Arc<Keeper>) -> Self {
         keeper.releases.fetch_add(1, Ordering::AcqRel);
         Self(Arc::clone(keeper))
     }
 }
 
-impl Drop for Pending {
+impl Drop for Counted {
     fn drop(&mut self) {
         if self.0.releases.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.0.released.notify_waiters();
@@ -112,13 +112,13 @@ impl Drop for Pending {
     }
 }
 
-async fn give_back(keeper: &Keeper, unwanted: Unwanted) {
-    let first = until_answered(keeper, &unwanted).await;
-    unwanted.freed(&keeper.local_queue);
+async fn release(keeper: &Keeper, pending: PendingRelease) {
+    let first = until_answered(keeper, &pending).await;
+    pending.freed(&keeper.local_queue);
     let Some(mut answer) = first else { return };
-    let until = keeper.clock().now().plus(unwanted.claim.ttl.max(LONGEST_REPEAT));
+    let until = keeper.clock().now().plus(pending.claim.ttl.max(LONGEST_REPEAT));
     for pause in REPEATS {
-        let settled = match unwanted.certainty {
+        let settled = match pending.certainty {
             Certainty::Granted => true,
             Certainty::Maybe => answer == Released::Released,
             Certainty::MaybeAgain => false,
@@ -127,12 +127,12 @@ async fn give_back(keeper: &Keeper, unwanted: Unwanted) {
             return;
         }
         sleep(keeper, pause).await;
-        match until_answered(keeper, &unwanted).await {
+        match until_answered(keeper, &pending).await {
             Some(next) => {
                 answer = next;
                 if answer == Released::Released {
                     // It had taken effect late, and those who wait here took it for a holder of theirs.
-                    unwanted.freed(&keeper.local_queue);
+                    pending.freed(&keeper.local_queue);
                 }
             }
             None => return,
@@ -150,27 +150,27 @@ async fn sleep(keeper: &Keeper, pause: Duration) {
 }
 
 /// Tries until the store answers; `None` once the grant has run out by itself.
-async fn until_answered(keeper: &Keeper, unwanted: &Unwanted) -> Option<Released> {
+async fn until_answered(keeper: &Keeper, pending: &PendingRelease) -> Option<Released> {
     let mut pauses = PAUSES;
     loop {
         let answer = {
             // While the store hangs, the releases must not crowd out everything else.
             let _turn = keeper.release_turns.acquire().await;
-            let keep_for = unwanted.keep_until.and_then(|end| engine::left(end, keeper.clock().now()));
-            keeper.store.release(&unwanted.claim, keep_for).await
+            let keep_for = pending.keep_until.and_then(|end| engine::left(end, keeper.clock().now()));
+            keeper.store.release(&pending.claim, keep_for).await
         };
         match answer {
             Ok(answer) => return Some(answer),
             // The connections are closed for good.
             Err(error) if error.kind() == LockErrorKind::ShuttingDown => return None,
             Err(error) => {
-                if unwanted.until.is_past(keeper.clock().now()) {
-                    if unwanted.certainty == Certainty::Granted {
-                        unwanted.abandoned(keeper.store.observer(), &error);
+                if pending.until.is_past(keeper.clock().now()) {
+                    if pending.certainty == Certainty::Granted {
+                        pending.abandoned(keeper.store.observer(), &error);
                     }
                     return None;
                 }
-                unwanted.log_retry(keeper.store.observer(), &error);
+                pending.log_retry(keeper.store.observer(), &error);
             }
         }
         tokio::time::sleep(pauses.next()).await;

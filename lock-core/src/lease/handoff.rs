@@ -70,7 +70,7 @@ impl Hold {
     }
 
     /// Ends the hold without giving the grant back: another one has it now.
-    pub(crate) fn dissolve(&self) {
+    pub(crate) fn supersede(&self) {
         self.state.store(state::ENDED, Ordering::Release);
     }
 }

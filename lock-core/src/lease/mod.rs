@@ -39,7 +39,7 @@ mod state;
 mod tests;
 mod worker;
 
-pub(crate) use cleanup::{Certainty, Unwanted};
+pub(crate) use cleanup::{Certainty, PendingRelease};
 pub(crate) use deadline::{drift, forgotten, outlasts};
 pub(crate) use fencing::FenceSequence;
 pub(crate) use lease::{Hold, LeaseOptions};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use super::cleanup::{self, Unwanted};
+use super::cleanup::{self, PendingRelease};
 use super::renewer::Keeper;
 use crate::backend::Placement;
 use crate::clock::Clock;
@@ -100,17 +100,17 @@ impl Keepers {
 
     /// Gives back, in the background, what nobody wants any more. Never blocks, never panics, needs no runtime of the
     /// caller.
-    pub(crate) fn give_back(&self, unwanted: Unwanted) {
+    pub(crate) fn release(&self, pending: PendingRelease) {
         match self {
-            Self::OwnThread(thread) => cleanup::spawn(&thread.keeper, &thread.runtime, unwanted),
+            Self::OwnThread(thread) => cleanup::spawn(&thread.keeper, &thread.runtime, pending),
             Self::OnRuntimes { parts, all } => {
                 let all = all.lock().unwrap_or_else(PoisonError::into_inner);
                 let alive = all.iter().find_map(|one| Some((one.keeper.upgrade()?, &one.runtime)));
                 match alive {
-                    Some((keeper, runtime)) => cleanup::spawn(&keeper, runtime, unwanted),
+                    Some((keeper, runtime)) => cleanup::spawn(&keeper, runtime, pending),
                     None => {
                         tracing::error!("no runtime for a release: the key stays until its ttl is over");
-                        unwanted.freed(&parts.local_queue);
+                        pending.freed(&parts.local_queue);
                     }
                 }
             }

@@ -86,7 +86,7 @@ fn later(one: Moment, other: Moment, now: Moment) -> Moment {
 impl Drop for Handoff {
     fn drop(&mut self) {
         if let Some(lease) = self.lease.take() {
-            self.engine.give_back(&lease.claim, None, Certainty::Granted, lease.store_until);
+            self.engine.release_in_background(&lease.claim, None, Certainty::Granted, lease.store_until);
         }
     }
 }

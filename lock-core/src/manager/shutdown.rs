@@ -32,7 +32,7 @@ impl LockManager {
         for hold in engine.holds() {
             if hold.lose(LossReason::ShutDown) {
                 report.revoked.push(hold.claim.key.as_str().to_owned());
-                engine.give_back_hold(&hold);
+                engine.release_hold_in_background(&hold);
             }
         }
         if engine.is_busy() {
