@@ -13,7 +13,7 @@ use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
 use crate::latch::Latches;
 use crate::lease::Hold;
-use crate::lease::{Certainty, Keepers, LostOwners, PendingRelease, ReleaseContext};
+use crate::lease::{Certainty, LostOwners, PendingRelease, ReleaseContext, Renewers};
 use crate::local_queue::LocalQueue;
 use crate::notifications::Notifications;
 use crate::observe::{Observer, Settings};
@@ -26,7 +26,7 @@ pub(crate) struct Engine {
     pub(crate) store: Store,
     pub(crate) capability: Capability,
     pub(crate) clock: Clock,
-    pub(crate) keepers: Keepers,
+    pub(crate) renewers: Renewers,
     pub(crate) local_queue: Arc<LocalQueue>,
     pub(crate) notifications: Arc<Notifications>,
     pub(crate) latches: Latches,
@@ -79,7 +79,7 @@ impl Engine {
             observer,
             capability,
             clock: capability.placement.clock(),
-            keepers: Keepers::new(store.clone(), Arc::clone(&local_queue))?,
+            renewers: Renewers::new(store.clone(), Arc::clone(&local_queue))?,
             local_queue,
             notifications: Arc::default(),
             latches: Latches::default(),
@@ -96,7 +96,7 @@ impl Engine {
             store,
         });
         let listener: Weak<Self> = Arc::downgrade(&engine);
-        engine.store.attach(process, listener, engine.keepers.background().as_ref());
+        engine.store.attach(process, listener, engine.renewers.background().as_ref());
         Ok(engine)
     }
 
@@ -185,11 +185,11 @@ impl Engine {
     }
 
     pub(crate) fn pending_releases(&self) -> usize {
-        self.keepers.all().iter().map(|keeper| keeper.pending_releases()).sum()
+        self.renewers.all().iter().map(|renewer| renewer.pending_releases()).sum()
     }
 
     pub(crate) fn holds(&self) -> Vec<Arc<Hold>> {
-        self.keepers.all().iter().flat_map(|keeper| keeper.holds()).collect()
+        self.renewers.all().iter().flat_map(|renewer| renewer.holds()).collect()
     }
 
     /// Gives a grant back and waits for the answer.
@@ -246,7 +246,7 @@ impl Engine {
         // Those who wait here are told when the store has answered: before that they would ask in vain.
         let (claim, context) = (claim.clone(), context());
         let certainty = if claim.is_resent() { Certainty::MaybeAgain } else { certainty };
-        self.keepers.release(PendingRelease { claim, keep_until, certainty, until, context });
+        self.renewers.release(PendingRelease { claim, keep_until, certainty, until, context });
     }
 }
 
@@ -290,8 +290,8 @@ impl Engine {
 
     /// Completes when every release of a dropped guard is answered.
     pub(crate) async fn released(&self) {
-        for keeper in self.keepers.all() {
-            keeper.all_released().await;
+        for renewer in self.renewers.all() {
+            renewer.all_released().await;
         }
     }
 }

@@ -8,7 +8,7 @@ use super::spans::hold_span;
 use crate::backend::{Grant, Renew, Renewal};
 use crate::error::Result;
 use crate::guard::LockGuard;
-use crate::lease::Keeper;
+use crate::lease::Renewer;
 use crate::lease::{Hold, outlasts};
 use crate::local_queue::Handoff;
 
@@ -43,7 +43,7 @@ impl Acquire<'_> {
     }
 
     /// Makes a guard of what was offered; `None` where it turned out to be worth nothing, and the wait goes on.
-    pub(super) async fn take(&mut self, won: Won, keeper: &Arc<Keeper>) -> Result<Option<LockGuard>> {
+    pub(super) async fn take(&mut self, won: Won, renewer: &Arc<Renewer>) -> Result<Option<LockGuard>> {
         // A shutdown that began meanwhile does not wait for guards that come after it: dropping the offer gives it back.
         self.engine.check_open()?;
         let lease = match &won {
@@ -58,24 +58,24 @@ impl Acquire<'_> {
                 self.claim.start_over();
                 return Ok(None);
             }
-            Won::Store(grant) | Won::Queued(grant) => self.granted(&grant, keeper),
+            Won::Store(grant) | Won::Queued(grant) => self.granted(&grant, renewer),
             Won::Handoff(handoff) => {
                 // Its node is given up; should the turn be worth nothing, it lines up again, and is not turned down.
                 (self.waiter, self.has_queued) = (None, true);
                 match self.extended(handoff).await {
-                    Some(handoff) => self.handed_off(handoff, keeper),
+                    Some(handoff) => self.handed_off(handoff, renewer),
                     None => return Ok(None),
                 }
             }
         };
         let keep = |hold: &Arc<Hold>| match lease {
-            Some(lease) => keeper.watch(hold, lease),
-            None => keeper.watch_handoff(hold),
+            Some(lease) => renewer.watch(hold, lease),
+            None => renewer.watch_handoff(hold),
         };
         let needs_token = self.plan.fencing && hold.known_fence().is_none();
         // A future that is not polled any more must not be renewed for, so renewals wait for the token.
         if needs_token {
-            keeper.watch_end(&hold)
+            renewer.watch_end(&hold)
         } else {
             keep(&hold)
         }
@@ -100,7 +100,7 @@ impl Acquire<'_> {
         Ok(Some(guard))
     }
 
-    fn granted(&mut self, grant: &Grant, keeper: &Arc<Keeper>) -> Arc<Hold> {
+    fn granted(&mut self, grant: &Grant, renewer: &Arc<Renewer>) -> Arc<Hold> {
         if let Some(mut waiter) = self.waiter.take() {
             waiter.granted(grant.waiters.is_some_and(|waiters| waiters > 0));
             if self.fresh && grant.waiters == Some(0) {
@@ -111,7 +111,7 @@ impl Acquire<'_> {
         self.partial_grants.supersede();
         self.record_attempts();
         let span = hold_span(self.plan);
-        let hold = Hold::new(Arc::clone(self.engine), keeper, claim, self.plan.options, grant, span);
+        let hold = Hold::new(Arc::clone(self.engine), renewer, claim, self.plan.options, grant, span);
         self.engine.hold_began();
         hold
     }
@@ -146,11 +146,11 @@ impl Acquire<'_> {
         }
     }
 
-    fn handed_off(&mut self, handoff: Handoff, keeper: &Arc<Keeper>) -> Arc<Hold> {
+    fn handed_off(&mut self, handoff: Handoff, renewer: &Arc<Renewer>) -> Arc<Hold> {
         self.record_attempts();
         let span = hold_span(self.plan);
         let (engine, lease) = (Arc::clone(self.engine), handoff.accept());
-        let hold = Hold::from_handoff(engine, keeper, *lease, self.plan.ttl, self.plan.options, span);
+        let hold = Hold::from_handoff(engine, renewer, *lease, self.plan.ttl, self.plan.options, span);
         self.engine.hold_began();
         hold
     }

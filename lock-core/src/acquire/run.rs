@@ -128,8 +128,8 @@ impl<'a> Acquire<'a> {
     }
 
     pub(super) async fn run(mut self) -> Result<LockGuard> {
-        // Found before the first byte is sent: without a keeper there is nothing to renew with.
-        let keeper = self.engine.keepers.here()?;
+        // Found before the first byte is sent: without a renewer there is nothing to renew with.
+        let renewer = self.engine.renewers.here()?;
         let (mut held, mut last) = (Held::default(), None);
         let mut wake = self.first();
         loop {
@@ -151,7 +151,7 @@ impl<'a> Acquire<'a> {
                 Wake::Again => None,
             };
             if let Some(won) = won
-                && let Some(guard) = self.take(won, &keeper).await?
+                && let Some(guard) = self.take(won, &renewer).await?
             {
                 return Ok(guard);
             }

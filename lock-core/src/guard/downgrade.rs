@@ -55,9 +55,9 @@ async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
     if hold.options.kind != Kind::Write {
         return refused("only a write lock can be turned into a read lock");
     }
-    let keeper = match hold.keeper() {
-        Some(keeper) => keeper,
-        None => hold.engine.keepers.here()?,
+    let renewer = match hold.renewer() {
+        Some(renewer) => renewer,
+        None => hold.engine.renewers.here()?,
     };
     // From here on no nested call enters: it would write beside readers.
     if !hold.seal() {
@@ -71,11 +71,11 @@ async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
     let grant = Grant::new(sent, lease).with_fence(hold.known_fence());
     let options = LeaseOptions { kind: Kind::Read, ..hold.options };
     let (engine, span) = (Arc::clone(&hold.engine), hold.span.clone());
-    let reader = Hold::since(hold.since, engine, &keeper, claim, options, &grant, span);
+    let reader = Hold::since(hold.since, engine, &renewer, claim, options, &grant, span);
     reader.set_ttl(hold.ttl());
     reader.continue_record(&hold);
     hold.engine.hold_began();
-    keeper.watch_handoff(&reader);
+    renewer.watch_handoff(&reader);
     guard.supersede();
     hold.claim.keys().for_each(|key| hold.engine.local_queue.freed(key));
     Ok(LockGuard::new(reader))

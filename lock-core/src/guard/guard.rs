@@ -144,9 +144,9 @@ impl LockGuard {
                 hold.check()?;
                 hold.set_ttl(ttl);
                 hold.renewed(sent, lease);
-                match hold.keeper() {
-                    Some(keeper) => keeper.extended(hold, sent, lease),
-                    None => hold.engine.keepers.here()?.extended(hold, sent, lease),
+                match hold.renewer() {
+                    Some(renewer) => renewer.extended(hold, sent, lease),
+                    None => hold.engine.renewers.here()?.extended(hold, sent, lease),
                 }
                 Ok(())
             }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 
 use super::recorder::ReleaseContext;
-use super::renewer::Keeper;
+use super::renewer::Renewer;
 use crate::backend::{Claim, Released};
 use crate::backoff::Pauses;
 use crate::clock::Moment;
@@ -70,24 +70,24 @@ const REPEATS: [Duration; 3] =
 /// Also for a lease that is shorter, the repeats go on for so long.
 const LONGEST_REPEAT: Duration = Duration::from_millis(1_500);
 
-/// How many releases of one keeper are with the store at the same time.
+/// How many releases of one renewer are with the store at the same time.
 pub(super) const AT_ONCE: usize = 256;
 
 /// Pauses between tries that are not answered.
 const PAUSES: Pauses = Pauses::new(Duration::from_millis(20), Duration::from_secs(1));
 
-/// Starts the release on the keeper's runtime. Callable from anywhere, also outside a runtime and while unwinding.
-pub(super) fn spawn(keeper: &Arc<Keeper>, runtime: &Handle, pending: PendingRelease) {
-    let counted = Counted::new(keeper);
+/// Starts the release on the renewer's runtime. Callable from anywhere, also outside a runtime and while unwinding.
+pub(super) fn spawn(renewer: &Arc<Renewer>, runtime: &Handle, pending: PendingRelease) {
+    let counted = Counted::new(renewer);
     runtime.spawn(async move { release(&counted.0, pending).await });
 }
 
 /// Completes when no release is pending.
-pub(super) async fn all_answered(keeper: &Keeper) {
+pub(super) async fn all_answered(renewer: &Renewer) {
     loop {
-        let mut released = std::pin::pin!(keeper.released.notified());
+        let mut released = std::pin::pin!(renewer.released.notified());
         released.as_mut().enable();
-        if keeper.releases.load(Ordering::Acquire) == 0 {
+        if renewer.releases.load(Ordering::Acquire) == 0 {
             return;
         }
         released.await;
@@ -95,12 +95,12 @@ pub(super) async fn all_answered(keeper: &Keeper) {
 }
 
 /// Counts one release for as long as it is under way, also when its task is dropped with its runtime.
-struct Counted(Arc<Keeper>);
+struct Counted(Arc<Renewer>);
 
 impl Counted {
-    fn new(keeper: &Arc<Keeper>) -> Self {
-        keeper.releases.fetch_add(1, Ordering::AcqRel);
-        Self(Arc::clone(keeper))
+    fn new(renewer: &Arc<Renewer>) -> Self {
+        renewer.releases.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(renewer))
     }
 }
 
@@ -112,27 +112,27 @@ impl Drop for Counted {
     }
 }
 
-async fn release(keeper: &Keeper, pending: PendingRelease) {
-    let first = until_answered(keeper, &pending).await;
-    pending.freed(&keeper.local_queue);
+async fn release(renewer: &Renewer, pending: PendingRelease) {
+    let first = until_answered(renewer, &pending).await;
+    pending.freed(&renewer.local_queue);
     let Some(mut answer) = first else { return };
-    let until = keeper.clock().now().plus(pending.claim.ttl.max(LONGEST_REPEAT));
+    let until = renewer.clock().now().plus(pending.claim.ttl.max(LONGEST_REPEAT));
     for pause in REPEATS {
         let settled = match pending.certainty {
             Certainty::Granted => true,
             Certainty::Maybe => answer == Released::Released,
             Certainty::MaybeAgain => false,
         };
-        if settled || keeper.is_hurrying() || until.remaining(keeper.clock().now()) < pause {
+        if settled || renewer.is_hurrying() || until.remaining(renewer.clock().now()) < pause {
             return;
         }
-        sleep(keeper, pause).await;
-        match until_answered(keeper, &pending).await {
+        sleep(renewer, pause).await;
+        match until_answered(renewer, &pending).await {
             Some(next) => {
                 answer = next;
                 if answer == Released::Released {
                     // It had taken effect late, and those who wait here took it for a holder of theirs.
-                    pending.freed(&keeper.local_queue);
+                    pending.freed(&renewer.local_queue);
                 }
             }
             None => return,
@@ -141,36 +141,36 @@ async fn release(keeper: &Keeper, pending: PendingRelease) {
 }
 
 /// Sleeps; a manager that ends does not wait for it, and the release that follows is the last.
-async fn sleep(keeper: &Keeper, pause: Duration) {
-    let mut hurry = std::pin::pin!(keeper.hurry.notified());
+async fn sleep(renewer: &Renewer, pause: Duration) {
+    let mut hurry = std::pin::pin!(renewer.hurry.notified());
     hurry.as_mut().enable();
-    if !keeper.is_hurrying() {
+    if !renewer.is_hurrying() {
         let _ = tokio::time::timeout(pause, hurry).await;
     }
 }
 
 /// Tries until the store answers; `None` once the grant has run out by itself.
-async fn until_answered(keeper: &Keeper, pending: &PendingRelease) -> Option<Released> {
+async fn until_answered(renewer: &Renewer, pending: &PendingRelease) -> Option<Released> {
     let mut pauses = PAUSES;
     loop {
         let answer = {
             // While the store hangs, the releases must not crowd out everything else.
-            let _turn = keeper.release_turns.acquire().await;
-            let keep_for = pending.keep_until.and_then(|end| engine::left(end, keeper.clock().now()));
-            keeper.store.release(&pending.claim, keep_for).await
+            let _turn = renewer.release_turns.acquire().await;
+            let keep_for = pending.keep_until.and_then(|end| engine::left(end, renewer.clock().now()));
+            renewer.store.release(&pending.claim, keep_for).await
         };
         match answer {
             Ok(answer) => return Some(answer),
             // The connections are closed for good.
             Err(error) if error.kind() == LockErrorKind::ShuttingDown => return None,
             Err(error) => {
-                if pending.until.is_past(keeper.clock().now()) {
+                if pending.until.is_past(renewer.clock().now()) {
                     if pending.certainty == Certainty::Granted {
-                        pending.abandoned(keeper.store.observer(), &error);
+                        pending.abandoned(renewer.store.observer(), &error);
                     }
                     return None;
                 }
-                pending.log_retry(keeper.store.observer(), &error);
+                pending.log_retry(renewer.store.observer(), &error);
             }
         }
         tokio::time::sleep(pauses.next()).await;

@@ -8,14 +8,14 @@ use super::deadline::{moment, outlasts, raise};
 use super::{Hold, LeaseOptions, state};
 use crate::backend::{Mode, Queue};
 use crate::engine::Engine;
-use crate::lease::Keeper;
+use crate::lease::Renewer;
 use crate::local_queue::{Handoff, HandoffLease};
 
 impl Hold {
     /// The next holder of a grant of this process, for `ttl` from the next renewal on.
     pub(crate) fn from_handoff(
         engine: Arc<Engine>,
-        keeper: &Arc<Keeper>,
+        renewer: &Arc<Renewer>,
         lease: HandoffLease,
         ttl: Duration,
         options: LeaseOptions,
@@ -23,7 +23,7 @@ impl Hold {
     ) -> Arc<Self> {
         let now = engine.clock.now();
         let HandoffLease { claim, deadline, store_until, confirmed, sequence } = lease;
-        let hold = Self::unleased(engine, keeper, claim, options, ttl, now, span, sequence);
+        let hold = Self::unleased(engine, renewer, claim, options, ttl, now, span, sequence);
         raise(&hold.deadline, deadline);
         raise(&hold.store_until, store_until);
         raise(&hold.confirmed, confirmed);

@@ -14,7 +14,7 @@ use crate::backend::{Claim, Grant};
 use crate::clock::Moment;
 use crate::engine::Engine;
 use crate::kind::Kind;
-use crate::lease::Keeper;
+use crate::lease::Renewer;
 
 /// How a hold is to be kept.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +26,7 @@ pub(crate) struct LeaseOptions {
     pub(crate) min_hold: Option<Duration>,
 }
 
-/// One grant, shared by its guards and handles; the keeper has a weak reference.
+/// One grant, shared by its guards and handles; the renewer has a weak reference.
 #[derive(Debug)]
 pub(crate) struct Hold {
     pub(crate) engine: Arc<Engine>,
@@ -44,7 +44,7 @@ pub(crate) struct Hold {
     /// than the deadline. Only grows.
     pub(super) store_until: (AtomicI64, AtomicI64),
     /// Who renews it.
-    pub(super) keeper: Weak<Keeper>,
+    pub(super) renewer: Weak<Renewer>,
     /// The lease that renewals ask for, in nanoseconds; `extend` changes it.
     pub(super) ttl: AtomicU64,
     /// When the last request was sent that was answered with yes.
@@ -54,7 +54,7 @@ pub(crate) struct Hold {
     /// Of the turns before this one.
     pub(super) earlier: Option<FenceSequence>,
     pub(super) changed: Notify,
-    /// When the keeper looks at this hold next; entries of its queue with another time are stale.
+    /// When the renewer looks at this hold next; entries of its queue with another time are stale.
     pub(crate) next_look: AtomicI64,
     pub(crate) renewal_in_flight: AtomicBool,
 }
@@ -62,27 +62,27 @@ pub(crate) struct Hold {
 impl Hold {
     pub(crate) fn new(
         engine: Arc<Engine>,
-        keeper: &Arc<Keeper>,
+        renewer: &Arc<Renewer>,
         claim: Claim,
         options: LeaseOptions,
         grant: &Grant,
         span: tracing::Span,
     ) -> Arc<Self> {
-        Self::since(grant.sent, engine, keeper, claim, options, grant, span)
+        Self::since(grant.sent, engine, renewer, claim, options, grant, span)
     }
 
     /// As [`new`](Self::new), with `max_hold` and `min_hold` counted from `since`.
     pub(crate) fn since(
         since: Moment,
         engine: Arc<Engine>,
-        keeper: &Arc<Keeper>,
+        renewer: &Arc<Renewer>,
         claim: Claim,
         options: LeaseOptions,
         grant: &Grant,
         span: tracing::Span,
     ) -> Arc<Self> {
         let ttl = claim.ttl;
-        let hold = Self::unleased(engine, keeper, claim, options, ttl, since, span, None);
+        let hold = Self::unleased(engine, renewer, claim, options, ttl, since, span, None);
         if let Some(first) = grant.fence {
             let arrived = hold.now();
             let _ = hold.fence.set(FenceSequence { first, arrived, last: first });
@@ -95,7 +95,7 @@ impl Hold {
     #[allow(clippy::too_many_arguments, reason = "the two public ways to make one say what each is")]
     pub(super) fn unleased(
         engine: Arc<Engine>,
-        keeper: &Arc<Keeper>,
+        renewer: &Arc<Renewer>,
         claim: Claim,
         options: LeaseOptions,
         ttl: Duration,
@@ -114,7 +114,7 @@ impl Hold {
             deadline: never(),
             store_until: never(),
             confirmed: never(),
-            keeper: Arc::downgrade(keeper),
+            renewer: Arc::downgrade(renewer),
             ttl: AtomicU64::new(nanos(ttl)),
             fence: OnceLock::new(),
             earlier,
@@ -131,8 +131,8 @@ impl Hold {
     }
 
     /// Who renews it; `None` when that runtime is gone.
-    pub(crate) fn keeper(&self) -> Option<Arc<Keeper>> {
-        self.keeper.upgrade()
+    pub(crate) fn renewer(&self) -> Option<Arc<Renewer>> {
+        self.renewer.upgrade()
     }
 
     /// Lets nobody enter any more; `false` where others have.

@@ -84,7 +84,7 @@ impl Hold {
             if let Some(reason) = self.loss() {
                 return reason;
             }
-            // The keeper tells, but may be late: its runtime is gone, or a log keeps its thread.
+            // The renewer tells, but may be late: its runtime is gone, or a log keeps its thread.
             let left = self.remaining();
             tokio::select! {
                 // Not in an order of chance: a simulation is to be the same again.

@@ -16,9 +16,9 @@
 //! | `worker` | where the loop runs |
 //! | `cleanup` | releases that nobody waits for |
 //!
-//! One [`Keeper`] holds a queue of grants ordered by when they need a look: a renewal is due at a third of the lease,
+//! One [`Renewer`] holds a queue of grants ordered by when they need a look: a renewal is due at a third of the lease,
 //! a loss at its deadline. Everything that is due at about the same time leaves as one batch. Over a remote store the
-//! keeper runs on a thread of its own with a current-thread runtime, so that a body that blocks every worker of the
+//! renewer runs on a thread of its own with a current-thread runtime, so that a body that blocks every worker of the
 //! caller's runtime keeps its lock; over the memory store it runs on the caller's runtime, so that a paused clock
 //! drives it. Releases of dropped guards and of cancelled acquires go to the same place (`cleanup`).
 
@@ -45,5 +45,5 @@ pub(crate) use fencing::FenceSequence;
 pub(crate) use lease::{Hold, LeaseOptions};
 pub(crate) use lost_owners::LostOwners;
 pub(crate) use recorder::{HoldStart, ReleaseContext};
-pub(crate) use renewer::Keeper;
-pub(crate) use worker::Keepers;
+pub(crate) use renewer::Renewer;
+pub(crate) use worker::Renewers;

@@ -250,8 +250,8 @@ mod tests {
     fn another(guard: &LockGuard) -> Arc<Hold> {
         let hold = guard.hold();
         let (engine, grant) = (Arc::clone(&hold.engine), Grant::new(hold.since, Duration::from_secs(9)));
-        let keeper = engine.keepers.here().expect("there is a runtime");
-        Hold::new(engine, &keeper, hold.claim.clone(), hold.options, &grant, Span::none())
+        let renewer = engine.renewers.here().expect("there is a runtime");
+        Hold::new(engine, &renewer, hold.claim.clone(), hold.options, &grant, Span::none())
     }
 
     fn start() -> HoldStart {

@@ -28,7 +28,7 @@ const MAX_SLEEP: Duration = Duration::from_secs(1);
 
 /// The queue and its loop; shared between the loop and those who file grants.
 #[derive(Debug)]
-pub(crate) struct Keeper {
+pub(crate) struct Renewer {
     pub(super) store: Store,
     /// Who waits here, and may not hear what it is told.
     pub(super) local_queue: Arc<LocalQueue>,
@@ -47,7 +47,7 @@ pub(crate) struct Keeper {
     pub(super) hurry: Notify,
 }
 
-impl Keeper {
+impl Renewer {
     pub(crate) fn new(store: Store, local_queue: Arc<LocalQueue>, clock: Clock) -> Arc<Self> {
         Arc::new(Self {
             store,
@@ -108,7 +108,7 @@ impl Keeper {
         }
     }
 
-    /// Every live grant of this keeper.
+    /// Every live grant of this renewer.
     pub(crate) fn holds(&self) -> Vec<Arc<Hold>> {
         self.queue().holds()
     }
@@ -226,7 +226,7 @@ impl Keeper {
 
     async fn renew(self: Arc<Self>, holds: Vec<Arc<Hold>>) {
         let batch: Vec<_> = holds.iter().map(|hold| Renew { claim: &hold.claim, ttl: hold.ttl() }).collect();
-        let mut open = Unanswered { keeper: &self, holds: &holds, answered: 0 };
+        let mut open = Unanswered { renewer: &self, holds: &holds, answered: 0 };
         for (hold, renew) in holds.iter().zip(&batch) {
             hold.asked(renew.ttl);
         }
@@ -274,7 +274,7 @@ impl Keeper {
 /// Grants of one batch. Those without an answer, because the call took too long, panicked or said too little, count as
 /// not answered, so that they are tried again.
 struct Unanswered<'a> {
-    keeper: &'a Keeper,
+    renewer: &'a Renewer,
     holds: &'a [Arc<Hold>],
     answered: usize,
 }
@@ -283,7 +283,7 @@ impl Drop for Unanswered<'_> {
     fn drop(&mut self) {
         for hold in &self.holds[self.answered..] {
             let error = LockError::new(LockErrorKind::Unavailable, "the store did not answer the renewal");
-            survives(|| self.keeper.answered(hold, hold.ttl(), Renewal::Unknown(error)));
+            survives(|| self.renewer.answered(hold, hold.ttl(), Renewal::Unknown(error)));
         }
     }
 }

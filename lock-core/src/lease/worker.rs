@@ -1,4 +1,4 @@
-//! Where a keeper runs: on a thread of its own, or on the caller's runtime.
+//! Where a renewer runs: on a thread of its own, or on the caller's runtime.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 
 use super::cleanup::{self, PendingRelease};
-use super::renewer::Keeper;
+use super::renewer::Renewer;
 use crate::backend::Placement;
 use crate::clock::Clock;
 use crate::error::{LockError, LockErrorKind, Result};
@@ -17,16 +17,16 @@ use crate::store::Store;
 /// How long the thread goes on after its manager is gone, to have the last releases answered.
 const LAST_RELEASES: Duration = Duration::from_secs(2);
 
-/// The keepers of one manager.
+/// The renewers of one manager.
 #[derive(Debug)]
-pub(crate) enum Keepers {
+pub(crate) enum Renewers {
     /// One, on a thread of its own, which is started with the manager.
     OwnThread(Thread),
     /// One for each runtime that takes locks, on that runtime.
     OnRuntimes { parts: Parts, all: Mutex<Vec<OnRuntime>> },
 }
 
-/// What every keeper is made of.
+/// What every renewer is made of.
 #[derive(Debug)]
 pub(crate) struct Parts {
     store: Store,
@@ -35,25 +35,25 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    fn keeper(&self) -> Arc<Keeper> {
-        Keeper::new(self.store.clone(), Arc::clone(&self.local_queue), self.clock)
+    fn renewer(&self) -> Arc<Renewer> {
+        Renewer::new(self.store.clone(), Arc::clone(&self.local_queue), self.clock)
     }
 }
 
 #[derive(Debug)]
 pub(crate) struct Thread {
-    keeper: Arc<Keeper>,
+    renewer: Arc<Renewer>,
     runtime: Handle,
 }
 
-/// A keeper of one runtime. The loop owns it: when the runtime is gone, so is the keeper.
+/// A renewer of one runtime. The loop owns it: when the runtime is gone, so is the renewer.
 #[derive(Debug)]
 pub(crate) struct OnRuntime {
     runtime: Handle,
-    keeper: Weak<Keeper>,
+    renewer: Weak<Renewer>,
 }
 
-impl Keepers {
+impl Renewers {
     /// # Errors
     /// The system has no further thread.
     pub(crate) fn new(store: Store, local_queue: Arc<LocalQueue>) -> Result<Self> {
@@ -75,25 +75,25 @@ impl Keepers {
         }
     }
 
-    /// The keeper that is to renew the grants of the calling task.
-    pub(crate) fn here(&self) -> Result<Arc<Keeper>> {
+    /// The renewer that is to renew the grants of the calling task.
+    pub(crate) fn here(&self) -> Result<Arc<Renewer>> {
         match self {
             Self::OwnThread(thread) => {
                 current_runtime()?;
-                Ok(Arc::clone(&thread.keeper))
+                Ok(Arc::clone(&thread.renewer))
             }
             Self::OnRuntimes { parts, all } => {
                 let runtime = current_runtime()?;
                 let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
-                all.retain(|one| one.keeper.strong_count() > 0);
+                all.retain(|one| one.renewer.strong_count() > 0);
                 let here = all.iter().find(|one| one.runtime.id() == runtime.id());
-                if let Some(keeper) = here.and_then(|one| one.keeper.upgrade()) {
-                    return Ok(keeper);
+                if let Some(renewer) = here.and_then(|one| one.renewer.upgrade()) {
+                    return Ok(renewer);
                 }
-                let keeper = parts.keeper();
-                all.push(OnRuntime { runtime: runtime.clone(), keeper: Arc::downgrade(&keeper) });
-                runtime.spawn(Arc::clone(&keeper).run());
-                Ok(keeper)
+                let renewer = parts.renewer();
+                all.push(OnRuntime { runtime: runtime.clone(), renewer: Arc::downgrade(&renewer) });
+                runtime.spawn(Arc::clone(&renewer).run());
+                Ok(renewer)
             }
         }
     }
@@ -102,12 +102,12 @@ impl Keepers {
     /// caller.
     pub(crate) fn release(&self, pending: PendingRelease) {
         match self {
-            Self::OwnThread(thread) => cleanup::spawn(&thread.keeper, &thread.runtime, pending),
+            Self::OwnThread(thread) => cleanup::spawn(&thread.renewer, &thread.runtime, pending),
             Self::OnRuntimes { parts, all } => {
                 let all = all.lock().unwrap_or_else(PoisonError::into_inner);
-                let alive = all.iter().find_map(|one| Some((one.keeper.upgrade()?, &one.runtime)));
+                let alive = all.iter().find_map(|one| Some((one.renewer.upgrade()?, &one.runtime)));
                 match alive {
-                    Some((keeper, runtime)) => cleanup::spawn(&keeper, runtime, pending),
+                    Some((renewer, runtime)) => cleanup::spawn(&renewer, runtime, pending),
                     None => {
                         tracing::error!("no runtime for a release: the key stays until its ttl is over");
                         pending.freed(&parts.local_queue);
@@ -117,22 +117,22 @@ impl Keepers {
         }
     }
 
-    /// The keepers that exist.
-    pub(crate) fn all(&self) -> Vec<Arc<Keeper>> {
+    /// The renewers that exist.
+    pub(crate) fn all(&self) -> Vec<Arc<Renewer>> {
         match self {
-            Self::OwnThread(thread) => vec![Arc::clone(&thread.keeper)],
+            Self::OwnThread(thread) => vec![Arc::clone(&thread.renewer)],
             Self::OnRuntimes { all, .. } => {
                 let all = all.lock().unwrap_or_else(PoisonError::into_inner);
-                all.iter().filter_map(|one| one.keeper.upgrade()).collect()
+                all.iter().filter_map(|one| one.renewer.upgrade()).collect()
             }
         }
     }
 }
 
-impl Drop for Keepers {
+impl Drop for Renewers {
     fn drop(&mut self) {
-        for keeper in self.all() {
-            keeper.close();
+        for renewer in self.all() {
+            renewer.close();
         }
     }
 }
@@ -154,10 +154,10 @@ fn start(parts: &Parts) -> Result<Thread> {
         .enable_all()
         .build()
         .map_err(failed("the runtime for renewals cannot be built"))?;
-    let keeper = parts.keeper();
-    let (handle, running) = (runtime.handle().clone(), Arc::clone(&keeper));
+    let renewer = parts.renewer();
+    let (handle, running) = (runtime.handle().clone(), Arc::clone(&renewer));
     std::thread::Builder::new()
-        .name("lock-keeper".to_owned())
+        .name("lock-renewer".to_owned())
         .spawn(move || {
             runtime.block_on(async {
                 Arc::clone(&running).run().await;
@@ -165,7 +165,7 @@ fn start(parts: &Parts) -> Result<Thread> {
             });
         })
         .map_err(failed("the thread for renewals cannot be started"))?;
-    Ok(Thread { keeper, runtime: handle })
+    Ok(Thread { renewer, runtime: handle })
 }
 
 #[cfg(test)]
@@ -178,22 +178,22 @@ mod tests {
     fn each_runtime_has_one_keeper_and_a_dead_one_none() {
         let store = Memory::new();
         let local_queue = Arc::new(LocalQueue::new(&store.capability()));
-        let keepers = Keepers::new(Store::unobserved(store), local_queue).expect("no thread is needed");
+        let renewers = Renewers::new(Store::unobserved(store), local_queue).expect("no thread is needed");
         let runtime =
             || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let (one, two) = (runtime(), runtime());
         let here = |runtime: &tokio::runtime::Runtime| {
-            runtime.block_on(async { keepers.here().expect("a runtime") })
+            runtime.block_on(async { renewers.here().expect("a runtime") })
         };
         let (first, second) = (here(&one), here(&two));
         assert!(Arc::ptr_eq(&first, &here(&one)) && Arc::ptr_eq(&second, &here(&two)));
         assert!(!Arc::ptr_eq(&first, &second));
-        assert_eq!(keepers.all().len(), 2);
+        assert_eq!(renewers.all().len(), 2);
         drop((first, one));
-        assert_eq!(keepers.all().len(), 1);
+        assert_eq!(renewers.all().len(), 1);
         here(&two);
-        let Keepers::OnRuntimes { all, .. } = &keepers else { panic!("memory has no thread") };
+        let Renewers::OnRuntimes { all, .. } = &renewers else { panic!("memory has no thread") };
         assert_eq!(all.lock().expect("no panic").len(), 1, "the dead one is forgotten");
-        assert!(keepers.here().is_err(), "outside a runtime");
+        assert!(renewers.here().is_err(), "outside a runtime");
     }
 }

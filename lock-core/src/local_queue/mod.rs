@@ -8,7 +8,7 @@
 //! Once others are known to wait elsewhere, the turns end after a quantum, and the grant goes back to the store.
 //!
 //! A waiter whose future nobody polls is none. What it was told and has not heard after a moment is for the next, or for the
-//! store: the keepers [look](LocalQueue::look) after that. It leaves the queue, and lines up again when it is polled.
+//! store: the renewers [look](LocalQueue::look) after that. It leaves the queue, and lines up again when it is polled.
 
 mod handoff;
 mod key_queue;

@@ -9,7 +9,7 @@ use tokio::sync::futures::Notified;
 /// What a waiter was told and has not heard for so long is for the next: its future is not polled.
 pub(crate) const UNHEARD: Duration = Duration::from_millis(250);
 
-/// Wakes the keepers when there is something to look after. While they do, a further word costs no more than a load.
+/// Wakes the renewers when there is something to look after. While they do, a further word costs no more than a load.
 #[derive(Debug, Default)]
 pub(super) struct Open {
     told: AtomicBool,

@@ -25,7 +25,7 @@ impl LockManager {
         engine.close();
         // A turn that nobody polls for is no hold that could be waited for.
         engine.local_queue.look(Duration::ZERO);
-        engine.keepers.all().iter().for_each(|keeper| keeper.hurry());
+        engine.renewers.all().iter().for_each(|renewer| renewer.hurry());
         let _ = tokio::time::timeout(grace, engine.idle()).await;
         engine.local_queue.look(Duration::ZERO);
         let mut report = ShutdownReport::default();

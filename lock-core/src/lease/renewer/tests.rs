@@ -6,13 +6,13 @@ use crate::backend::{Ask, Attempt, Backend, Capability, Claim, FencingToken, Rel
 use crate::error::Result;
 use crate::manager::LockManager;
 
-fn keeper() -> Arc<Keeper> {
+fn renewer() -> Arc<Renewer> {
     of(Memory::new())
 }
 
-fn of(store: impl Backend) -> Arc<Keeper> {
+fn of(store: impl Backend) -> Arc<Renewer> {
     let local_queue = Arc::new(LocalQueue::new(&store.capability()));
-    Keeper::new(Store::unobserved(store), local_queue, Clock::Tokio)
+    Renewer::new(Store::unobserved(store), local_queue, Clock::Tokio)
 }
 
 fn secs(n: u64) -> Duration {
@@ -59,16 +59,16 @@ impl Backend for Parted {
 #[tokio::test(start_paused = true)]
 async fn a_part_of_the_store_that_hangs_costs_the_others_nothing() {
     let store = Memory::new();
-    let keeper = of(Parted(store.clone()));
+    let renewer = of(Parted(store.clone()));
     let locks = LockManager::builder(store).build().expect("good defaults");
     let mut guards = Vec::new();
     for key in ["a", "stuck1", "b", "stuck2", "c"] {
-        // The manager's own keeper is not to renew them.
+        // The manager's own renewer is not to renew them.
         guards.push(locks.lock(key).ttl(secs(3)).acquire().await.expect("it is free"));
     }
     tokio::time::advance(Duration::from_millis(500)).await;
     let before: Vec<_> = guards.iter().map(|guard| guard.hold().deadline()).collect();
-    keeper.look_at(guards.iter().map(|guard| Arc::clone(guard.hold())).collect());
+    renewer.look_at(guards.iter().map(|guard| Arc::clone(guard.hold())).collect());
     for _ in 0..10 {
         tokio::task::yield_now().await;
     }
@@ -87,12 +87,12 @@ async fn a_look_watches_the_end_and_renews_once() {
             request = request.max_hold(max);
         }
         let guard = request.acquire().await.expect("it is free");
-        let (keeper, hold) = (keeper(), guard.hold());
-        assert_eq!(keeper.look(hold), renew, "{max_hold:?}");
+        let (renewer, hold) = (renewer(), guard.hold());
+        assert_eq!(renewer.look(hold), renew, "{max_hold:?}");
         let end = instant(hold.deadline());
         let end = hold.max_hold_end().map_or(end, |limit| end.min(instant(limit)));
-        assert_eq!(keeper.queue().next(), Some(end), "{max_hold:?}: a loss is told though no answer comes");
-        assert!(!keeper.look(hold), "{max_hold:?}: one is under way");
+        assert_eq!(renewer.queue().next(), Some(end), "{max_hold:?}: a loss is told though no answer comes");
+        assert!(!renewer.look(hold), "{max_hold:?}: one is under way");
     }
 }
 
@@ -102,16 +102,16 @@ async fn what_is_lost_or_given_back_is_looked_at_no_more() {
     let ended = request.clone().acquire().await.expect("it is free");
     let hold = Arc::clone(ended.hold());
     ended.release().await.expect("it answers");
-    let keeper = keeper();
-    assert!(!keeper.look(&hold));
+    let renewer = renewer();
+    assert!(!renewer.look(&hold));
     // The answer to a renewal that was under way during the release.
-    keeper.answered(&hold, hold.ttl(), yes(hold.since));
-    assert_eq!(keeper.queue().next(), None);
+    renewer.answered(&hold, hold.ttl(), yes(hold.since));
+    assert_eq!(renewer.queue().next(), None);
 
     let lost = request.acquire().await.expect("it is free");
     lost.hold().lose(LossReason::Taken);
-    assert!(!keeper.look(lost.hold()));
-    assert_eq!(keeper.queue().next(), None);
+    assert!(!renewer.look(lost.hold()));
+    assert_eq!(renewer.queue().next(), None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -119,24 +119,24 @@ async fn no_answer_puts_the_look_at_the_end_off() {
     let unknown = || Renewal::Unknown(LockError::new(LockErrorKind::Unavailable, "no answer"));
     let request = LockManager::in_memory().lock("k").ttl(secs(12)).renew(false);
     let guard = request.clone().acquire().await.expect("it is free");
-    let (keeper, hold) = (keeper(), guard.hold());
-    keeper.answered(hold, hold.ttl(), unknown());
-    let soon = keeper.queue().next().expect("it is filed");
-    assert!(soon > instant(keeper.clock.now()) && soon < instant(hold.deadline()));
+    let (renewer, hold) = (renewer(), guard.hold());
+    renewer.answered(hold, hold.ttl(), unknown());
+    let soon = renewer.queue().next().expect("it is filed");
+    assert!(soon > instant(renewer.clock.now()) && soon < instant(hold.deadline()));
     tokio::time::advance(guard.remaining() - Duration::from_millis(1)).await;
-    keeper.answered(hold, hold.ttl(), unknown());
+    renewer.answered(hold, hold.ttl(), unknown());
     tokio::time::advance(Duration::from_millis(1)).await;
-    assert!(!keeper.queue().take_due(keeper.clock.now()).is_empty(), "its loss is told at the deadline");
+    assert!(!renewer.queue().take_due(renewer.clock.now()).is_empty(), "its loss is told at the deadline");
     drop(guard);
 
     let guard = request.max_hold(secs(1)).acquire().await.expect("it is free");
     let hold = guard.hold();
     for answer in [unknown(), yes(hold.since)] {
         tokio::time::advance(Duration::from_millis(499)).await;
-        keeper.answered(hold, hold.ttl(), answer);
+        renewer.answered(hold, hold.ttl(), answer);
     }
     tokio::time::advance(Duration::from_millis(2)).await;
-    assert!(!keeper.queue().take_due(keeper.clock.now()).is_empty(), "and at the end of `max_hold`");
+    assert!(!renewer.queue().take_due(renewer.clock.now()).is_empty(), "and at the end of `max_hold`");
 }
 
 /// The body blocked its runtime for longer than the lease, so nobody was told of the loss when the answer came.
@@ -144,10 +144,10 @@ async fn no_answer_puts_the_look_at_the_end_off() {
 async fn a_yes_after_the_deadline_does_not_bring_the_lock_back() {
     let request = LockManager::in_memory().lock("k").ttl(Duration::from_millis(20)).renew(false);
     let guard = request.acquire().await.expect("it is free");
-    let (keeper, hold) = (keeper(), guard.hold());
+    let (renewer, hold) = (renewer(), guard.hold());
     std::thread::sleep(Duration::from_millis(30));
-    keeper.answered(hold, hold.ttl(), yes(keeper.clock.now()));
+    renewer.answered(hold, hold.ttl(), yes(renewer.clock.now()));
     assert!(!hold.is_held());
     assert_eq!(hold.loss(), Some(LossReason::Expired));
-    assert_eq!(keeper.queue().next(), None);
+    assert_eq!(renewer.queue().next(), None);
 }
