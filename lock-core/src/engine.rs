@@ -12,7 +12,7 @@ use crate::backend::{Capability, Claim, DynBackend, Listener, Released};
 use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
 use crate::latch::Latches;
-use crate::lease::Hold;
+use crate::lease::Lease;
 use crate::lease::{Certainty, LostOwners, PendingRelease, ReleaseContext, Renewers};
 use crate::local_queue::LocalQueue;
 use crate::notifications::Notifications;
@@ -134,10 +134,10 @@ impl Engine {
         // First: a grant that is on its way to its next holder has no lease yet.
         self.lost.note(owners, reason);
         let owners: HashSet<&Owner> = owners.iter().collect();
-        for hold in self.holds().into_iter().filter(|hold| owners.contains(&hold.claim.owner)) {
+        for lease in self.leases().into_iter().filter(|lease| owners.contains(&lease.claim.owner)) {
             // Of several keys one may be lost, and the others must be free as well. A session takes all with it.
-            if hold.lose(reason) && reason != LossReason::SessionEnded {
-                self.release_in_background(&hold.claim, None, Certainty::Granted, hold.store_until());
+            if lease.lose(reason) && reason != LossReason::SessionEnded {
+                self.release_in_background(&lease.claim, None, Certainty::Granted, lease.store_until());
             }
         }
     }
@@ -153,11 +153,11 @@ impl Engine {
         self.reconnects.load(Ordering::Acquire)
     }
 
-    pub(crate) fn hold_began(&self) {
+    pub(crate) fn lease_began(&self) {
         self.held.fetch_add(1, Ordering::AcqRel);
     }
 
-    pub(crate) fn hold_ended(&self) {
+    pub(crate) fn lease_ended(&self) {
         self.held.fetch_sub(1, Ordering::AcqRel);
         if self.closing.load(Ordering::Acquire) {
             self.changed.notify_waiters();
@@ -188,8 +188,8 @@ impl Engine {
         self.renewers.all().iter().map(|renewer| renewer.pending_releases()).sum()
     }
 
-    pub(crate) fn holds(&self) -> Vec<Arc<Hold>> {
-        self.renewers.all().iter().flat_map(|renewer| renewer.holds()).collect()
+    pub(crate) fn leases(&self) -> Vec<Arc<Lease>> {
+        self.renewers.all().iter().flat_map(|renewer| renewer.leases()).collect()
     }
 
     /// Gives a grant back and waits for the answer.
@@ -220,10 +220,10 @@ impl Engine {
     }
 
     /// Gives the grant of a hold back in the background.
-    pub(crate) fn release_hold_in_background(&self, hold: &Hold) {
-        let (claim, until) = (&hold.claim, hold.store_until());
-        self.hand_to_background(claim, hold.keep_until(), Certainty::Granted, until, || {
-            hold.release_context()
+    pub(crate) fn release_lease_in_background(&self, lease: &Lease) {
+        let (claim, until) = (&lease.claim, lease.store_until());
+        self.hand_to_background(claim, lease.keep_until(), Certainty::Granted, until, || {
+            lease.release_context()
         });
     }
 

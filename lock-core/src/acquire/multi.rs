@@ -92,7 +92,7 @@ impl Acquire<'_> {
             acquire.claim.claim.owner = owner;
             acquire.attempts = self.attempts;
             let guard = boxed(acquire).await.map_err(|error| error.with_key(key))?;
-            let same = guard.hold().claim.owner == owner;
+            let same = guard.lease().claim.owner == owner;
             self.partial_grants.0.push(guard);
             if !same {
                 return Ok(false);

@@ -137,21 +137,24 @@ impl Plan {
     /// The grant that this task has already, if any.
     pub(crate) fn entered(&self) -> Result<Option<LockGuard>> {
         let live = |key| {
-            LockScope::hold(&self.engine, key).filter(|hold| !hold.has_ended() && hold.loss().is_none())
+            LockScope::lease_of(&self.engine, key)
+                .filter(|lease| !lease.has_ended() && lease.loss().is_none())
         };
-        let Some(hold) = live(&self.key).or_else(|| self.more.iter().find_map(live)) else { return Ok(None) };
+        let Some(lease) = live(&self.key).or_else(|| self.more.iter().find_map(live)) else {
+            return Ok(None);
+        };
         if !self.reentrant {
             return Err(LockError::new(LockErrorKind::Reentered, "the request says `reentrant(false)`"));
         }
-        if let Some(missing) = self.keys().find(|key| !hold.claim.keys().any(|held| held == *key)) {
+        if let Some(missing) = self.keys().find(|key| !lease.claim.keys().any(|held| held == *key)) {
             let detail = format!(
                 "this task holds `{}` and asks for it together with `{missing}`: it would wait for itself; take all keys \
                  at once, outside",
-                hold.claim.key
+                lease.claim.key
             );
             return Err(LockError::new(LockErrorKind::Reentered, detail));
         }
-        hold.options.kind.admits(self.options.kind)?;
-        Ok(hold.enter().then(|| LockGuard::new(hold)))
+        lease.options.kind.admits(self.options.kind)?;
+        Ok(lease.enter().then(|| LockGuard::new(lease)))
     }
 }

@@ -9,7 +9,7 @@ use crate::backend::{Grant, Renew, Renewal};
 use crate::error::Result;
 use crate::guard::LockGuard;
 use crate::lease::Renewer;
-use crate::lease::{Hold, outlasts};
+use crate::lease::{Lease, outlasts};
 use crate::local_queue::Handoff;
 
 /// While a process takes turns, it talks to the store so often at least: should the store's word that others wait be
@@ -46,14 +46,14 @@ impl Acquire<'_> {
     pub(super) async fn take(&mut self, won: Won, renewer: &Arc<Renewer>) -> Result<Option<LockGuard>> {
         // A shutdown that began meanwhile does not wait for guards that come after it: dropping the offer gives it back.
         self.engine.check_open()?;
-        let lease = match &won {
+        let length = match &won {
             Won::Store(grant) | Won::Queued(grant) => {
                 self.engine.check_process()?;
                 Some(grant.lease)
             }
             Won::Handoff(_) => None,
         };
-        let hold = match won {
+        let lease = match won {
             Won::Store(_) | Won::Queued(_) if self.engine.reported_lost(self.claim.claim.owner).is_some() => {
                 self.claim.start_over();
                 return Ok(None);
@@ -68,24 +68,24 @@ impl Acquire<'_> {
                 }
             }
         };
-        let keep = |hold: &Arc<Hold>| match lease {
-            Some(lease) => renewer.watch(hold, lease),
-            None => renewer.watch_handoff(hold),
+        let keep = |lease: &Arc<Lease>| match length {
+            Some(length) => renewer.watch(lease, length),
+            None => renewer.watch_handoff(lease),
         };
-        let needs_token = self.plan.fencing && hold.known_fence().is_none();
+        let needs_token = self.plan.fencing && lease.known_fence().is_none();
         // A future that is not polled any more must not be renewed for, so renewals wait for the token.
         if needs_token {
-            renewer.watch_end(&hold)
+            renewer.watch_end(&lease)
         } else {
-            keep(&hold)
+            keep(&lease)
         }
-        if let Some(reason) = self.engine.reported_lost(hold.claim.owner) {
+        if let Some(reason) = self.engine.reported_lost(lease.claim.owner) {
             // Between the look before and the hold, which nobody knew of then.
-            hold.lose(reason);
+            lease.lose(reason);
         }
-        let guard = LockGuard::new(hold);
+        let guard = LockGuard::new(lease);
         if self.plan.fencing
-            && let Err(error) = guard.hold().fence().await
+            && let Err(error) = guard.lease().fence().await
         {
             drop(guard);
             if !error.is_lost() {
@@ -95,12 +95,12 @@ impl Acquire<'_> {
         }
         if needs_token {
             self.engine.check_open()?;
-            keep(guard.hold());
+            keep(guard.lease());
         }
         Ok(Some(guard))
     }
 
-    fn granted(&mut self, grant: &Grant, renewer: &Arc<Renewer>) -> Arc<Hold> {
+    fn granted(&mut self, grant: &Grant, renewer: &Arc<Renewer>) -> Arc<Lease> {
         if let Some(mut waiter) = self.waiter.take() {
             waiter.granted(grant.waiters.is_some_and(|waiters| waiters > 0));
             if self.fresh && grant.waiters == Some(0) {
@@ -111,9 +111,9 @@ impl Acquire<'_> {
         self.partial_grants.supersede();
         self.record_attempts();
         let span = hold_span(self.plan);
-        let hold = Hold::new(Arc::clone(self.engine), renewer, claim, self.plan.options, grant, span);
-        self.engine.hold_began();
-        hold
+        let lease = Lease::new(Arc::clone(self.engine), renewer, claim, self.plan.options, grant, span);
+        self.engine.lease_began();
+        lease
     }
 
     /// A turn gives no less of a lease than its holder asks for: less than two thirds of it are extended first, and all
@@ -134,8 +134,8 @@ impl Acquire<'_> {
         let batch = [Renew { claim: &handoff.lease().claim, ttl }];
         let answer = self.engine.store.renew(&batch).await.into_iter().next();
         match answer {
-            Some(Renewal::Renewed { sent, lease, waiters }) => {
-                handoff.leased(sent, lease);
+            Some(Renewal::Renewed { sent, lease: length, waiters }) => {
+                handoff.leased(sent, length);
                 if waiters.is_some_and(|waiters| waiters > 0) {
                     self.engine.local_queue.contended(self.plan.key.as_str());
                 }
@@ -146,12 +146,12 @@ impl Acquire<'_> {
         }
     }
 
-    fn handed_off(&mut self, handoff: Handoff, renewer: &Arc<Renewer>) -> Arc<Hold> {
+    fn handed_off(&mut self, handoff: Handoff, renewer: &Arc<Renewer>) -> Arc<Lease> {
         self.record_attempts();
         let span = hold_span(self.plan);
-        let (engine, lease) = (Arc::clone(self.engine), handoff.accept());
-        let hold = Hold::from_handoff(engine, renewer, *lease, self.plan.ttl, self.plan.options, span);
-        self.engine.hold_began();
-        hold
+        let (engine, handed) = (Arc::clone(self.engine), handoff.accept());
+        let lease = Lease::from_handoff(engine, renewer, *handed, self.plan.ttl, self.plan.options, span);
+        self.engine.lease_began();
+        lease
     }
 }

@@ -55,7 +55,7 @@ impl<'a> AcquireRecorder<'a> {
         }
         let waited = self.waited();
         meter.asked(Outcome::Acquired, waited);
-        if let Some(token) = guard.hold().known_fence() {
+        if let Some(token) = guard.lease().known_fence() {
             self.span.record("lock.fencing_token", token.get());
         }
         self.span.record("lock.waited_ms", millis(waited));

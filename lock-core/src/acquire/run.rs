@@ -60,7 +60,7 @@ async fn observed(mut plan: Box<Plan>, span: Span) -> Result<LockGuard> {
     };
     let start = recorder.finish(&outcome);
     if let Ok(guard) = &outcome {
-        guard.hold().open_record(plan.template.take(), start);
+        guard.lease().open_record(plan.template.take(), start);
     }
     outcome
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::guard::LockGuard;
 use super::scope::LockScope;
 use crate::error::{LockError, LossReason, Result};
-use crate::lease::Hold;
+use crate::lease::Lease;
 use crate::observe::ReleaseError;
 
 /// What happens to the body when the lock is lost while it runs.
@@ -29,13 +29,13 @@ const RELEASE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Runs `body` under `guard`, then gives it back.
 pub(crate) fn under<F: Future>(guard: LockGuard, on_lost: OnLost, body: Pin<Box<F>>) -> Locked<F> {
-    let inside = Inside::new(guard.hold(), on_lost);
+    let inside = Inside::new(guard.lease(), on_lost);
     Locked::new(body, Stage::Inside(inside, Some(guard)), on_lost)
 }
 
 /// Runs `body` under `guard`, which goes on holding.
 pub(crate) fn inside<F: Future>(guard: &LockGuard, on_lost: OnLost, body: Pin<Box<F>>) -> Locked<F> {
-    Locked::new(body, Stage::Inside(Inside::new(guard.hold(), on_lost), None), on_lost)
+    Locked::new(body, Stage::Inside(Inside::new(guard.lease(), on_lost), None), on_lost)
 }
 
 impl LockGuard {
@@ -75,7 +75,7 @@ impl LockGuard {
     /// # Cancel safety
     /// As [`run`](Self::run).
     pub async fn run_on_lost<F: Future>(&self, on_lost: OnLost, body: F) -> Result<F::Output> {
-        self.hold().check_own_process()?;
+        self.lease().check_own_process()?;
         inside(self, on_lost, Box::pin(body)).await
     }
 }
@@ -186,7 +186,7 @@ impl Frame {
             let outcome = match &mut self.stage {
                 Stage::Asking(asking) => match ready!(asking.as_mut().poll(cx)) {
                     Ok(guard) => {
-                        self.stage = Stage::Inside(Inside::new(guard.hold(), self.on_lost), Some(guard));
+                        self.stage = Stage::Inside(Inside::new(guard.lease(), self.on_lost), Some(guard));
                         continue;
                     }
                     Err(error) => Err(error),
@@ -221,7 +221,7 @@ impl Frame {
 
 /// A body under its lock: what its task knows, and what ends it.
 struct Inside {
-    hold: Arc<Hold>,
+    lease: Arc<Lease>,
     scope: LockScope,
     /// What tells of a loss, when a loss cancels. Made when the body waits for the first time.
     lost: Option<Pin<Box<dyn Future<Output = LossReason> + Send>>>,
@@ -229,10 +229,10 @@ struct Inside {
 }
 
 impl Inside {
-    fn new(hold: &Arc<Hold>, on_lost: OnLost) -> Self {
+    fn new(lease: &Arc<Lease>, on_lost: OnLost) -> Self {
         Self {
-            hold: Arc::clone(hold),
-            scope: LockScope::current().with_hold(hold),
+            lease: Arc::clone(lease),
+            scope: LockScope::current().with_lease(lease),
             lost: None,
             cancels: on_lost == OnLost::Cancel,
         }
@@ -242,21 +242,21 @@ impl Inside {
     fn poll(&mut self, body: &mut dyn AnyBody, cx: &mut Context<'_>) -> Poll<Result<()>> {
         // The clock is read before every poll: after a pause of the whole process the body must not run on.
         if self.cancels
-            && let Some(reason) = self.hold.loss()
+            && let Some(reason) = self.lease.loss()
         {
             return Poll::Ready(self.cancel(body, reason));
         }
         if self.within(|| body.poll(cx)).is_ready() {
             self.end(body);
-            return Poll::Ready(self.hold.check());
+            return Poll::Ready(self.lease.check());
         }
         if !self.cancels {
             return Poll::Pending;
         }
-        let hold = &self.hold;
+        let lease = &self.lease;
         let lost = self.lost.get_or_insert_with(|| {
-            let hold = Arc::clone(hold);
-            Box::pin(async move { hold.lost().await })
+            let lease = Arc::clone(lease);
+            Box::pin(async move { lease.lost().await })
         });
         let reason = ready!(lost.as_mut().poll(cx));
         Poll::Ready(self.cancel(body, reason))
@@ -264,18 +264,18 @@ impl Inside {
 
     fn cancel(&self, body: &mut dyn AnyBody, reason: LossReason) -> Result<()> {
         self.end(body);
-        Err(LockError::lost(&self.hold.claim.key, reason))
+        Err(LockError::lost(&self.lease.claim.key, reason))
     }
 
     /// Drops what is left of the body where it ran.
     fn end(&self, body: &mut dyn AnyBody) {
-        let _entered = self.hold.span.enter();
+        let _entered = self.lease.span.enter();
         // By the drop of a future: that never panics, also where a thread that ends has no task-locals any more.
         drop(self.scope.clone().enter(Ending(body)));
     }
 
     fn within<R>(&self, act: impl FnOnce() -> R) -> R {
-        let _entered = self.hold.span.enter();
+        let _entered = self.lease.span.enter();
         self.scope.within(act)
     }
 }
@@ -299,9 +299,9 @@ impl Future for Ending<'_> {
 
 /// Waits for the release, but not for long, and never masks the body's result.
 async fn release(guard: LockGuard) {
-    let hold = Arc::clone(guard.hold());
+    let lease = Arc::clone(guard.lease());
     // One that fails says so itself.
     if tokio::time::timeout(RELEASE_PATIENCE, guard.release()).await.is_err() {
-        hold.record_release_failed(ReleaseError::Unanswered, None);
+        lease.record_release_failed(ReleaseError::Unanswered, None);
     }
 }

@@ -11,7 +11,7 @@ use crate::clock::Moment;
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
 use crate::kind::Kind;
 use crate::lease::Certainty;
-use crate::lease::{Hold, LeaseOptions};
+use crate::lease::{Lease, LeaseOptions};
 
 /// Pauses between questions that are not answered.
 const PAUSES: Pauses = Pauses::new(Duration::from_millis(25), Duration::from_millis(200));
@@ -46,74 +46,74 @@ impl LockGuard {
 }
 
 async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
-    let hold = Arc::clone(guard.hold());
+    let lease = Arc::clone(guard.lease());
     let refused = |detail: &'static str| {
-        Err(LockError::new(LockErrorKind::InvalidRequest, detail).with_key(&hold.claim.key))
+        Err(LockError::new(LockErrorKind::InvalidRequest, detail).with_key(&lease.claim.key))
     };
-    hold.check_own_process()?;
-    hold.check()?;
-    if hold.options.kind != Kind::Write {
+    lease.check_own_process()?;
+    lease.check()?;
+    if lease.options.kind != Kind::Write {
         return refused("only a write lock can be turned into a read lock");
     }
-    let renewer = match hold.renewer() {
+    let renewer = match lease.renewer() {
         Some(renewer) => renewer,
-        None => hold.engine.renewers.here()?,
+        None => lease.engine.renewers.here()?,
     };
     // From here on no nested call enters: it would write beside readers.
-    if !hold.seal() {
+    if !lease.seal() {
         return refused("nested calls share this lock, and they need it for writing");
     }
     let mut shared =
-        Shared { hold: &hold, claim: Claim { mode: Mode::Shared, ..hold.claim.clone() }, answered: false };
-    let (sent, lease) = ask(&hold).await?;
+        Shared { lease: &lease, claim: Claim { mode: Mode::Shared, ..lease.claim.clone() }, answered: false };
+    let (sent, length) = ask(&lease).await?;
     shared.answered = true;
     let claim = shared.claim.clone();
-    let grant = Grant::new(sent, lease).with_fence(hold.known_fence());
-    let options = LeaseOptions { kind: Kind::Read, ..hold.options };
-    let (engine, span) = (Arc::clone(&hold.engine), hold.span.clone());
-    let reader = Hold::since(hold.since, engine, &renewer, claim, options, &grant, span);
-    reader.set_ttl(hold.ttl());
-    reader.continue_record(&hold);
-    hold.engine.hold_began();
+    let grant = Grant::new(sent, length).with_fence(lease.known_fence());
+    let options = LeaseOptions { kind: Kind::Read, ..lease.options };
+    let (engine, span) = (Arc::clone(&lease.engine), lease.span.clone());
+    let reader = Lease::since(lease.since, engine, &renewer, claim, options, &grant, span);
+    reader.set_ttl(lease.ttl());
+    reader.continue_record(&lease);
+    lease.engine.lease_began();
     renewer.watch_handoff(&reader);
     guard.supersede();
-    hold.claim.keys().for_each(|key| hold.engine.local_queue.freed(key));
+    lease.claim.keys().for_each(|key| lease.engine.local_queue.freed(key));
     Ok(LockGuard::new(reader))
 }
 
 /// Asks until there is an answer; when the question was sent that was answered, and the lease that it brought.
-async fn ask(hold: &Hold) -> Result<(Moment, Duration)> {
+async fn ask(lease: &Lease) -> Result<(Moment, Duration)> {
     let mut pauses = PAUSES;
-    hold.claim.mark_shared();
+    lease.claim.mark_shared();
     loop {
-        let claim = Claim { ttl: hold.ttl(), ..hold.claim.clone() };
-        hold.asked(claim.ttl);
-        match hold.engine.store.downgrade(&claim).await {
-            Renewal::Renewed { sent, lease, .. } => {
+        let claim = Claim { ttl: lease.ttl(), ..lease.claim.clone() };
+        lease.asked(claim.ttl);
+        match lease.engine.store.downgrade(&claim).await {
+            Renewal::Renewed { sent, lease: length, .. } => {
                 // The answer may have come after the lease was over.
-                hold.check()?;
-                return Ok((sent, lease));
+                lease.check()?;
+                return Ok((sent, length));
             }
             Renewal::NotOwned => {
-                hold.lose(LossReason::Taken);
-                hold.check()?;
+                lease.lose(LossReason::Taken);
+                lease.check()?;
             }
             Renewal::Unknown(error) if error.is_temporary() => {
-                hold.check()?;
-                let observer = &hold.engine.observer;
+                lease.check()?;
+                let observer = &lease.engine.observer;
                 let (key, error) =
-                    (observer.redact_key(&hold.claim.key, None), observer.redact_error(&error));
+                    (observer.redact_key(&lease.claim.key, None), observer.redact_error(&error));
                 tracing::debug!(lock.key = %key, %error, "downgrade not answered, asking again");
             }
-            Renewal::Unknown(error) => return Err(error.with_key(&hold.claim.key)),
+            Renewal::Unknown(error) => return Err(error.with_key(&lease.claim.key)),
         }
-        hold.engine.sleep(pauses.next()).await?;
+        lease.engine.sleep(pauses.next()).await?;
     }
 }
 
 /// What the store may have made of the grant; given back beside the guard unless the answer is there.
 struct Shared<'a> {
-    hold: &'a Hold,
+    lease: &'a Lease,
     claim: Claim,
     answered: bool,
 }
@@ -122,9 +122,9 @@ impl Drop for Shared<'_> {
     fn drop(&mut self) {
         if !self.answered {
             // The guard, which is dropped next, gives back what is its own.
-            self.hold.unseal();
-            let until = self.hold.store_until();
-            self.hold.engine.release_in_background(&self.claim, None, Certainty::Granted, until);
+            self.lease.unseal();
+            let until = self.lease.store_until();
+            self.lease.engine.release_in_background(&self.claim, None, Certainty::Granted, until);
         }
     }
 }

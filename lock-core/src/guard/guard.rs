@@ -8,7 +8,7 @@ use super::handle::{LockHandle, describe};
 use super::release::Releasing;
 use crate::backend::{FencingToken, Released, Renew, Renewal};
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
-use crate::lease::Hold;
+use crate::lease::Lease;
 
 /// Holds a lock until it is released, dropped or lost.
 ///
@@ -32,43 +32,45 @@ use crate::lease::Hold;
 #[clippy::has_significant_drop]
 pub struct LockGuard {
     /// `None` once released.
-    hold: Option<Arc<Hold>>,
+    lease: Option<Arc<Lease>>,
 }
 
 impl LockGuard {
     /// A guard for one entry of `hold`, which the caller has counted.
-    pub(crate) fn new(hold: Arc<Hold>) -> Self {
-        Self { hold: Some(hold) }
+    pub(crate) fn new(lease: Arc<Lease>) -> Self {
+        Self { lease: Some(lease) }
     }
 
-    pub(crate) fn hold(&self) -> &Arc<Hold> {
-        self.hold.as_ref().expect("BUG: only `release` and `drop` take the hold, and they take the guard too")
+    pub(crate) fn lease(&self) -> &Arc<Lease> {
+        self.lease
+            .as_ref()
+            .expect("BUG: only `release` and `drop` take the lease, and they take the guard too")
     }
 
     /// The key, with its namespace.
     #[must_use]
     pub fn key(&self) -> &str {
-        self.hold().claim.key.as_str()
+        self.lease().claim.key.as_str()
     }
 
     /// For how long the lock is certainly held yet, if no renewal is answered any more. Zero when it is lost. No I/O.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        self.hold().remaining()
+        self.lease().remaining()
     }
 
     /// Whether the lock is certainly held now. Local, no I/O: from the deadline of the lease on it is `false`, whatever
     /// the network does.
     #[must_use]
     pub fn is_held(&self) -> bool {
-        self.hold().is_held()
+        self.lease().is_held()
     }
 
     /// Whether a renewal has failed and none was answered since. The lock is still held; it will be lost at its
     /// deadline unless a renewal gets through.
     #[must_use]
     pub fn is_endangered(&self) -> bool {
-        self.hold().is_endangered()
+        self.lease().is_endangered()
     }
 
     /// Returns an error once the lock is lost: `guard.check()?` before each step that must not be done without it.
@@ -76,8 +78,8 @@ impl LockGuard {
     /// # Errors
     /// [`Lost`](LockErrorKind::Lost), with the reason.
     pub fn check(&self) -> Result<()> {
-        self.hold().check_own_process()?;
-        self.hold().check()
+        self.lease().check_own_process()?;
+        self.lease().check()
     }
 
     /// Completes when the lock is lost, before anyone else can get it. Never completes for a lock that is released.
@@ -85,7 +87,7 @@ impl LockGuard {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn lost(&self) -> LossReason {
-        self.hold().lost().await
+        self.lease().lost().await
     }
 
     /// The fencing token of this grant: a number larger than that of every earlier owner of the key. Nested guards have
@@ -101,14 +103,14 @@ impl LockGuard {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn fencing_token(&self) -> Result<FencingToken> {
-        self.hold().check_own_process()?;
-        self.hold().fence().await
+        self.lease().check_own_process()?;
+        self.lease().fence().await
     }
 
     /// A view of this lock for the code under it. It does not hold.
     #[must_use]
     pub fn handle(&self) -> LockHandle {
-        LockHandle::new(Arc::clone(self.hold()))
+        LockHandle::new(Arc::clone(self.lease()))
     }
 
     /// Sets the lease to `ttl` from now on, and renews at once. A lease is never shortened: a shorter `ttl` counts from
@@ -121,42 +123,42 @@ impl LockGuard {
     /// # Cancel safety
     /// Cancel safe; the lease may or may not have been extended.
     pub async fn extend(&self, ttl: Duration) -> Result<()> {
-        let hold = self.hold();
-        let store = &hold.engine.capability;
-        hold.check_own_process()?;
-        hold.check()?;
+        let lease = self.lease();
+        let store = &lease.engine.capability;
+        lease.check_own_process()?;
+        lease.check()?;
         if ttl < store.min_ttl || ttl > store.max_ttl {
             let detail = format!(
                 "ttl is {ttl:?}: the {} store holds {:?} to {:?}",
                 store.store, store.min_ttl, store.max_ttl
             );
-            return Err(LockError::new(LockErrorKind::InvalidRequest, detail).with_key(&hold.claim.key));
+            return Err(LockError::new(LockErrorKind::InvalidRequest, detail).with_key(&lease.claim.key));
         }
-        hold.asked(ttl);
-        let batch = [Renew { claim: &hold.claim, ttl }];
-        let answer = hold.engine.store.renew(&batch).await.into_iter().next();
+        lease.asked(ttl);
+        let batch = [Renew { claim: &lease.claim, ttl }];
+        let answer = lease.engine.store.renew(&batch).await.into_iter().next();
         if let Some(answer) = &answer {
-            hold.record_renewal(answer);
+            lease.record_renewal(answer);
         }
         match answer {
-            Some(Renewal::Renewed { sent, lease, .. }) => {
+            Some(Renewal::Renewed { sent, lease: length, .. }) => {
                 // The answer may have come after the old lease was over: then the lock is lost, and stays so.
-                hold.check()?;
-                hold.set_ttl(ttl);
-                hold.renewed(sent, lease);
-                match hold.renewer() {
-                    Some(renewer) => renewer.extended(hold, sent, lease),
-                    None => hold.engine.renewers.here()?.extended(hold, sent, lease),
+                lease.check()?;
+                lease.set_ttl(ttl);
+                lease.renewed(sent, length);
+                match lease.renewer() {
+                    Some(renewer) => renewer.extended(lease, sent, length),
+                    None => lease.engine.renewers.here()?.extended(lease, sent, length),
                 }
                 Ok(())
             }
             Some(Renewal::NotOwned) => {
-                hold.lose(LossReason::Taken);
-                hold.check()
+                lease.lose(LossReason::Taken);
+                lease.check()
             }
-            Some(Renewal::Unknown(error)) => Err(error.with_key(&hold.claim.key)),
+            Some(Renewal::Unknown(error)) => Err(error.with_key(&lease.claim.key)),
             None => Err(LockError::new(LockErrorKind::Unavailable, "the store gave no answer")
-                .with_key(&hold.claim.key)),
+                .with_key(&lease.claim.key)),
         }
     }
 
@@ -170,14 +172,14 @@ impl LockGuard {
     /// # Cancel safety
     /// Dropping the future hands the release to the background.
     pub async fn release(mut self) -> Result<Released> {
-        let Some(hold) = self.hold.take() else { return Ok(Released::Released) };
-        let now = hold.now();
-        hold.check_process(now)?;
-        let lost = hold.loss_at(now);
-        if !hold.leave() {
+        let Some(lease) = self.lease.take() else { return Ok(Released::Released) };
+        let now = lease.now();
+        lease.check_process(now)?;
+        let lost = lease.loss_at(now);
+        if !lease.leave() {
             return Ok(Released::StillHeld);
         }
-        let releasing = Releasing::new(hold);
+        let releasing = Releasing::new(lease);
         if let Some(reason) = lost {
             // The store forgets a lost grant by itself; the background sees to it that it does so soon.
             return Err(LockError::lost(releasing.key(), reason));
@@ -188,16 +190,16 @@ impl LockGuard {
 
 impl fmt::Debug for LockGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        describe(self.hold(), f.debug_struct("LockGuard"))
+        describe(self.lease(), f.debug_struct("LockGuard"))
     }
 }
 
 impl LockGuard {
     /// Ends the guard without giving anything back: the grant has another hold now.
     pub(crate) fn supersede(mut self) {
-        if let Some(hold) = self.hold.take() {
-            hold.supersede();
-            hold.engine.hold_ended();
+        if let Some(lease) = self.lease.take() {
+            lease.supersede();
+            lease.engine.lease_ended();
         }
     }
 }
@@ -205,8 +207,8 @@ impl LockGuard {
 impl Drop for LockGuard {
     fn drop(&mut self) {
         // In a forked child, what the copy of a guard hands over goes nowhere, and nothing is given back.
-        if let Some(hold) = self.hold.take().filter(|hold| hold.leave()) {
-            drop(Releasing::new(hold));
+        if let Some(lease) = self.lease.take().filter(|lease| lease.leave()) {
+            drop(Releasing::new(lease));
         }
     }
 }

@@ -10,46 +10,46 @@ use crate::error::LockErrorKind;
 use crate::error::{LossReason, Result};
 #[cfg(doc)]
 use crate::guard::LockGuard;
-use crate::lease::Hold;
+use crate::lease::Lease;
 
 /// A view of a held lock: its key, its fencing token, whether it is lost. Cheap to clone; does not hold the lock, but
 /// keeps its manager's connections open.
 #[derive(Clone)]
 pub struct LockHandle {
-    hold: Arc<Hold>,
+    lease: Arc<Lease>,
 }
 
 impl LockHandle {
-    pub(super) fn new(hold: Arc<Hold>) -> Self {
-        Self { hold }
+    pub(super) fn new(lease: Arc<Lease>) -> Self {
+        Self { lease }
     }
 
-    pub(crate) fn hold(&self) -> &Arc<Hold> {
-        &self.hold
+    pub(crate) fn lease(&self) -> &Arc<Lease> {
+        &self.lease
     }
 
     /// The key, with its namespace.
     #[must_use]
     pub fn key(&self) -> &str {
-        self.hold.claim.key.as_str()
+        self.lease.claim.key.as_str()
     }
 
     /// As [`LockGuard::remaining`]; zero once the lock was released.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        self.hold.remaining()
+        self.lease.remaining()
     }
 
     /// As [`LockGuard::is_held`]; `false` once the lock was released.
     #[must_use]
     pub fn is_held(&self) -> bool {
-        self.hold.is_held()
+        self.lease.is_held()
     }
 
     /// As [`LockGuard::is_endangered`].
     #[must_use]
     pub fn is_endangered(&self) -> bool {
-        self.hold.is_endangered()
+        self.lease.is_endangered()
     }
 
     /// As [`LockGuard::check`].
@@ -57,8 +57,8 @@ impl LockHandle {
     /// # Errors
     /// [`Lost`](LockErrorKind::Lost), also when the lock was released.
     pub fn check(&self) -> Result<()> {
-        self.hold.check_own_process()?;
-        self.hold.check()
+        self.lease.check_own_process()?;
+        self.lease.check()
     }
 
     /// As [`LockGuard::lost`].
@@ -66,7 +66,7 @@ impl LockHandle {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn lost(&self) -> LossReason {
-        self.hold.lost().await
+        self.lease.lost().await
     }
 
     /// As [`LockGuard::fencing_token`].
@@ -77,25 +77,25 @@ impl LockHandle {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn fencing_token(&self) -> Result<FencingToken> {
-        self.hold.check_own_process()?;
-        self.hold.fence().await
+        self.lease.check_own_process()?;
+        self.lease.fence().await
     }
 }
 
 impl fmt::Debug for LockHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        describe(&self.hold, f.debug_struct("LockHandle"))
+        describe(&self.lease, f.debug_struct("LockHandle"))
     }
 }
 
 /// What a reader of a log can use. Never the owner token, and the key only where the log may show it.
-pub(super) fn describe(hold: &Hold, mut text: fmt::DebugStruct<'_, '_>) -> fmt::Result {
-    let remaining = hold.remaining();
-    text.field("key", &hold.redacted_key().to_string());
-    if !hold.claim.more.is_empty() {
-        text.field("more_keys", &hold.claim.more.len());
+pub(super) fn describe(lease: &Lease, mut text: fmt::DebugStruct<'_, '_>) -> fmt::Result {
+    let remaining = lease.remaining();
+    text.field("key", &lease.redacted_key().to_string());
+    if !lease.claim.more.is_empty() {
+        text.field("more_keys", &lease.claim.more.len());
     }
-    text.field("kind", &hold.options.kind)
+    text.field("kind", &lease.options.kind)
         .field("is_held", &!remaining.is_zero())
         .field("remaining", &remaining)
         .finish()

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 
 use crate::engine::Engine;
 use crate::key::Key;
-use crate::lease::Hold;
+use crate::lease::Lease;
 
 tokio::task_local! {
     static CURRENT: LockScope;
@@ -47,7 +47,7 @@ pub struct LockScope {
 
 /// One hold of the task, and those further out.
 struct Entered {
-    hold: Weak<Hold>,
+    lease: Weak<Lease>,
     outer: Option<Arc<Self>>,
 }
 
@@ -71,8 +71,8 @@ impl LockScope {
         CURRENT.sync_scope(self.clone(), act)
     }
 
-    pub(crate) fn with_hold(mut self, hold: &Arc<Hold>) -> Self {
-        self.innermost = Some(Arc::new(Entered { hold: hold.downgrade(), outer: self.innermost }));
+    pub(crate) fn with_lease(mut self, lease: &Arc<Lease>) -> Self {
+        self.innermost = Some(Arc::new(Entered { lease: lease.downgrade(), outer: self.innermost }));
         self
     }
 
@@ -87,18 +87,18 @@ impl LockScope {
     }
 
     /// The hold of the calling task on `key` of the manager `engine`.
-    pub(crate) fn hold(engine: &Arc<Engine>, key: &Key) -> Option<Arc<Hold>> {
+    pub(crate) fn lease_of(engine: &Arc<Engine>, key: &Key) -> Option<Arc<Lease>> {
         CURRENT.try_with(|scope| scope.find(engine, key)).ok().flatten()
     }
 
-    fn find(&self, engine: &Arc<Engine>, key: &Key) -> Option<Arc<Hold>> {
+    fn find(&self, engine: &Arc<Engine>, key: &Key) -> Option<Arc<Lease>> {
         let mut next = self.innermost.as_deref();
         while let Some(entered) = next {
-            let hold = entered.hold.upgrade();
-            if let Some(hold) = hold
-                .filter(|hold| Arc::ptr_eq(&hold.engine, engine) && hold.claim.keys().any(|held| held == key))
-            {
-                return Some(hold);
+            let lease = entered.lease.upgrade();
+            if let Some(lease) = lease.filter(|lease| {
+                Arc::ptr_eq(&lease.engine, engine) && lease.claim.keys().any(|held| held == key)
+            }) {
+                return Some(lease);
             }
             next = entered.outer.as_deref();
         }
@@ -112,11 +112,11 @@ impl LockScope {
         manager: Option<&Arc<Engine>>,
         current: Option<Arc<Engine>>,
         key: &Key,
-    ) -> impl Iterator<Item = Arc<Hold>> {
-        self.all().filter(move |hold| {
-            let full = key.in_namespace(&current.as_ref().unwrap_or(&hold.engine).namespace);
-            manager.is_none_or(|engine| Arc::ptr_eq(engine, &hold.engine))
-                && hold.claim.keys().any(|held| *held == full)
+    ) -> impl Iterator<Item = Arc<Lease>> {
+        self.all().filter(move |lease| {
+            let full = key.in_namespace(&current.as_ref().unwrap_or(&lease.engine).namespace);
+            manager.is_none_or(|engine| Arc::ptr_eq(engine, &lease.engine))
+                && lease.claim.keys().any(|held| *held == full)
         })
     }
 
@@ -125,8 +125,8 @@ impl LockScope {
     #[must_use]
     pub fn keys(&self) -> Vec<String> {
         let mut keys: Vec<String> = Vec::new();
-        for hold in self.live() {
-            for key in hold.claim.keys() {
+        for lease in self.live() {
+            for key in lease.claim.keys() {
                 if keys.iter().all(|known| known != key.as_str()) {
                     keys.push(key.to_string());
                 }
@@ -135,13 +135,13 @@ impl LockScope {
         keys
     }
 
-    fn live(&self) -> impl Iterator<Item = Arc<Hold>> {
-        self.all().filter(|hold| hold.is_held())
+    fn live(&self) -> impl Iterator<Item = Arc<Lease>> {
+        self.all().filter(|lease| lease.is_held())
     }
 
-    fn all(&self) -> impl Iterator<Item = Arc<Hold>> {
+    fn all(&self) -> impl Iterator<Item = Arc<Lease>> {
         let all = std::iter::successors(self.innermost.as_deref(), |entered| entered.outer.as_deref());
-        all.filter_map(|entered| entered.hold.upgrade())
+        all.filter_map(|entered| entered.lease.upgrade())
     }
 
     fn depth(&self) -> usize {

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use super::{Hold, state};
+use super::{Lease, state};
 use crate::backend::Placement;
 use crate::clock::Moment;
 use crate::engine;
@@ -34,7 +34,7 @@ pub(crate) fn outlasts(store_until: Moment, ttl: Duration, now: Moment) -> bool 
 /// Two that ask for the same ttl are not to be told apart by the time that a request took.
 const SLACK: Duration = Duration::from_millis(20);
 
-impl Hold {
+impl Lease {
     pub(crate) fn ttl(&self) -> Duration {
         Duration::from_nanos(self.ttl.load(Ordering::Acquire))
     }
@@ -54,16 +54,16 @@ impl Hold {
     }
 
     /// The store promised `lease` from `sent` on. A deadline never moves back.
-    pub(crate) fn leased(&self, sent: Moment, lease: Duration) {
-        let safe = lease.saturating_sub(drift(self.engine.capability.placement, lease));
+    pub(crate) fn leased(&self, sent: Moment, length: Duration) {
+        let safe = length.saturating_sub(drift(self.engine.capability.placement, length));
         raise(&self.deadline, sent.plus(safe));
         raise(&self.confirmed, sent);
     }
 
     /// A renewal was answered with yes, and with the lease that the store gave: at times not the one it was asked for.
-    pub(crate) fn renewed(&self, sent: Moment, lease: Duration) {
-        raise(&self.store_until, forgotten(sent, lease));
-        self.leased(sent, lease);
+    pub(crate) fn renewed(&self, sent: Moment, length: Duration) {
+        raise(&self.store_until, forgotten(sent, length));
+        self.leased(sent, length);
         let _ =
             self.state.compare_exchange(state::ENDANGERED, state::HELD, Ordering::AcqRel, Ordering::Acquire);
     }
@@ -88,8 +88,8 @@ impl Hold {
             return Duration::ZERO;
         }
         let now = self.now();
-        let lease = self.deadline().remaining(now);
-        self.max_hold_end().map_or(lease, |end| end.remaining(now).min(lease))
+        let left = self.deadline().remaining(now);
+        self.max_hold_end().map_or(left, |end| end.remaining(now).min(left))
     }
 
     /// The end of `min_hold`: until then the key stays taken after the release.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{self, Ordering};
 
-use super::Hold;
+use super::Lease;
 use crate::backend::{Fencing, FencingToken};
 use crate::clock::Moment;
 use crate::error::{LossReason, Result};
@@ -38,7 +38,7 @@ impl FenceSequence {
     }
 }
 
-impl Hold {
+impl Lease {
     /// The fencing token of this turn; asks the store once, unless it came with the grant or can be numbered here.
     pub(crate) async fn fence(&self) -> Result<FencingToken> {
         self.check()?;

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use super::Hold;
+use super::Lease;
 use crate::clock::Moment;
 use crate::error::{LockError, LockErrorKind, Result};
 
 /// A grant that is younger than this was not made before a fork.
 const SHORTEST_FORK: Duration = Duration::from_micros(20);
 
-impl Hold {
+impl Lease {
     /// Refuses a forked child at `now`: the lock is its parent's.
     ///
     /// For what a caller asks of a guard. To ask the system who this is takes a twentieth of a turn inside the process, which

@@ -5,29 +5,29 @@ use std::sync::atomic::{self, Ordering};
 use std::time::Duration;
 
 use super::deadline::{moment, outlasts, raise};
-use super::{Hold, LeaseOptions, state};
+use super::{Lease, LeaseOptions, state};
 use crate::backend::{Mode, Queue};
 use crate::engine::Engine;
 use crate::lease::Renewer;
 use crate::local_queue::{Handoff, HandoffLease};
 
-impl Hold {
+impl Lease {
     /// The next holder of a grant of this process, for `ttl` from the next renewal on.
     pub(crate) fn from_handoff(
         engine: Arc<Engine>,
         renewer: &Arc<Renewer>,
-        lease: HandoffLease,
+        handed: HandoffLease,
         ttl: Duration,
         options: LeaseOptions,
         span: tracing::Span,
     ) -> Arc<Self> {
         let now = engine.clock.now();
-        let HandoffLease { claim, deadline, store_until, confirmed, sequence } = lease;
-        let hold = Self::unleased(engine, renewer, claim, options, ttl, now, span, sequence);
-        raise(&hold.deadline, deadline);
-        raise(&hold.store_until, store_until);
-        raise(&hold.confirmed, confirmed);
-        Arc::new(hold)
+        let HandoffLease { claim, deadline, store_until, confirmed, sequence } = handed;
+        let lease = Self::unleased(engine, renewer, claim, options, ttl, now, span, sequence);
+        raise(&lease.deadline, deadline);
+        raise(&lease.store_until, store_until);
+        raise(&lease.confirmed, confirmed);
+        Arc::new(lease)
     }
 
     /// The grant as the next turn gets it; `None` where it must go back to the store: it is lost, is to be kept for a
@@ -59,14 +59,14 @@ impl Hold {
         };
         let mut claim = self.claim.clone();
         claim.handoffs += 1;
-        let lease = HandoffLease {
+        let handed = HandoffLease {
             claim,
             deadline: self.deadline(),
             store_until: self.store_until(),
             confirmed: moment(&self.confirmed),
             sequence,
         };
-        Some(Handoff::new(Arc::clone(&self.engine), Box::new(lease)))
+        Some(Handoff::new(Arc::clone(&self.engine), Box::new(handed)))
     }
 
     /// Ends the hold without giving the grant back: another one has it now.

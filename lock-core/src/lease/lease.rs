@@ -28,7 +28,7 @@ pub(crate) struct LeaseOptions {
 
 /// One grant, shared by its guards and handles; the renewer has a weak reference.
 #[derive(Debug)]
-pub(crate) struct Hold {
+pub(crate) struct Lease {
     pub(crate) engine: Arc<Engine>,
     pub(crate) claim: Claim,
     pub(crate) options: LeaseOptions,
@@ -59,7 +59,7 @@ pub(crate) struct Hold {
     pub(crate) renewal_in_flight: AtomicBool,
 }
 
-impl Hold {
+impl Lease {
     pub(crate) fn new(
         engine: Arc<Engine>,
         renewer: &Arc<Renewer>,
@@ -82,14 +82,14 @@ impl Hold {
         span: tracing::Span,
     ) -> Arc<Self> {
         let ttl = claim.ttl;
-        let hold = Self::unleased(engine, renewer, claim, options, ttl, since, span, None);
+        let lease = Self::unleased(engine, renewer, claim, options, ttl, since, span, None);
         if let Some(first) = grant.fence {
-            let arrived = hold.now();
-            let _ = hold.fence.set(FenceSequence { first, arrived, last: first });
+            let arrived = lease.now();
+            let _ = lease.fence.set(FenceSequence { first, arrived, last: first });
         }
-        hold.asked(ttl.max(grant.lease));
-        hold.leased(grant.sent, grant.lease);
-        Arc::new(hold)
+        lease.asked(ttl.max(grant.lease));
+        lease.leased(grant.sent, grant.lease);
+        Arc::new(lease)
     }
 
     #[allow(clippy::too_many_arguments, reason = "the two public ways to make one say what each is")]

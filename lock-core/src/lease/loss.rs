@@ -2,12 +2,12 @@
 
 use std::sync::atomic::Ordering;
 
-use super::Hold;
+use super::Lease;
 use super::state::{self, code, reason};
 use crate::clock::Moment;
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
 
-impl Hold {
+impl Lease {
     /// Renewals are late. Returns whether that is news.
     pub(crate) fn endanger(&self) -> bool {
         self.state

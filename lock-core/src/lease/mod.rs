@@ -2,7 +2,7 @@
 //!
 //! | file | holds |
 //! | --- | --- |
-//! | `lease` | [`Hold`], and the guards that share it |
+//! | `lease` | [`Lease`], and the guards that share it |
 //! | `state` | what it may be: held, endangered, ended, lost |
 //! | `deadline` | until when it is certainly ours, and what is taken off a lease |
 //! | `loss` | whether it is still ours |
@@ -42,7 +42,7 @@ mod worker;
 pub(crate) use cleanup::{Certainty, PendingRelease};
 pub(crate) use deadline::{drift, forgotten, outlasts};
 pub(crate) use fencing::FenceSequence;
-pub(crate) use lease::{Hold, LeaseOptions};
+pub(crate) use lease::{Lease, LeaseOptions};
 pub(crate) use lost_owners::LostOwners;
 pub(crate) use recorder::{HoldStart, ReleaseContext};
 pub(crate) use renewer::Renewer;

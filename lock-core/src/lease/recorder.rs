@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 
-use super::lease::Hold;
+use super::lease::Lease;
 use crate::backend::Renewal;
 use crate::clock::Moment;
 use crate::error::{LockError, LossReason};
@@ -49,7 +49,7 @@ impl HoldRecorder {
     }
 }
 
-impl Hold {
+impl Lease {
     /// The lock has come to its caller.
     pub(crate) fn open_record(&self, template: Option<Cow<'static, str>>, start: HoldStart) {
         let HoldStart { meter, waited } = start;
@@ -247,11 +247,11 @@ mod tests {
     use crate::manager::LockManager;
 
     /// A hold like that of `guard` that has not come to its caller.
-    fn another(guard: &LockGuard) -> Arc<Hold> {
-        let hold = guard.hold();
-        let (engine, grant) = (Arc::clone(&hold.engine), Grant::new(hold.since, Duration::from_secs(9)));
+    fn another(guard: &LockGuard) -> Arc<Lease> {
+        let lease = guard.lease();
+        let (engine, grant) = (Arc::clone(&lease.engine), Grant::new(lease.since, Duration::from_secs(9)));
         let renewer = engine.renewers.here().expect("there is a runtime");
-        Hold::new(engine, &renewer, hold.claim.clone(), hold.options, &grant, Span::none())
+        Lease::new(engine, &renewer, lease.claim.clone(), lease.options, &grant, Span::none())
     }
 
     fn start() -> HoldStart {
@@ -263,9 +263,9 @@ mod tests {
         let locks = LockManager::in_memory();
         let guard = locks.lock("k").acquire().await.expect("it is free");
         let mut events = locks.events();
-        let hold = another(&guard);
-        assert!(hold.lose(LossReason::Taken));
-        hold.open_record(None, start());
+        let lease = another(&guard);
+        assert!(lease.lose(LossReason::Taken));
+        lease.open_record(None, start());
         assert!(matches!(events.next().await, Some(LockEvent::Granted { .. })));
         assert!(matches!(events.next().await, Some(LockEvent::Lost { .. })));
     }

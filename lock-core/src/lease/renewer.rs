@@ -13,7 +13,7 @@ use super::schedule::{Due, DueQueue, instant};
 use crate::backend::{Renew, Renewal};
 use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, LossReason};
-use crate::lease::Hold;
+use crate::lease::Lease;
 use crate::local_queue::{LocalQueue, UNHEARD};
 use crate::store::Store;
 
@@ -75,42 +75,42 @@ impl Renewer {
 
     /// Begins to keep a new grant, which the store gave for `lease`. One that is shorter than the ttl is extended when a
     /// third of it is over: at once would cost every short hold a request.
-    pub(crate) fn watch(&self, hold: &Arc<Hold>, lease: Duration) {
-        if hold.options.renew && lease < hold.ttl() {
-            self.file(hold, within_limits(hold, next_renewal(hold, hold.since, lease)));
+    pub(crate) fn watch(&self, lease: &Arc<Lease>, length: Duration) {
+        if lease.options.renew && length < lease.ttl() {
+            self.file(lease, within_limits(lease, next_renewal(lease, lease.since, length)));
         } else {
-            self.extended(hold, hold.since, lease);
+            self.extended(lease, lease.since, length);
         }
     }
 
     /// Watches for the end of a grant that nobody has yet: it is not renewed, and its loss is told.
-    pub(crate) fn watch_end(&self, hold: &Arc<Hold>) {
-        self.file(hold, last_look(hold));
+    pub(crate) fn watch_end(&self, lease: &Arc<Lease>) {
+        self.file(lease, last_look(lease));
     }
 
     /// Begins to keep a grant that another holder of this process had.
-    pub(crate) fn watch_handoff(&self, hold: &Arc<Hold>) {
+    pub(crate) fn watch_handoff(&self, lease: &Arc<Lease>) {
         // The lease may be shorter than what its new holder asks for: another one asked for it, or the store gave less.
-        let sent = hold.confirmed();
-        self.extended(hold, sent, hold.ttl().min(hold.deadline().since(sent)));
+        let sent = lease.confirmed();
+        self.extended(lease, sent, lease.ttl().min(lease.deadline().since(sent)));
     }
 
     /// The lease of `hold` was changed by a renewal outside the loop, sent at `sent`.
-    pub(crate) fn extended(&self, hold: &Arc<Hold>, sent: Moment, lease: Duration) {
-        let due = if hold.options.renew { next_renewal(hold, sent, lease) } else { last_look(hold) };
-        self.file(hold, within_limits(hold, due));
+    pub(crate) fn extended(&self, lease: &Arc<Lease>, sent: Moment, length: Duration) {
+        let due = if lease.options.renew { next_renewal(lease, sent, length) } else { last_look(lease) };
+        self.file(lease, within_limits(lease, due));
     }
 
-    fn file(&self, hold: &Arc<Hold>, due: Due) {
-        self.queue().file(hold, due);
+    fn file(&self, lease: &Arc<Lease>, due: Due) {
+        self.queue().file(lease, due);
         if due.late < self.wakes_at.load(Ordering::Acquire) {
             self.wake.notify_one();
         }
     }
 
     /// Every live grant of this renewer.
-    pub(crate) fn holds(&self) -> Vec<Arc<Hold>> {
-        self.queue().holds()
+    pub(crate) fn leases(&self) -> Vec<Arc<Lease>> {
+        self.queue().leases()
     }
 
     /// How many releases of dropped guards are not answered yet.
@@ -194,41 +194,42 @@ impl Renewer {
         }
     }
 
-    fn look_at(self: &Arc<Self>, due: Vec<Arc<Hold>>) {
-        let due = due.into_iter().filter(|hold| survives(|| self.look(hold)).unwrap_or(false));
-        let mut batch: Vec<_> = due.map(|hold| (self.store.shard_of(&hold.claim), hold)).collect();
-        batch.sort_unstable_by_key(|(part, hold)| (*part, hold.ttl()));
+    fn look_at(self: &Arc<Self>, due: Vec<Arc<Lease>>) {
+        let due = due.into_iter().filter(|lease| survives(|| self.look(lease)).unwrap_or(false));
+        let mut batch: Vec<_> = due.map(|lease| (self.store.shard_of(&lease.claim), lease)).collect();
+        batch.sort_unstable_by_key(|(part, lease)| (*part, lease.ttl()));
         // Grants with a short lease have little time for an answer, which must not be the measure for all others; and a
         // part of the store that hangs has none for those of another part.
-        let alike = |first: &(u64, Arc<Hold>), (part, hold): &(u64, Arc<Hold>)| {
-            *part == first.0 && hold.ttl() <= first.1.ttl() * 4
+        let alike = |first: &(u64, Arc<Lease>), (part, lease): &(u64, Arc<Lease>)| {
+            *part == first.0 && lease.ttl() <= first.1.ttl() * 4
         };
         let mut rest = batch.as_slice();
         while let Some(first) = rest.first() {
             let len = rest.iter().take(MAX_BATCH).take_while(|one| alike(first, one)).count();
             let (these, others) = rest.split_at(len);
             // Each call has a task of its own: a store that hangs must not keep the loop from telling losses.
-            tokio::spawn(Arc::clone(self).renew(these.iter().map(|(_, hold)| Arc::clone(hold)).collect()));
+            tokio::spawn(Arc::clone(self).renew(these.iter().map(|(_, lease)| Arc::clone(lease)).collect()));
             rest = others;
         }
     }
 
     /// Tells a loss; says whether a renewal is to be sent.
-    fn look(&self, hold: &Arc<Hold>) -> bool {
-        if hold.loss().is_some() || hold.has_ended() {
+    fn look(&self, lease: &Arc<Lease>) -> bool {
+        if lease.loss().is_some() || lease.has_ended() {
             return false;
         }
-        hold.record_if_held_long(self.clock.now());
+        lease.record_if_held_long(self.clock.now());
         // Until the renewal is answered, the deadline is what is left to watch.
-        self.file(hold, last_look(hold));
-        hold.options.renew && !hold.renewal_in_flight.swap(true, Ordering::AcqRel)
+        self.file(lease, last_look(lease));
+        lease.options.renew && !lease.renewal_in_flight.swap(true, Ordering::AcqRel)
     }
 
-    async fn renew(self: Arc<Self>, holds: Vec<Arc<Hold>>) {
-        let batch: Vec<_> = holds.iter().map(|hold| Renew { claim: &hold.claim, ttl: hold.ttl() }).collect();
-        let mut open = Unanswered { renewer: &self, holds: &holds, answered: 0 };
-        for (hold, renew) in holds.iter().zip(&batch) {
-            hold.asked(renew.ttl);
+    async fn renew(self: Arc<Self>, leases: Vec<Arc<Lease>>) {
+        let batch: Vec<_> =
+            leases.iter().map(|lease| Renew { claim: &lease.claim, ttl: lease.ttl() }).collect();
+        let mut open = Unanswered { renewer: &self, leases: &leases, answered: 0 };
+        for (lease, renew) in leases.iter().zip(&batch) {
+            lease.asked(renew.ttl);
         }
         let Some(shortest) = batch.iter().map(|renew| renew.ttl).min() else { return };
         // The backend has deadlines of its own; this one is for a backend without manners.
@@ -236,36 +237,36 @@ impl Renewer {
         let Ok(answers) = tokio::time::timeout(deadline, self.store.renew(&batch)).await else {
             return;
         };
-        for ((hold, renew), answer) in holds.iter().zip(&batch).zip(answers) {
+        for ((lease, renew), answer) in leases.iter().zip(&batch).zip(answers) {
             open.answered += 1;
-            survives(|| self.answered(hold, renew.ttl, answer));
+            survives(|| self.answered(lease, renew.ttl, answer));
         }
     }
 
-    fn answered(&self, hold: &Arc<Hold>, ttl: Duration, answer: Renewal) {
-        hold.renewal_in_flight.store(false, Ordering::Release);
+    fn answered(&self, lease: &Arc<Lease>, ttl: Duration, answer: Renewal) {
+        lease.renewal_in_flight.store(false, Ordering::Release);
         // A lock whose deadline has passed is lost, told or not, and stays so: a late yes does not bring it back.
-        if hold.has_ended() || hold.loss().is_some() {
+        if lease.has_ended() || lease.loss().is_some() {
             return;
         }
-        hold.record_renewal(&answer);
+        lease.record_renewal(&answer);
         match answer {
-            Renewal::Renewed { sent, lease, waiters } => {
+            Renewal::Renewed { sent, lease: length, waiters } => {
                 if waiters.is_some_and(|waiters| waiters > 0) {
                     // The store's own word may have been lost.
-                    hold.engine.local_queue.contended(hold.claim.key.as_str());
+                    lease.engine.local_queue.contended(lease.claim.key.as_str());
                 }
-                hold.renewed(sent, lease);
-                self.file(hold, within_limits(hold, next_renewal(hold, sent, lease)));
+                lease.renewed(sent, length);
+                self.file(lease, within_limits(lease, next_renewal(lease, sent, length)));
             }
             Renewal::NotOwned => {
-                hold.lose(LossReason::Taken);
+                lease.lose(LossReason::Taken);
             }
             Renewal::Unknown(error) => {
-                if hold.endanger() {
-                    hold.record_endangered(&error);
+                if lease.endanger() {
+                    lease.record_endangered(&error);
                 }
-                self.file(hold, within_limits(hold, Due::retry(self.clock.now(), ttl)));
+                self.file(lease, within_limits(lease, Due::retry(self.clock.now(), ttl)));
             }
         }
     }
@@ -275,15 +276,15 @@ impl Renewer {
 /// not answered, so that they are tried again.
 struct Unanswered<'a> {
     renewer: &'a Renewer,
-    holds: &'a [Arc<Hold>],
+    leases: &'a [Arc<Lease>],
     answered: usize,
 }
 
 impl Drop for Unanswered<'_> {
     fn drop(&mut self) {
-        for hold in &self.holds[self.answered..] {
+        for lease in &self.leases[self.answered..] {
             let error = LockError::new(LockErrorKind::Unavailable, "the store did not answer the renewal");
-            survives(|| self.renewer.answered(hold, hold.ttl(), Renewal::Unknown(error)));
+            survives(|| self.renewer.answered(lease, lease.ttl(), Renewal::Unknown(error)));
         }
     }
 }
@@ -294,22 +295,22 @@ fn survives<T>(call: impl FnOnce() -> T) -> Option<T> {
 }
 
 /// The look at which the grant is lost, unless renewed by then.
-fn last_look(hold: &Hold) -> Due {
-    let end = Due::at(hold.deadline());
-    hold.max_hold_end().map_or(end, |limit| end.no_later_than(limit))
+fn last_look(lease: &Lease) -> Due {
+    let end = Due::at(lease.deadline());
+    lease.max_hold_end().map_or(end, |limit| end.no_later_than(limit))
 }
 
 /// The renewal after the one that was sent at `sent` and gave `lease`.
-fn next_renewal(hold: &Hold, sent: Moment, lease: Duration) -> Due {
+fn next_renewal(lease: &Lease, sent: Moment, length: Duration) -> Due {
     // A third of the lease is the rule.
-    let lease = hold.options.renew_every.map_or(lease, |every| lease.min(every.saturating_mul(3)));
-    Due::renewal(sent, lease, fastrand::f64())
+    let length = lease.options.renew_every.map_or(length, |every| length.min(every.saturating_mul(3)));
+    Due::renewal(sent, length, fastrand::f64())
 }
 
-fn within_limits(hold: &Hold, due: Due) -> Due {
-    let due = due.no_later_than(hold.deadline());
-    let due = hold.max_hold_end().map_or(due, |limit| due.no_later_than(limit));
-    hold.held_long_at().map_or(due, |long| due.no_later_than(long))
+fn within_limits(lease: &Lease, due: Due) -> Due {
+    let due = due.no_later_than(lease.deadline());
+    let due = lease.max_hold_end().map_or(due, |limit| due.no_later_than(limit));
+    lease.held_long_at().map_or(due, |long| due.no_later_than(long))
 }
 
 #[cfg(test)]

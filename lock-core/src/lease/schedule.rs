@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::clock::Moment;
-use crate::lease::Hold;
+use crate::lease::Lease;
 
 /// The most by which a renewal is sent before it is due, to travel in the batch of another.
 const MAX_SLACK: Duration = Duration::from_millis(100);
@@ -62,7 +62,7 @@ fn slack(ttl: Duration) -> i64 {
 #[derive(Debug)]
 struct Entry {
     due: Due,
-    hold: Weak<Hold>,
+    lease: Weak<Lease>,
 }
 
 impl PartialEq for Entry {
@@ -97,9 +97,9 @@ const MIN_SWEEP: usize = 256;
 
 impl DueQueue {
     /// Files `hold` under `due`; an earlier filing of it becomes stale.
-    pub(super) fn file(&mut self, hold: &Arc<Hold>, due: Due) {
-        hold.next_look.store(due.late, std::sync::atomic::Ordering::Release);
-        self.heap.push(Reverse(Entry { due, hold: hold.downgrade() }));
+    pub(super) fn file(&mut self, lease: &Arc<Lease>, due: Due) {
+        lease.next_look.store(due.late, std::sync::atomic::Ordering::Release);
+        self.heap.push(Reverse(Entry { due, lease: lease.downgrade() }));
         if self.heap.len() >= self.sweep_at.max(MIN_SWEEP) {
             self.heap.retain(|Reverse(entry)| is_current(entry).is_some());
             self.sweep_at = self.heap.len() * 2;
@@ -107,14 +107,14 @@ impl DueQueue {
     }
 
     /// Takes everything that is due at `now`, and what may as well go along.
-    pub(super) fn take_due(&mut self, now: Moment) -> Vec<Arc<Hold>> {
+    pub(super) fn take_due(&mut self, now: Moment) -> Vec<Arc<Lease>> {
         let now = instant(now);
         let horizon = now.saturating_add(slack(Duration::MAX));
         let (mut due, mut not_yet) = (Vec::new(), Vec::new());
         while self.heap.peek().is_some_and(|Reverse(entry)| entry.due.late <= horizon) {
             let Some(Reverse(entry)) = self.heap.pop() else { break };
             match is_current(&entry) {
-                Some(hold) if entry.due.early <= now => due.push(hold),
+                Some(lease) if entry.due.early <= now => due.push(lease),
                 Some(_) => not_yet.push(Reverse(entry)),
                 None => {}
             }
@@ -129,15 +129,15 @@ impl DueQueue {
     }
 
     /// Every grant that is filed and alive.
-    pub(super) fn holds(&self) -> Vec<Arc<Hold>> {
+    pub(super) fn leases(&self) -> Vec<Arc<Lease>> {
         self.heap.iter().filter_map(|Reverse(entry)| is_current(entry)).collect()
     }
 }
 
-fn is_current(entry: &Entry) -> Option<Arc<Hold>> {
-    let hold = entry.hold.upgrade()?;
-    let filed = hold.next_look.load(std::sync::atomic::Ordering::Acquire);
-    (filed == entry.due.late && !hold.has_ended()).then_some(hold)
+fn is_current(entry: &Entry) -> Option<Arc<Lease>> {
+    let lease = entry.lease.upgrade()?;
+    let filed = lease.next_look.load(std::sync::atomic::Ordering::Acquire);
+    (filed == entry.due.late && !lease.has_ended()).then_some(lease)
 }
 
 #[cfg(test)]
@@ -203,19 +203,19 @@ mod tests {
         let guard = locks.lock("live").acquire().await.expect("it is free");
         let again = locks.lock("again").acquire().await.expect("it is free");
         let released = locks.lock("released").acquire().await.expect("it is free");
-        let start = guard.hold().since;
+        let start = guard.lease().since;
         let due = |ms: u64| Due::at(start.plus(Duration::from_millis(ms)));
         let mut queue = DueQueue::default();
-        queue.file(guard.hold(), due(5_000));
-        queue.file(released.hold(), due(5_000));
+        queue.file(guard.lease(), due(5_000));
+        queue.file(released.lease(), due(5_000));
         // Somebody else may keep it, such as a handle.
-        let _kept = Arc::clone(released.hold());
+        let _kept = Arc::clone(released.lease());
         drop(released);
         for ms in 0..10_000 {
-            queue.file(again.hold(), due(10_000 - ms));
+            queue.file(again.lease(), due(10_000 - ms));
         }
         assert!(queue.heap.len() <= 2 * MIN_SWEEP, "{} entries for two grants", queue.heap.len());
-        assert_eq!(queue.holds().len(), 2);
+        assert_eq!(queue.leases().len(), 2);
         assert_eq!(
             queue.take_due(start.plus(Duration::from_millis(4_999))).len(),
             1,

@@ -19,38 +19,38 @@ async fn guard() -> LockGuard {
 #[tokio::test(start_paused = true)]
 async fn both_halves_of_the_deadline_count_and_neither_moves_back() {
     let guard = guard().await;
-    let hold = guard.hold();
-    let (mono, boot) = hold.deadline().parts();
-    hold.leased(Moment::from_parts((mono + 5, boot - 5)), Duration::ZERO);
-    assert_eq!(hold.deadline().parts(), (mono + 5, boot));
-    hold.leased(Moment::from_parts((mono - 5, boot + 7)), Duration::ZERO);
-    assert_eq!(hold.deadline().parts(), (mono + 5, boot + 7));
+    let lease = guard.lease();
+    let (mono, boot) = lease.deadline().parts();
+    lease.leased(Moment::from_parts((mono + 5, boot - 5)), Duration::ZERO);
+    assert_eq!(lease.deadline().parts(), (mono + 5, boot));
+    lease.leased(Moment::from_parts((mono - 5, boot + 7)), Duration::ZERO);
+    assert_eq!(lease.deadline().parts(), (mono + 5, boot + 7));
 }
 
 #[tokio::test(start_paused = true)]
 async fn nobody_enters_after_the_last_guard_or_a_loss() {
     let ended = guard().await;
-    let hold = Arc::clone(ended.hold());
-    assert!(hold.enter() && !hold.leave(), "one of two is gone");
+    let lease = Arc::clone(ended.lease());
+    assert!(lease.enter() && !lease.leave(), "one of two is gone");
     drop(ended);
-    assert!(hold.has_ended() && !hold.enter());
-    assert!(!hold.lose(LossReason::Taken), "what was given back cannot be lost");
-    assert_eq!(hold.loss(), None);
+    assert!(lease.has_ended() && !lease.enter());
+    assert!(!lease.lose(LossReason::Taken), "what was given back cannot be lost");
+    assert_eq!(lease.loss(), None);
 
     let lost = guard().await;
-    assert!(lost.hold().lose(LossReason::Taken));
-    assert!(!lost.hold().enter());
+    assert!(lost.lease().lose(LossReason::Taken));
+    assert!(!lost.lease().enter());
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_first_reason_of_a_loss_stays_and_danger_is_told_once() {
     let guard = guard().await;
-    let hold = guard.hold();
-    assert!(hold.endanger() && !hold.endanger());
-    assert!(hold.lose(LossReason::Taken) && !hold.lose(LossReason::ShutDown));
-    assert!(!hold.endanger());
-    hold.renewed(hold.now(), Duration::from_secs(60));
-    assert_eq!(hold.loss(), Some(LossReason::Taken), "no renewal brings it back");
+    let lease = guard.lease();
+    assert!(lease.endanger() && !lease.endanger());
+    assert!(lease.lose(LossReason::Taken) && !lease.lose(LossReason::ShutDown));
+    assert!(!lease.endanger());
+    lease.renewed(lease.now(), Duration::from_secs(60));
+    assert_eq!(lease.loss(), Some(LossReason::Taken), "no renewal brings it back");
 }
 
 /// A log that panics at what it is told.
@@ -78,8 +78,8 @@ async fn a_loss_is_told_to_those_whom_it_concerns_before_the_log() {
     let handle = guard.handle();
     let told = tokio::spawn(async move { handle.lost().await });
     tokio::task::yield_now().await;
-    let hold = Arc::clone(guard.hold());
-    let log = || tracing::subscriber::with_default(Panics, || hold.lose(LossReason::Taken));
+    let lease = Arc::clone(guard.lease());
+    let log = || tracing::subscriber::with_default(Panics, || lease.lose(LossReason::Taken));
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(log)).is_err());
     let told = tokio::time::timeout(Duration::from_millis(1), told).await.expect("at once");
     assert_eq!(told.expect("no panic"), LossReason::Taken);

@@ -8,7 +8,7 @@ use super::manager::LockManager;
 use crate::error::LockError;
 use crate::guard::{LockHandle, LockScope};
 use crate::key::{IntoKey, Key};
-use crate::lease::Hold;
+use crate::lease::Lease;
 
 impl LockManager {
     /// Runs `future` with this manager as [`current`](Self::current): for tests that must not share locks, and for
@@ -44,24 +44,24 @@ impl LockScope {
     #[must_use]
     pub fn holds(&self, key: impl IntoKey) -> bool {
         let Ok(key) = key.into_key() else { return false };
-        self.grants_of(None, &key).any(|hold| hold.is_held())
+        self.grants_of(None, &key).any(|lease| lease.is_held())
     }
 
     /// As [`holds`](Self::holds), of locks of `manager` alone, in its namespace.
     #[must_use]
     pub fn holds_of(&self, manager: &LockManager, key: impl IntoKey) -> bool {
         let Ok(key) = key.into_key() else { return false };
-        self.grants_of(Some(manager), &key).any(|hold| hold.is_held())
+        self.grants_of(Some(manager), &key).any(|lease| lease.is_held())
     }
 
     /// Why a lock of `key` that was held in this scope is not held any more; `None` where there was none.
     pub(super) fn why_not(&self, manager: Option<&LockManager>, key: &Key) -> Option<LockError> {
-        self.grants_of(manager, key).find_map(|hold| hold.check().err())
+        self.grants_of(manager, key).find_map(|lease| lease.check().err())
     }
 
     /// The grants of `key` that were entered in this scope, held yet or not: those of `manager` in its namespace, or of
     /// any in the namespace of the scope's manager.
-    fn grants_of(&self, manager: Option<&LockManager>, key: &Key) -> impl Iterator<Item = Arc<Hold>> {
+    fn grants_of(&self, manager: Option<&LockManager>, key: &Key) -> impl Iterator<Item = Arc<Lease>> {
         let current = || self.manager().cloned().or_else(|| installed().ok());
         let current = manager.map_or_else(current, |manager| Some(Arc::clone(manager.engine())));
         self.entered(manager.map(LockManager::engine), current, key)
@@ -73,7 +73,7 @@ impl LockHandle {
     #[doc(hidden)]
     #[must_use]
     pub fn origin(&self) -> (LockManager, Option<&str>) {
-        let hold = self.hold();
-        (LockManager::of(Arc::clone(&hold.engine)), hold.template())
+        let lease = self.lease();
+        (LockManager::of(Arc::clone(&lease.engine)), lease.template())
     }
 }

@@ -29,10 +29,10 @@ impl LockManager {
         let _ = tokio::time::timeout(grace, engine.idle()).await;
         engine.local_queue.look(Duration::ZERO);
         let mut report = ShutdownReport::default();
-        for hold in engine.holds() {
-            if hold.lose(LossReason::ShutDown) {
-                report.revoked.push(hold.claim.key.as_str().to_owned());
-                engine.release_hold_in_background(&hold);
+        for lease in engine.leases() {
+            if lease.lose(LossReason::ShutDown) {
+                report.revoked.push(lease.claim.key.as_str().to_owned());
+                engine.release_lease_in_background(&lease);
             }
         }
         if engine.is_busy() {

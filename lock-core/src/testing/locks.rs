@@ -14,7 +14,7 @@ use crate::backend::Backend;
 use crate::error::{LockError, LossReason};
 use crate::key::{IntoKey, Key};
 use crate::kind::Kind;
-use crate::lease::Hold;
+use crate::lease::Lease;
 use crate::manager::LockManager;
 use crate::strategy;
 
@@ -155,9 +155,9 @@ impl TestLocks {
     #[track_caller]
     pub fn lose(&self, key: impl IntoKey) {
         let key = self.full(&named(key));
-        let lost = self.holds_on(&key).filter(|hold| hold.lose(LossReason::Taken)).inspect(|hold| {
+        let lost = self.holds_on(&key).filter(|lease| lease.lose(LossReason::Taken)).inspect(|lease| {
             // Told before anybody else can have it, as a real store would be by the lease.
-            let _ = self.store.memory.release_now(&hold.claim, None);
+            let _ = self.store.memory.release_now(&lease.claim, None);
         });
         assert!(lost.count() > 0, "nobody holds `{key}`, so nobody can lose it");
     }
@@ -266,7 +266,7 @@ impl TestLocks {
         let key = self.full(&named(key));
         let locks = self.clone();
         async move {
-            if !until(|| locks.holds_on(&key).any(|hold| hold.is_held())).await {
+            if !until(|| locks.holds_on(&key).any(|lease| lease.is_held())).await {
                 panic!("`{key}` should be held, and of these keys each is: {:?}", locks.held_keys());
             }
         }
@@ -275,9 +275,9 @@ impl TestLocks {
     /// The keys that the code under test holds now, sorted, with their namespace. A key that several share is there once.
     #[must_use]
     pub fn held_keys(&self) -> Vec<String> {
-        let holds = self.manager.engine().holds();
-        let held = holds.iter().filter(|hold| hold.is_held());
-        let mut keys: Vec<_> = held.flat_map(|hold| hold.claim.keys().map(ToString::to_string)).collect();
+        let leases = self.manager.engine().leases();
+        let held = leases.iter().filter(|lease| lease.is_held());
+        let mut keys: Vec<_> = held.flat_map(|lease| lease.claim.keys().map(ToString::to_string)).collect();
         keys.sort_unstable();
         keys.dedup();
         keys
@@ -318,9 +318,9 @@ impl TestLocks {
     }
 
     /// The holds of the code under test on `key`, lost ones included.
-    fn holds_on<'a>(&self, key: &'a Key) -> impl Iterator<Item = Arc<Hold>> + use<'a> {
-        let holds = self.manager.engine().holds().into_iter();
-        holds.filter(move |hold| hold.claim.keys().any(|held| held == key))
+    fn holds_on<'a>(&self, key: &'a Key) -> impl Iterator<Item = Arc<Lease>> + use<'a> {
+        let leases = self.manager.engine().leases().into_iter();
+        leases.filter(move |lease| lease.claim.keys().any(|held| held == key))
     }
 
     /// How many requests of the code under test wait: those that take turns in the process, or stand in the store's queue.

@@ -67,13 +67,13 @@ async fn a_part_of_the_store_that_hangs_costs_the_others_nothing() {
         guards.push(locks.lock(key).ttl(secs(3)).acquire().await.expect("it is free"));
     }
     tokio::time::advance(Duration::from_millis(500)).await;
-    let before: Vec<_> = guards.iter().map(|guard| guard.hold().deadline()).collect();
-    renewer.look_at(guards.iter().map(|guard| Arc::clone(guard.hold())).collect());
+    let before: Vec<_> = guards.iter().map(|guard| guard.lease().deadline()).collect();
+    renewer.look_at(guards.iter().map(|guard| Arc::clone(guard.lease())).collect());
     for _ in 0..10 {
         tokio::task::yield_now().await;
     }
     for (guard, before) in guards.iter().zip(before) {
-        let renewed = guard.hold().deadline() != before;
+        let renewed = guard.lease().deadline() != before;
         assert_eq!(renewed, !guard.key().starts_with("stuck"), "{guard:?}");
     }
 }
@@ -87,12 +87,12 @@ async fn a_look_watches_the_end_and_renews_once() {
             request = request.max_hold(max);
         }
         let guard = request.acquire().await.expect("it is free");
-        let (renewer, hold) = (renewer(), guard.hold());
-        assert_eq!(renewer.look(hold), renew, "{max_hold:?}");
-        let end = instant(hold.deadline());
-        let end = hold.max_hold_end().map_or(end, |limit| end.min(instant(limit)));
+        let (renewer, lease) = (renewer(), guard.lease());
+        assert_eq!(renewer.look(lease), renew, "{max_hold:?}");
+        let end = instant(lease.deadline());
+        let end = lease.max_hold_end().map_or(end, |limit| end.min(instant(limit)));
         assert_eq!(renewer.queue().next(), Some(end), "{max_hold:?}: a loss is told though no answer comes");
-        assert!(!renewer.look(hold), "{max_hold:?}: one is under way");
+        assert!(!renewer.look(lease), "{max_hold:?}: one is under way");
     }
 }
 
@@ -100,17 +100,17 @@ async fn a_look_watches_the_end_and_renews_once() {
 async fn what_is_lost_or_given_back_is_looked_at_no_more() {
     let request = LockManager::in_memory().lock("k").ttl(secs(3));
     let ended = request.clone().acquire().await.expect("it is free");
-    let hold = Arc::clone(ended.hold());
+    let lease = Arc::clone(ended.lease());
     ended.release().await.expect("it answers");
     let renewer = renewer();
-    assert!(!renewer.look(&hold));
+    assert!(!renewer.look(&lease));
     // The answer to a renewal that was under way during the release.
-    renewer.answered(&hold, hold.ttl(), yes(hold.since));
+    renewer.answered(&lease, lease.ttl(), yes(lease.since));
     assert_eq!(renewer.queue().next(), None);
 
     let lost = request.acquire().await.expect("it is free");
-    lost.hold().lose(LossReason::Taken);
-    assert!(!renewer.look(lost.hold()));
+    lost.lease().lose(LossReason::Taken);
+    assert!(!renewer.look(lost.lease()));
     assert_eq!(renewer.queue().next(), None);
 }
 
@@ -119,21 +119,21 @@ async fn no_answer_puts_the_look_at_the_end_off() {
     let unknown = || Renewal::Unknown(LockError::new(LockErrorKind::Unavailable, "no answer"));
     let request = LockManager::in_memory().lock("k").ttl(secs(12)).renew(false);
     let guard = request.clone().acquire().await.expect("it is free");
-    let (renewer, hold) = (renewer(), guard.hold());
-    renewer.answered(hold, hold.ttl(), unknown());
+    let (renewer, lease) = (renewer(), guard.lease());
+    renewer.answered(lease, lease.ttl(), unknown());
     let soon = renewer.queue().next().expect("it is filed");
-    assert!(soon > instant(renewer.clock.now()) && soon < instant(hold.deadline()));
+    assert!(soon > instant(renewer.clock.now()) && soon < instant(lease.deadline()));
     tokio::time::advance(guard.remaining() - Duration::from_millis(1)).await;
-    renewer.answered(hold, hold.ttl(), unknown());
+    renewer.answered(lease, lease.ttl(), unknown());
     tokio::time::advance(Duration::from_millis(1)).await;
     assert!(!renewer.queue().take_due(renewer.clock.now()).is_empty(), "its loss is told at the deadline");
     drop(guard);
 
     let guard = request.max_hold(secs(1)).acquire().await.expect("it is free");
-    let hold = guard.hold();
-    for answer in [unknown(), yes(hold.since)] {
+    let lease = guard.lease();
+    for answer in [unknown(), yes(lease.since)] {
         tokio::time::advance(Duration::from_millis(499)).await;
-        renewer.answered(hold, hold.ttl(), answer);
+        renewer.answered(lease, lease.ttl(), answer);
     }
     tokio::time::advance(Duration::from_millis(2)).await;
     assert!(!renewer.queue().take_due(renewer.clock.now()).is_empty(), "and at the end of `max_hold`");
@@ -144,10 +144,10 @@ async fn no_answer_puts_the_look_at_the_end_off() {
 async fn a_yes_after_the_deadline_does_not_bring_the_lock_back() {
     let request = LockManager::in_memory().lock("k").ttl(Duration::from_millis(20)).renew(false);
     let guard = request.acquire().await.expect("it is free");
-    let (renewer, hold) = (renewer(), guard.hold());
+    let (renewer, lease) = (renewer(), guard.lease());
     std::thread::sleep(Duration::from_millis(30));
-    renewer.answered(hold, hold.ttl(), yes(renewer.clock.now()));
-    assert!(!hold.is_held());
-    assert_eq!(hold.loss(), Some(LossReason::Expired));
+    renewer.answered(lease, lease.ttl(), yes(renewer.clock.now()));
+    assert!(!lease.is_held());
+    assert_eq!(lease.loss(), Some(LossReason::Expired));
     assert_eq!(renewer.queue().next(), None);
 }
