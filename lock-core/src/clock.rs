@@ -174,6 +174,16 @@ impl Moment {
         Duration::from_nanos(u64::try_from(passed).unwrap_or(0))
     }
 
+    /// The earlier of two moments, as seen from `now`.
+    pub(crate) fn earlier(self, other: Self, now: Self) -> Self {
+        if other.remaining(now) < self.remaining(now) { other } else { self }
+    }
+
+    /// The later of two moments, as seen from `now`.
+    pub(crate) fn later(self, other: Self, now: Self) -> Self {
+        if other.remaining(now) > self.remaining(now) { other } else { self }
+    }
+
     pub(crate) fn parts(self) -> (i64, i64) {
         (self.mono, self.boot)
     }

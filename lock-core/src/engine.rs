@@ -8,12 +8,11 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::backend::{Capability, Claim, DynBackend, Listener, Released};
+use crate::backend::{Capability, Claim, DynBackend, LeaseScope, Listener, Released};
 use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
 use crate::latch::Latches;
-use crate::lease::Lease;
-use crate::lease::{Certainty, LostOwners, PendingRelease, ReleaseContext, Renewers};
+use crate::lease::{Certainty, Lease, LostOwners, PendingRelease, ReleaseContext, Renewers, outlasts};
 use crate::local_queue::LocalQueue;
 use crate::notifications::Notifications;
 use crate::observe::{Observer, Settings};
@@ -123,6 +122,17 @@ impl Engine {
         Ok(())
     }
 
+    /// Whether the grants of this process live in one session with the store, so that none of them ends by itself.
+    pub(crate) fn has_session(&self) -> bool {
+        self.capability.lease == LeaseScope::Session
+    }
+
+    /// Whether a lease that the store has until `store_until` is longer than `ttl`, asked for now. Never where all grants
+    /// live in one session.
+    pub(crate) fn outlasts(&self, store_until: Moment, ttl: Duration, now: Moment) -> bool {
+        !self.has_session() && outlasts(store_until, ttl, now)
+    }
+
     /// Why the store lately reported the grant of `owner` as lost, if it did. Whoever makes a lease of it asks once more
     /// after that.
     pub(crate) fn reported_lost(&self, owner: Owner) -> Option<LossReason> {
@@ -208,7 +218,8 @@ impl Engine {
 
     /// Gives a claim back in the background. Never blocks and never panics; does nothing in a forked child.
     ///
-    /// `keep_until` is the end of its `min_hold`; from `until` on the store has forgotten it by itself.
+    /// `keep_until` is the end of its `min_hold`; from `until` on the store has forgotten it by itself, unless it lives in a
+    /// session.
     pub(crate) fn release_in_background(
         &self,
         claim: &Claim,
@@ -224,6 +235,22 @@ impl Engine {
         let (claim, until) = (&lease.claim, lease.store_until());
         self.hand_to_background(claim, lease.keep_until(), Certainty::Granted, until, || {
             lease.release_context()
+        });
+    }
+
+    /// Releases the grant of a lost lease in the background, at the time at which the store would have forgotten a lease of
+    /// its own: until then the body may not know that the lock is lost. For a grant in a session, which forgets none.
+    pub(crate) fn release_lost_in_background(&self, lease: &Lease) {
+        if !self.is_own_process() {
+            return;
+        }
+        self.renewers.release(PendingRelease {
+            claim: lease.claim.clone(),
+            keep_until: lease.keep_until(),
+            certainty: Certainty::Granted,
+            not_before: Some(lease.store_until()),
+            until: None,
+            context: lease.release_context(),
         });
     }
 
@@ -246,7 +273,16 @@ impl Engine {
         // Those who wait here are told when the store has answered: before that they would ask in vain.
         let (claim, context) = (claim.clone(), context());
         let certainty = if claim.is_resent() { Certainty::MaybeAgain } else { certainty };
-        self.renewers.release(PendingRelease { claim, keep_until, certainty, until, context });
+        // A session keeps what it has until that is released, so there is no time from which on nobody need ask.
+        let until = Some(until).filter(|_| !self.has_session());
+        self.renewers.release(PendingRelease {
+            claim,
+            keep_until,
+            certainty,
+            not_before: None,
+            until,
+            context,
+        });
     }
 }
 

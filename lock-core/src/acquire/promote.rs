@@ -8,8 +8,7 @@ use super::spans::hold_span;
 use crate::backend::{Grant, Renew, Renewal};
 use crate::error::Result;
 use crate::guard::LockGuard;
-use crate::lease::Renewer;
-use crate::lease::{Lease, outlasts};
+use crate::lease::{Lease, Renewer};
 use crate::local_queue::Handoff;
 
 /// While a process takes turns, it talks to the store so often at least: should the store's word that others wait be
@@ -121,7 +120,9 @@ impl Acquire<'_> {
     async fn extended(&self, mut handoff: Handoff) -> Option<Handoff> {
         let (now, ttl) = (self.engine.clock.now(), self.plan.ttl);
         let lease = handoff.lease();
-        if outlasts(lease.store_until, ttl, now) || self.engine.reported_lost(lease.claim.owner).is_some() {
+        if self.engine.outlasts(lease.store_until, ttl, now)
+            || self.engine.reported_lost(lease.claim.owner).is_some()
+        {
             // It was meant for another, or is nobody's any more.
             return None;
         }

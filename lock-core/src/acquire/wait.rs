@@ -88,7 +88,7 @@ impl Acquire<'_> {
             () if self.claim.is_queued() && store.waiting.by_heartbeats() => self.claim.heartbeat_due(),
             () if self.claim.is_queued() && store.waiting.watches() => Some(self.floor()),
             () if self.own && store.waiting.in_order() => self.free_at.map(|free| free.plus(AFTER_LEASE)),
-            () if store.waiting.watches() => Some(self.earlier(end, self.floor())),
+            () if store.waiting.watches() => Some(end.earlier(self.floor(), self.engine.clock.now())),
             () => Some(end),
         }
     }
@@ -102,11 +102,6 @@ impl Acquire<'_> {
     fn floor(&self) -> Moment {
         let asked = self.claim.answered().unwrap_or(self.asked);
         asked.plus(watch::floor(self.engine.capability.placement))
-    }
-
-    fn earlier(&self, one: Moment, other: Moment) -> Moment {
-        let now = self.engine.clock.now();
-        if other.remaining(now) < one.remaining(now) { other } else { one }
     }
 
     /// Whether the store has lost notifications since it was last asked, so that this waiter asks again.
@@ -148,12 +143,13 @@ impl Acquire<'_> {
             if self.has_missed() {
                 return ask(self);
             }
-            let wakes = self.earlier(end, self.floor());
+            let now = engine.clock.now();
+            let wakes = end.earlier(self.floor(), now);
             tokio::select! {
                 biased;
                 () = notified(&mut watch) => return ask(self),
                 () = changed => continue,
-                () = tokio::time::sleep(wakes.remaining(engine.clock.now())) => {}
+                () = tokio::time::sleep(wakes.remaining(now)) => {}
             }
             let now = engine.clock.now();
             if self.floor().is_past(now) {

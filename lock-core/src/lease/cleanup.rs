@@ -36,8 +36,11 @@ pub(crate) struct PendingRelease {
     /// The end of its `min_hold`.
     pub(crate) keep_until: Option<Moment>,
     pub(crate) certainty: Certainty,
-    /// From here on the store has forgotten it by itself.
-    pub(crate) until: Moment,
+    /// It is not released before this time, unless the manager ends.
+    pub(crate) not_before: Option<Moment>,
+    /// From here on the store has forgotten it by itself. `None` where it never does: the release is repeated until it is
+    /// answered.
+    pub(crate) until: Option<Moment>,
     /// What it was, for those who read the log.
     pub(crate) context: ReleaseContext,
 }
@@ -113,6 +116,9 @@ impl Drop for Counted {
 }
 
 async fn release(renewer: &Renewer, pending: PendingRelease) {
+    if let Some(time) = pending.not_before {
+        sleep(renewer, time.remaining(renewer.clock().now())).await;
+    }
     let first = until_answered(renewer, &pending).await;
     pending.freed(&renewer.local_queue);
     let Some(mut answer) = first else { return };
@@ -149,7 +155,7 @@ async fn sleep(renewer: &Renewer, pause: Duration) {
     }
 }
 
-/// Tries until the store answers; `None` once the grant has run out by itself.
+/// Tries until the store answers; `None` once the grant has run out by itself, or the store is closed.
 async fn until_answered(renewer: &Renewer, pending: &PendingRelease) -> Option<Released> {
     let mut pauses = PAUSES;
     loop {
@@ -164,7 +170,7 @@ async fn until_answered(renewer: &Renewer, pending: &PendingRelease) -> Option<R
             // The connections are closed for good.
             Err(error) if error.kind() == LockErrorKind::ShuttingDown => return None,
             Err(error) => {
-                if pending.until.is_past(renewer.clock().now()) {
+                if pending.until.is_some_and(|until| until.is_past(renewer.clock().now())) {
                     if pending.certainty == Certainty::Granted {
                         pending.abandoned(renewer.store.observer(), &error);
                     }

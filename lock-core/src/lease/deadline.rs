@@ -43,18 +43,33 @@ impl Lease {
         self.ttl.store(nanos(ttl), Ordering::Release);
     }
 
-    /// A request for a lease of `ttl` is about to be sent, or was just answered.
+    /// A request for a lease of `ttl` is about to be sent, or was just answered. A session keeps its grants for as long as
+    /// it lives, whatever is asked for.
     pub(crate) fn asked(&self, ttl: Duration) {
-        raise(&self.store_until, forgotten(self.now(), ttl));
+        if !self.engine.has_session() {
+            raise(&self.store_until, forgotten(self.now(), ttl));
+        }
     }
 
-    /// From here on the store has forgotten the grant by itself.
+    /// From here on the store has forgotten the grant by itself. A session has not: then the library gives a lost grant
+    /// back at this time.
     pub(crate) fn store_until(&self) -> Moment {
         moment(&self.store_until)
     }
 
+    /// Whether the lease ends though the store keeps the grant: it is not renewed, and the session that it is in is.
+    pub(super) fn ends_by_itself(&self) -> bool {
+        self.engine.has_session() && !self.options.renew
+    }
+
     /// The store promised `lease` from `sent` on. A deadline never moves back.
+    ///
+    /// A session promises the same to all of its grants. One that is not renewed counts no more than its own ttl.
     pub(crate) fn leased(&self, sent: Moment, length: Duration) {
+        let length = if self.ends_by_itself() { length.min(self.ttl()) } else { length };
+        if self.engine.has_session() {
+            raise(&self.store_until, forgotten(sent, length));
+        }
         let safe = length.saturating_sub(drift(self.engine.capability.placement, length));
         raise(&self.deadline, sent.plus(safe));
         raise(&self.confirmed, sent);
@@ -62,7 +77,9 @@ impl Lease {
 
     /// A renewal was answered with yes, and with the lease that the store gave: at times not the one it was asked for.
     pub(crate) fn renewed(&self, sent: Moment, length: Duration) {
-        raise(&self.store_until, forgotten(sent, length));
+        if !self.engine.has_session() {
+            raise(&self.store_until, forgotten(sent, length));
+        }
         self.leased(sent, length);
         let _ =
             self.state.compare_exchange(state::ENDANGERED, state::HELD, Ordering::AcqRel, Ordering::Acquire);

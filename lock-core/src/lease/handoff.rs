@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{self, Ordering};
 use std::time::Duration;
 
-use super::deadline::{moment, outlasts, raise};
+use super::deadline::{drift, forgotten, moment, raise};
 use super::{Lease, LeaseOptions, state};
 use crate::backend::{Mode, Queue};
 use crate::engine::Engine;
@@ -22,8 +22,14 @@ impl Lease {
         span: tracing::Span,
     ) -> Arc<Self> {
         let now = engine.clock.now();
-        let HandoffLease { claim, deadline, store_until, confirmed, sequence } = handed;
+        let HandoffLease { claim, mut deadline, mut store_until, confirmed, sequence } = handed;
         let lease = Self::unleased(engine, renewer, claim, options, ttl, now, span, sequence);
+        if lease.ends_by_itself() {
+            // The holder before may have counted the whole lease of the session.
+            let safe = ttl.saturating_sub(drift(lease.engine.capability.placement, ttl));
+            deadline = deadline.earlier(confirmed.plus(safe), now);
+            store_until = store_until.earlier(forgotten(confirmed, ttl), now);
+        }
         raise(&lease.deadline, deadline);
         raise(&lease.store_until, store_until);
         raise(&lease.confirmed, confirmed);
@@ -34,7 +40,7 @@ impl Lease {
     /// while yet, is of a kind whose waiters stand in the store's queue, or the manager closes.
     ///
     /// `ttl` is what the next one asks for. What is left of the lease must not be longer, or a crash of the next one would
-    /// keep others out for longer than it said.
+    /// keep others out for longer than it said. Where all grants live in a session, every crash costs what is left of that.
     ///
     /// For the last guard, once it has left.
     pub(crate) fn as_handoff(&self, ttl: Duration) -> Option<Handoff> {
@@ -47,7 +53,7 @@ impl Lease {
         if !passes
             || self.deadline().is_past(now)
             || self.is_revoked()
-            || outlasts(self.store_until(), ttl, now)
+            || self.engine.outlasts(self.store_until(), ttl, now)
         {
             return None;
         }

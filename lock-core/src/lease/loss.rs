@@ -60,6 +60,11 @@ impl Lease {
             self.changed.notify_waiters();
             // Who waits here waited for this guard, and now has to ask the store.
             self.claim.keys().for_each(|key| self.engine.local_queue.freed(key));
+            // The session keeps the grant for as long as this process is connected, also when nobody drops the guard. At its
+            // end there is nothing left to give back.
+            if self.engine.has_session() && why != LossReason::SessionEnded {
+                self.engine.release_lost_in_background(self);
+            }
             // Last, because it calls into the application, which may block or panic.
             self.record_lost(why);
         }

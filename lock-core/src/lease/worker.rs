@@ -109,7 +109,9 @@ impl Renewers {
                 match alive {
                     Some((renewer, runtime)) => cleanup::spawn(&renewer, runtime, pending),
                     None => {
-                        tracing::error!("no runtime for a release: the key stays until its ttl is over");
+                        tracing::error!(
+                            "no runtime for a release: the key stays until the store's lease is over"
+                        );
                         pending.freed(&parts.local_queue);
                     }
                 }

@@ -37,9 +37,13 @@ impl Handoff {
 
     /// A request for a lease of `ttl` is about to be sent.
     pub(crate) fn asked(&mut self, ttl: Duration) {
+        // A session keeps its grants for as long as it lives, whatever is asked for.
+        if self.engine.has_session() {
+            return;
+        }
         let now = self.engine.clock.now();
         if let Some(lease) = self.lease.as_deref_mut() {
-            lease.store_until = later(lease.store_until, forgotten(now, ttl), now);
+            lease.store_until = lease.store_until.later(forgotten(now, ttl), now);
         }
     }
 
@@ -47,8 +51,8 @@ impl Handoff {
     pub(crate) fn leased(&mut self, sent: Moment, length: Duration) {
         let safe = length.saturating_sub(drift(self.engine.capability.placement, length));
         if let Some(lease) = self.lease.as_deref_mut() {
-            lease.store_until = later(lease.store_until, forgotten(sent, length), sent);
-            lease.deadline = later(lease.deadline, sent.plus(safe), sent);
+            lease.store_until = lease.store_until.later(forgotten(sent, length), sent);
+            lease.deadline = lease.deadline.later(sent.plus(safe), sent);
             lease.confirmed = sent;
         }
     }
@@ -76,11 +80,6 @@ impl Handoff {
         // What is left of it here goes back to the store as it is dropped.
         engine.local_queue.hand_off(&key, |_| handoff.take());
     }
-}
-
-/// The later of two moments, as seen from `now`.
-fn later(one: Moment, other: Moment, now: Moment) -> Moment {
-    if other.remaining(now) > one.remaining(now) { other } else { one }
 }
 
 impl Drop for Handoff {
