@@ -63,12 +63,7 @@ pub(crate) async fn connect(url: &str) -> Result<Arc<dyn DynBackend>> {
 
 #[cfg(feature = "redis")]
 async fn redis(url: &str) -> Result<Arc<dyn DynBackend>> {
-    use crate::backend::redis::{Redis, cluster::Cluster};
-
-    if url.split_once("://").is_some_and(|(scheme, _)| scheme.ends_with("+cluster")) {
-        return Ok(Arc::new(Cluster::connect(url).await?));
-    }
-    Ok(Arc::new(Redis::connect(url).await?))
+    Ok(Arc::new(crate::backend::redis::Redis::connect(url).await?))
 }
 
 #[cfg(not(feature = "redis"))]

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use lock_core::backend::redis::cluster::Cluster;
+use lock_core::backend::redis::Redis;
 use lock_core::testkit::contract::{self, Subject};
 use lock_tests::RedisCluster;
 
 #[tokio::test]
 async fn a_cluster_keeps_the_contract() {
     let nodes = RedisCluster::start();
-    let cluster = Arc::new(Cluster::connect(&nodes.url()).await.expect("the cluster takes locks"));
+    let cluster = Arc::new(Redis::connect(&nodes.url()).await.expect("the cluster takes locks"));
     let report = contract::run(|| std::future::ready(Subject::from_dyn(cluster.clone()))).await;
     // It tells those who have a place, and refuses nothing.
     report.assert_complete(&[

@@ -39,6 +39,17 @@ pub enum LatchStep {
     Look,
 }
 
+impl LatchStep {
+    /// The lease that the step asks for.
+    #[must_use]
+    pub const fn ttl(&self) -> Option<Duration> {
+        match self {
+            Self::Set { ttl, .. } | Self::CountDown { ttl, .. } | Self::Wait { ttl, .. } => Some(*ttl),
+            Self::Look => None,
+        }
+    }
+}
+
 /// What a latch is after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LatchState {

@@ -158,7 +158,7 @@ impl Server<Primary> {
             None => Box::pin(live.confirm(deadline)).await,
         };
         let Err(failure) = confirmed else { return Ok(grant) };
-        match Box::pin(self.release(claim)).await {
+        match Box::pin(self.release(claim, None)).await {
             Ok(_) => Err(failure.before_any_request()),
             // The library is told that there may be a grant, and repeats the release.
             Err(_) => Err(failure.in_doubt()),

@@ -1,7 +1,6 @@
 //! Count-down latches.
 
 use std::iter;
-use std::time::Duration;
 
 use ::redis::Value;
 
@@ -14,16 +13,6 @@ use super::server::Server;
 use super::units::millis;
 use crate::backend::{LatchState, LatchStep};
 use crate::key::Key;
-
-/// The lease that a step asks for.
-pub(super) fn lease(step: &LatchStep) -> Option<Duration> {
-    match step {
-        LatchStep::Set { ttl, .. } | LatchStep::CountDown { ttl, .. } | LatchStep::Wait { ttl, .. } => {
-            Some(*ttl)
-        }
-        LatchStep::Look => None,
-    }
-}
 
 impl Server<Primary> {
     /// One step.
@@ -39,7 +28,7 @@ impl Server<Primary> {
             LatchStep::Look => ("look", String::new(), 0),
         };
         let mut command = live.scripts.call(Script::Latch, iter::once(key.as_str()), 4, who.len() + 60);
-        command.arg(name).arg(lease(step).map_or(0, millis)).arg(who).arg(of);
+        command.arg(name).arg(step.ttl().map_or(0, millis)).arg(who).arg(of);
         let reply = live.call(Script::Latch, &command).await?;
         match (reply.verdict, reply.rest()) {
             (1, [Value::Int(left), Value::Int(by_us), ..]) => {

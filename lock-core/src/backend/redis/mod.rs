@@ -2,9 +2,8 @@
 
 mod acquire;
 mod answer;
+mod backend;
 mod call;
-mod capability;
-mod client;
 pub mod cluster;
 mod config;
 mod confirm;
@@ -35,4 +34,4 @@ mod units;
 pub mod voter;
 mod watch;
 
-pub use client::Redis;
+pub use backend::Redis;

@@ -17,41 +17,39 @@ use crate::error::LockErrorKind;
 use crate::key::Key;
 
 impl<R: Role> Server<R> {
-    /// Frees the key, or keeps it taken for `keep_for`.
-    pub(super) async fn release_or_retain(
+    /// Frees the key if it is this owner's, or keeps it taken for `keep_for`. An owner that waits leaves the queue.
+    pub(crate) async fn release(
         &self,
         claim: &Claim,
         keep_for: Option<Duration>,
     ) -> Result<Released, Failure> {
-        match keep_for.filter(|keep| !keep.is_zero()) {
-            None => self.release(claim).await,
-            Some(keep) => self.retain(claim, keep).await,
-        }
-    }
-
-    /// Frees the key if it is this owner's, and gives up its place if it has one.
-    pub(super) async fn release(&self, claim: &Claim) -> Result<Released, Failure> {
-        let live = self.connections.get().await?;
-        let mut command = call(&live, Script::Release, claim);
-        // The hot path of the script is the one without these.
-        if needs_value(claim) || !claim.more.is_empty() || claim.own_fence().is_some() {
-            details(&mut command, claim);
-        }
-        read(live.run(Script::Release, &command).await)
-    }
-
-    /// Gives the lock up and keeps the key taken.
-    pub(super) async fn retain(&self, claim: &Claim, keep: Duration) -> Result<Released, Failure> {
-        let live = self.connections.get().await?;
-        let mut command = call(&live, Script::Keep, claim);
-        command.arg(millis(keep));
-        details(&mut command, claim);
-        read(live.run(Script::Keep, &command).await)
+        let connection = self.connections.get().await?;
+        let (script, command) = match keep_for.filter(|keep| !keep.is_zero()) {
+            None => (Script::Release, free(&connection, claim)),
+            Some(keep) => (Script::Keep, retain(&connection, claim, keep)),
+        };
+        read(connection.run(script, &command).await)
     }
 }
 
-fn call<R: Role>(live: &Connection<R>, script: Script, claim: &Claim) -> Cmd {
-    let mut command = live.scripts.call(script, claim.keys().map(Key::as_str), 6, 64);
+fn free<R: Role>(connection: &Connection<R>, claim: &Claim) -> Cmd {
+    let mut command = call(connection, Script::Release, claim);
+    // The hot path of the script is the one without these.
+    if needs_value(claim) || !claim.more.is_empty() || claim.own_fence().is_some() {
+        details(&mut command, claim);
+    }
+    command
+}
+
+fn retain<R: Role>(connection: &Connection<R>, claim: &Claim, keep: Duration) -> Cmd {
+    let mut command = call(connection, Script::Keep, claim);
+    command.arg(millis(keep));
+    details(&mut command, claim);
+    command
+}
+
+fn call<R: Role>(connection: &Connection<R>, script: Script, claim: &Claim) -> Cmd {
+    let mut command = connection.scripts.call(script, claim.keys().map(Key::as_str), 6, 64);
     command.arg(claim.owner.token().as_str());
     command
 }

@@ -1,12 +1,12 @@
 #![doc = include_str!("docs.md")]
 
 mod ask;
+mod commands;
 mod map;
 mod renew;
 mod route;
 mod router;
 mod several;
 pub(super) mod slot;
-mod store;
 
-pub use store::Cluster;
+pub(super) use router::Router;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
+use super::router::Router;
 use super::slot;
-use super::store::Cluster;
 use crate::backend::redis::error::{Failure, Reaction, Redirect};
 use crate::backend::redis::renew::{Lock, PER_SCRIPT, Verdict, deadline, of_claims};
 use crate::backend::redis::server::Server;
@@ -31,12 +31,12 @@ struct Part<'a> {
 /// What is known so far.
 type Verdicts = Vec<(usize, Verdict)>;
 
-impl Cluster {
-    pub(super) async fn renew_all(&self, batch: &[Renew<'_>]) -> Vec<Renewal> {
+impl Router {
+    pub(crate) async fn renew(&self, batch: &[Renew<'_>]) -> Vec<Renewal> {
         let Some(shortest) = batch.iter().map(|renew| renew.ttl).min() else {
             return Vec::new();
         };
-        let deadline = deadline(shortest, self.timeout());
+        let deadline = deadline(shortest, self.config().timeout);
         let part = |(at, lock): (usize, _)| {
             let lock: Lock<'_> = lock;
             Part { at, lock, slot: slot::of(lock.key.as_str()), asking: None, redirect: None }
@@ -49,7 +49,7 @@ impl Cluster {
         for (at, verdict) in join_all(groups.collect()).await.into_iter().flatten() {
             verdicts[at] = verdict;
         }
-        of_claims(batch, verdicts, |failure| self.error(failure))
+        of_claims(batch, verdicts, |failure| failure.to_error(&self.config().address))
     }
 
     /// By the node where each is asked for, and those of a slot side by side.
@@ -57,7 +57,7 @@ impl Cluster {
         parts.sort_by_key(|part| part.slot);
         let mut groups: Vec<(Option<Arc<Server>>, Vec<Part<'a>>)> = Vec::new();
         for part in parts {
-            let node = part.asking.clone().or_else(|| self.router.node(part.slot));
+            let node = part.asking.clone().or_else(|| self.node(part.slot));
             let belongs = |(of, others): &&mut (Option<Arc<Server>>, Vec<Part<'a>>)| {
                 of.as_ref().map(Arc::as_ptr) == node.as_ref().map(Arc::as_ptr)
                     && others.first().is_some_and(|other| other.asking.is_some() == part.asking.is_some())
@@ -88,7 +88,7 @@ impl Cluster {
             }
             if again.iter().any(|part| part.redirect == Some(Redirect::Down)) {
                 // It may have lost its slots to another one, which nobody else needs to have asked for.
-                let _ = self.router.look_again().await;
+                let _ = self.look_again().await;
             }
             (pending, per_script) = (self.by_node(again), 1);
         }
@@ -110,7 +110,7 @@ impl Cluster {
         let asking = first.asking.clone();
         let node = match &asking {
             Some(node) => Ok(Arc::clone(node)),
-            None => self.router.ready(first.slot).await,
+            None => self.ready(first.slot).await,
         };
         let answers = match &node {
             Ok(node) => {
@@ -141,9 +141,9 @@ impl Cluster {
     /// Takes note of where a node has sent on to. A node to which the slot is only being moved is to be asked as such.
     fn sent_on(&self, by: &Server, redirect: &Redirect) -> Option<Arc<Server>> {
         match redirect {
-            Redirect::Ask(place) => Some(self.router.at(by, place)),
+            Redirect::Ask(place) => Some(self.at(by, place)),
             Redirect::Moved { slot, place } => {
-                self.router.moved(*slot, by, place);
+                self.moved(*slot, by, place);
                 None
             }
             Redirect::Later | Redirect::Down => None,

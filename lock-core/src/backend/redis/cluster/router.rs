@@ -35,7 +35,7 @@ const PATIENCE: Duration = Duration::from_millis(400);
 const BEHIND: Duration = Duration::from_secs(2);
 
 /// The nodes of a Cluster.
-pub(in crate::backend::redis) struct Router {
+pub(crate) struct Router {
     /// What the nodes have in common.
     cluster: Shared<Primary>,
     /// A `std` lock: it is never held across an await.
@@ -84,11 +84,11 @@ impl Router {
         }))
     }
 
-    pub(super) fn config(&self) -> &Config {
+    pub(crate) fn config(&self) -> &Config {
         &self.cluster.config
     }
 
-    pub(super) fn listeners(&self) -> &Listeners {
+    pub(crate) fn listeners(&self) -> &Listeners {
         self.cluster.listeners()
     }
 
@@ -284,7 +284,7 @@ impl Router {
     }
 
     /// Ends all connections, for good.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         self.write(|state| state.closed = true);
         for node in self.primaries() {
             node.close();

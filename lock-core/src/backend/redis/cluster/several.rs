@@ -6,10 +6,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::router::Router;
 use super::slot;
-use super::store::Cluster;
 use crate::backend::redis::acquire::FenceOf;
-use crate::backend::redis::error::{Failure, Reaction};
+use crate::backend::redis::error::Failure;
 use crate::backend::redis::server::Server;
 use crate::backend::remote::join_all;
 use crate::backend::{Ask, Attempt, BoxFuture, Claim, FencingToken, Grant, Released};
@@ -17,29 +17,28 @@ use crate::clock::{Clock, Moment};
 use crate::error::{LockErrorKind, LossReason};
 use crate::key::Key;
 
-impl Cluster {
-    /// A claim for each slot; `None` for a claim whose keys are all in one.
-    #[allow(clippy::unused_self, reason = "it reads like the others")]
-    pub(super) fn parts(&self, claim: &Claim) -> Option<Vec<Claim>> {
-        if claim.more.is_empty() {
-            return None;
-        }
-        let mut slots: Vec<(u16, Vec<Key>)> = Vec::new();
-        for key in claim.keys() {
-            let slot = slot::of(key.as_str());
-            match slots.iter_mut().find(|(of, _)| *of == slot) {
-                Some((_, keys)) => keys.push(key.clone()),
-                None => slots.push((slot, vec![key.clone()])),
-            }
-        }
-        let part = |(_, keys): (u16, Vec<_>)| {
-            let mut keys = keys.into_iter();
-            let key = keys.next().expect("BUG: a slot is there for a key");
-            Claim { key, more: keys.collect(), ..claim.clone() }
-        };
-        (slots.len() > 1).then(|| slots.into_iter().map(part).collect())
+/// A claim for each slot; `None` for a claim whose keys are all in one.
+pub(super) fn parts(claim: &Claim) -> Option<Vec<Claim>> {
+    if claim.more.is_empty() {
+        return None;
     }
+    let mut slots: Vec<(u16, Vec<Key>)> = Vec::new();
+    for key in claim.keys() {
+        let slot = slot::of(key.as_str());
+        match slots.iter_mut().find(|(of, _)| *of == slot) {
+            Some((_, keys)) => keys.push(key.clone()),
+            None => slots.push((slot, vec![key.clone()])),
+        }
+    }
+    let part = |(_, keys): (u16, Vec<_>)| {
+        let mut keys = keys.into_iter();
+        let key = keys.next().expect("BUG: a slot is there for a key");
+        Claim { key, more: keys.collect(), ..claim.clone() }
+    };
+    (slots.len() > 1).then(|| slots.into_iter().map(part).collect())
+}
 
+impl Router {
     pub(super) async fn acquire_parts(
         &self,
         claim: &Claim,
@@ -81,34 +80,13 @@ impl Cluster {
         Ok(Attempt::Granted(Grant::new(sent, claim.ttl).with_fence(fence).with_waiters(waiters)))
     }
 
-    pub(super) async fn release_one(
-        &self,
-        claim: &Claim,
-        keep: Option<Duration>,
-        deadline: Duration,
-    ) -> Result<Released, Failure> {
-        let call = |node: Arc<Server>| async move {
-            match give_back(&node, claim, keep).await {
-                // The first one may have done it; if it has not, this one says so.
-                Err(failure) if failure.reaction == Reaction::Again => {
-                    match give_back(&node, claim, keep).await {
-                        Ok(Released::Released) => Ok(Released::Released),
-                        _ => Err(failure),
-                    }
-                }
-                answer => answer,
-            }
-        };
-        self.within(deadline, &claim.key, call).await
-    }
-
     pub(super) async fn release_parts(
         &self,
         parts: &[Claim],
-        keep: Option<Duration>,
+        keep_for: Option<Duration>,
         deadline: Duration,
     ) -> Result<Released, Failure> {
-        let call = |part| -> BoxFuture<'_, _> { Box::pin(self.release_one(part, keep, deadline)) };
+        let call = |part| -> BoxFuture<'_, _> { Box::pin(self.release_one(part, keep_for, deadline)) };
         let mut answer = Released::Released;
         for released in join_all(parts.iter().map(call).collect()).await {
             answer = match (answer, released?) {
@@ -167,12 +145,5 @@ impl Cluster {
             }
         }
         Ok(Ok(largest))
-    }
-}
-
-async fn give_back(node: &Server, claim: &Claim, keep: Option<Duration>) -> Result<Released, Failure> {
-    match keep {
-        None => node.release(claim).await,
-        Some(keep) => node.retain(claim, keep).await,
     }
 }

@@ -7,6 +7,9 @@ use std::fmt::Write as _;
 
 use once_cell::sync::Lazy;
 
+use crate::error::{LockError, LockErrorKind, Result};
+use crate::key::Key;
+
 /// How many slots every Cluster has.
 pub(super) const SLOTS: u16 = 16_384;
 /// What the library keeps beside a lock, one letter each: see `scripts/lib.lua`.
@@ -53,8 +56,18 @@ const fn crcs() -> [u16; 256] {
 
 /// Whether helper keys can be in the slot of this key. They cannot where it has a `}` and no hash tag: what stands
 /// around it to make it the hash tag of another key ends at that `}`.
-pub(in crate::backend::redis) fn can_have_helpers(key: &str) -> bool {
+fn can_have_helpers(key: &str) -> bool {
     tag(key).is_some() || !key.contains('}')
+}
+
+/// Refuses a key that cannot be a lock on a Cluster.
+pub(crate) fn takes(key: &Key) -> Result<()> {
+    if can_have_helpers(key.as_str()) {
+        return Ok(());
+    }
+    let detail = "a key with a `}` and no hash tag cannot be a lock on a Redis Cluster, because nothing else could be stored in \
+                  its slot: write it as `{tag}rest`, or without the `}`";
+    Err(LockError::new(LockErrorKind::InvalidKey, detail).with_key(key))
 }
 
 /// The helper keys of a lock, named as the scripts name them, in one text each.

@@ -81,7 +81,7 @@ impl Backend for Voter {
 
     async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
         let deadline = self.server.shared().config.deadline_of_release(claim.ttl);
-        let answer = timeout(deadline, self.server.release_or_retain(claim, keep_for)).await;
+        let answer = timeout(deadline, self.server.release(claim, keep_for)).await;
         self.server.settled(answer, deadline, &claim.key)
     }
 

@@ -1,0 +1,277 @@
+//! Redis as a lock store: which server is asked, how long a call may take, and what it answers.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::time::timeout;
+
+use super::cluster::{Router, slot};
+use super::config::{Address, Config};
+use super::dial;
+use super::error::Failure;
+use super::keys::{has_shared_mode, supported};
+use super::primary::Primary;
+use super::server::Server;
+use super::shared::Shared;
+use crate::backend::{
+    Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, GrantId, Heartbeat, LatchState,
+    LatchStep, Listed, Listener, LockInfo, Released, Renew, Renewal, WAITER_LEASE, Waiting,
+};
+#[cfg(doc)]
+use crate::error::LockErrorKind;
+use crate::error::{LockError, Result};
+use crate::key::Key;
+
+/// Redis as a lock store: one server, the primary that sentinels name, or a Cluster.
+///
+/// See the [module](super) for what it does, what it stores and what it cannot promise. One value is enough for a
+/// process: it keeps one connection to each server for each tokio runtime that uses it. Dropping it ends the connections
+/// and leaves the locks as they are.
+pub struct Redis {
+    topology: Topology,
+}
+
+/// Where the keys are.
+enum Topology {
+    /// All of them on one server.
+    One(Arc<Server>),
+    /// On the nodes of a Cluster, by their slots.
+    Cluster(Arc<Router>),
+}
+
+impl fmt::Debug for Redis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Redis").field("config", self.config()).finish_non_exhaustive()
+    }
+}
+
+impl Redis {
+    /// Connects to the store at `url`.
+    ///
+    /// - One server: `redis://[user:password@]host[:port][/db]` or `unix://[user:password@]/path/to.sock`.
+    /// - The primary that sentinels name: `redis+sentinel://[user:password@]host[:port],host../primary[/db]`.
+    /// - A Cluster, of which the URL names some nodes: `redis+cluster://[user:password@]host[:port],host..`. One of them
+    ///   must answer. Every node that has slots is dialled at once, so that a missing permission shows here.
+    ///
+    /// With `rediss` in place of `redis` each of them is encrypted. The options `?connect_timeout=1s&timeout=500ms` (the
+    /// defaults) limit one dial and one call. A call that finds no connection waits for one within its own limit. The
+    /// [module](super) lists all options.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest): the URL is wrong. [`Unsupported`](LockErrorKind::Unsupported):
+    /// `rediss` without the feature `redis-tls`, a server before 6.2, a node before 7.0, a URL of another topology than
+    /// the server has. [`Unavailable`](LockErrorKind::Unavailable): the server does not answer (temporary), refuses the
+    /// password or lacks a permission, or is a replica (permanent). No error shows the URL or a part of the password.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with its I/O and time drivers.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes the connections.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn connect() -> lock_core::Result<()> {
+    /// use lock_core::backend::redis::Redis;
+    ///
+    /// let redis = Redis::connect("redis://127.0.0.1/").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn connect(url: &str) -> Result<Self> {
+        let config = Config::parse(url)?;
+        if matches!(config.address, Address::Cluster(_)) {
+            let router = Box::pin(Router::connect(config)).await?;
+            return Ok(Self { topology: Topology::Cluster(router) });
+        }
+        let shared = Arc::new(Shared::new(config, Primary::alone())?);
+        match dial::dial(&shared).await {
+            Ok(session) => Ok(Self { topology: Topology::One(Arc::new(Server::new(shared, session))) }),
+            Err(failure) => Err(failure.to_error(shared.address())),
+        }
+    }
+
+    fn config(&self) -> &Config {
+        match &self.topology {
+            Topology::One(server) => &server.shared().config,
+            Topology::Cluster(router) => router.config(),
+        }
+    }
+
+    fn error(&self, failure: &Failure) -> LockError {
+        failure.to_error(&self.config().address)
+    }
+
+    /// Refuses keys that cannot be locks, before any I/O.
+    fn takes<'a>(&self, mut keys: impl Iterator<Item = &'a Key> + Clone) -> Result<()> {
+        supported(keys.clone())?;
+        match &self.topology {
+            Topology::One(_) => Ok(()),
+            Topology::Cluster(_) => keys.try_for_each(slot::takes),
+        }
+    }
+
+    /// Runs a call on the server that has `key`, within its deadline.
+    async fn on<T, F>(&self, key: &Key, deadline: Duration, call: impl Fn(Arc<Server>) -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T, Failure>>,
+    {
+        let answer = match &self.topology {
+            // There is no other timer on the way.
+            Topology::One(server) => match timeout(deadline, call(Arc::clone(server))).await {
+                Ok(answer) => answer,
+                Err(_) => Err(server.elapsed(deadline)),
+            },
+            Topology::Cluster(router) => router.within(deadline, key, call).await,
+        };
+        answer.map_err(|failure| self.error(&failure).with_key(key))
+    }
+}
+
+impl Backend for Redis {
+    fn capability(&self) -> Capability {
+        let durable = self.config().durability.is_some();
+        Capability {
+            shared: true,
+            permits: true,
+            several: true,
+            latches: true,
+            lists: true,
+            marks_sent: true,
+            waiting: Waiting::Queue { waiter_lease: WAITER_LEASE, tells_holder: true, confirms: durable },
+            // A token that a process numbers by itself has no copies.
+            fencing: if durable { Fencing::Counter } else { Fencing::StoreTime },
+            ..Capability::exclusive("redis")
+        }
+    }
+
+    async fn acquire(&self, claim: &Claim, ask: Ask) -> Result<Attempt> {
+        self.takes(claim.keys())?;
+        // A claim of several keys is not queued: it would wait for one key while it holds another.
+        let ask = if claim.more.is_empty() { ask } else { ask.without_queue() };
+        let deadline = self.config().deadline(claim.ttl);
+        let answer = match &self.topology {
+            Topology::One(server) => match timeout(deadline, server.acquire(claim, ask, deadline)).await {
+                Ok(answer) => answer,
+                Err(_) if claim.is_sent() => Err(server.elapsed(deadline)),
+                Err(_) => Err(server.not_sent(deadline)),
+            },
+            // Boxed, so that an attempt on one server has no room for it.
+            Topology::Cluster(router) => Box::pin(router.acquire(claim, ask, deadline)).await,
+        };
+        answer.map_err(|failure| self.error(&failure).with_key(&claim.key))
+    }
+
+    async fn heartbeat(&self, claim: &Claim) -> Result<Heartbeat> {
+        let deadline = self.config().deadline(claim.ttl.min(WAITER_LEASE));
+        self.on(&claim.key, deadline, |server| async move { server.heartbeat(claim).await }).await
+    }
+
+    async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
+        match &self.topology {
+            Topology::One(server) => server.renew(batch).await,
+            Topology::Cluster(router) => router.renew(batch).await,
+        }
+    }
+
+    fn shard_of(&self, claim: &Claim) -> u64 {
+        match &self.topology {
+            Topology::One(_) => 0,
+            Topology::Cluster(router) => router.shard_of(claim),
+        }
+    }
+
+    async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
+        let deadline = self.config().deadline_of_release(claim.ttl);
+        let answer = match &self.topology {
+            Topology::One(server) => match timeout(deadline, server.release(claim, keep_for)).await {
+                Ok(answer) => answer,
+                Err(_) => Err(server.elapsed(deadline)),
+            },
+            Topology::Cluster(router) => Box::pin(router.release(claim, keep_for, deadline)).await,
+        };
+        answer.map_err(|failure| self.error(&failure).with_key(&claim.key))
+    }
+
+    async fn fence(&self, claim: &Claim) -> Result<FencingToken> {
+        let deadline = self.config().deadline(claim.ttl);
+        let made = match &self.topology {
+            Topology::Cluster(router) if !claim.more.is_empty() => {
+                let made = Box::pin(router.fence(claim, deadline)).await;
+                made.map_err(|failure| self.error(&failure).with_key(&claim.key))?
+            }
+            _ => self.on(&claim.key, deadline, |server| async move { server.fence(claim).await }).await?,
+        };
+        made.map_err(|reason| LockError::lost(&claim.key, reason))
+    }
+
+    async fn downgrade(&self, claim: &Claim) -> Renewal {
+        if let Err(error) = has_shared_mode(claim) {
+            return Renewal::Unknown(error);
+        }
+        let deadline = self.config().deadline(claim.ttl);
+        let answer =
+            self.on(&claim.key, deadline, |server| async move { server.downgrade(claim).await }).await;
+        answer.unwrap_or_else(Renewal::Unknown)
+    }
+
+    async fn latch(&self, key: &Key, step: &LatchStep) -> Result<LatchState> {
+        self.takes(std::iter::once(key))?;
+        let config = self.config();
+        let deadline = step.ttl().map_or(config.timeout, |ttl| config.deadline(ttl));
+        self.on(key, deadline, |server| async move { server.latch(key, step).await }).await
+    }
+
+    async fn list(&self, prefix: &str, foreign: bool, limit: usize) -> Result<Listed> {
+        let listed = match &self.topology {
+            Topology::One(server) => server.list(prefix, foreign, limit).await,
+            Topology::Cluster(router) => router.list(prefix, foreign, limit).await,
+        };
+        listed.map_err(|failure| self.error(&failure))
+    }
+
+    async fn inspect(&self, key: &Key) -> Result<Option<LockInfo>> {
+        self.takes(std::iter::once(key))?;
+        self.on(key, self.config().timeout, |server| async move { server.inspect(key).await }).await
+    }
+
+    async fn force_release(&self, key: &Key, id: &GrantId) -> Result<bool> {
+        self.takes(std::iter::once(key))?;
+        self.on(key, self.config().timeout, |server| async move { server.force_release(key, id).await }).await
+    }
+
+    fn attach(&self, process: u128, listener: Weak<dyn Listener>, _background: Option<&Handle>) {
+        match &self.topology {
+            Topology::One(server) => server.shared().listeners().add(process, listener),
+            Topology::Cluster(router) => router.listeners().add(process, listener),
+        }
+    }
+
+    async fn close(&self) {
+        match &self.topology {
+            Topology::One(server) => server.close(),
+            Topology::Cluster(router) => router.close(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The library moves the backend and its futures between threads.
+    #[test]
+    fn bounds() {
+        fn threads<T: Send + Sync + 'static>() {}
+        fn send<T: Send>(_: T) {}
+        threads::<Redis>();
+        send(Redis::connect("redis://127.0.0.1/"));
+    }
+}

@@ -1,0 +1,193 @@
+//! The calls of the store on the nodes of a Cluster: each at the node of its key, within its deadline.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::route::Last;
+use super::router::Router;
+use super::several::parts;
+use super::slot;
+use crate::backend::redis::acquire::is_plain;
+use crate::backend::redis::config::Config;
+use crate::backend::redis::error::{Failure, Reaction, Redirect};
+use crate::backend::redis::server::Server;
+use crate::backend::remote::join_all;
+use crate::backend::{Ask, Attempt, BoxFuture, Claim, FencingToken, Listed, Released};
+use crate::clock::{Clock, Moment};
+use crate::error::{LossReason, Result as LockResult};
+use crate::key::Key;
+
+impl Router {
+    /// Connects to a Cluster: asks the named nodes for all of them, and dials every node that has slots.
+    pub(crate) async fn connect(config: Config) -> LockResult<Arc<Self>> {
+        let router = Self::new(config)?;
+        slot::prepare();
+        let met = async {
+            router.find().await?;
+            router.meet().await
+        };
+        met.await.map_err(|failure: Failure| failure.to_error(&router.config().address))?;
+        Ok(router)
+    }
+
+    /// Connects to every node that has slots. A node that is down may be replaced; one that refuses will go on doing so.
+    async fn meet(&self) -> Result<(), Failure> {
+        let patience = self.config().connect_timeout;
+        let nodes = self.primaries();
+        let dials = nodes
+            .iter()
+            .map(|node| -> BoxFuture<'_, _> { Box::pin(timeout(patience, node.connections.get())) });
+        for dialled in join_all(dials.collect()).await {
+            match dialled {
+                Ok(Err(failure)) if failure.is_permanent() => return Err(failure),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs a call on the node of its key within its deadline.
+    pub(crate) async fn within<T, F>(
+        &self,
+        deadline: Duration,
+        key: &Key,
+        call: impl Fn(Arc<Server>) -> F,
+    ) -> Result<T, Failure>
+    where
+        F: Future<Output = Result<T, Failure>>,
+    {
+        let last = Last::default();
+        match timeout(deadline, self.call(key, &last, call)).await {
+            Ok(answer) => answer,
+            // The last node did nothing, and the call may have been sent once more since.
+            Err(_) => {
+                let missing = || self.missing(slot::of(key.as_str()));
+                let failure = last.take().or_else(missing).unwrap_or_else(|| Failure::no_answer(deadline));
+                Err(failure.in_doubt())
+            }
+        }
+    }
+
+    pub(crate) async fn acquire(
+        &self,
+        claim: &Claim,
+        ask: Ask,
+        deadline: Duration,
+    ) -> Result<Attempt, Failure> {
+        let give_up = Clock::Suspend.now().plus(deadline);
+        let answer = match parts(claim) {
+            Some(parts) => timeout(deadline, self.acquire_parts(claim, &parts, give_up))
+                .await
+                .unwrap_or_else(|_| Err(Failure::no_answer(deadline))),
+            None => {
+                let call = |node| self.ask(node, claim, claim, ask, give_up);
+                self.within(deadline, &claim.key, call).await
+            }
+        };
+        // A call that never got a connection leaves nothing to clean up.
+        answer.map_err(|failure| if claim.is_sent() { failure } else { failure.before_any_request() })
+    }
+
+    /// Asks one node for `claim`, which is `whole` or the part of it in one slot. Of a slot that is being moved, a key that
+    /// is no longer there is asked for at the other node, as far as a plain SET will do; the scripts name keys that are on
+    /// both sides, and have to wait.
+    pub(super) async fn ask(
+        &self,
+        node: Arc<Server>,
+        claim: &Claim,
+        whole: &Claim,
+        ask: Ask,
+        give_up: Moment,
+    ) -> Result<Attempt, Failure> {
+        // Not a deadline of its own for each node: what reaches the last one must not take effect after the caller has
+        // given up.
+        let deadline = give_up.remaining(Clock::Suspend.now());
+        match node.acquire(claim, ask, deadline).await {
+            Err(Failure { reaction: Reaction::Follow(Redirect::Ask(place)), .. })
+                if is_plain(claim) && !ask.enqueues() =>
+            {
+                self.at(&node, &place).set_asking(claim, deadline).await
+            }
+            // A claim that is not granted yet is granted once at most, however often it is asked for.
+            Err(failure) if failure.reaction == Reaction::Again && ask != Ask::Probe => {
+                whole.mark_resent();
+                node.acquire(claim, ask, deadline).await
+            }
+            answer => answer,
+        }
+    }
+
+    pub(crate) async fn release(
+        &self,
+        claim: &Claim,
+        keep_for: Option<Duration>,
+        deadline: Duration,
+    ) -> Result<Released, Failure> {
+        match parts(claim) {
+            Some(parts) => self.release_parts(&parts, keep_for, deadline).await,
+            None => self.release_one(claim, keep_for, deadline).await,
+        }
+    }
+
+    pub(super) async fn release_one(
+        &self,
+        claim: &Claim,
+        keep_for: Option<Duration>,
+        deadline: Duration,
+    ) -> Result<Released, Failure> {
+        let call = |node: Arc<Server>| async move {
+            match node.release(claim, keep_for).await {
+                // The first request may have done it; if it has not, the second says so.
+                Err(failure) if failure.reaction == Reaction::Again => {
+                    match node.release(claim, keep_for).await {
+                        Ok(Released::Released) => Ok(Released::Released),
+                        _ => Err(failure),
+                    }
+                }
+                answer => answer,
+            }
+        };
+        self.within(deadline, &claim.key, call).await
+    }
+
+    /// Makes the fencing token of a claim of several keys.
+    pub(crate) async fn fence(
+        &self,
+        claim: &Claim,
+        deadline: Duration,
+    ) -> Result<Result<FencingToken, LossReason>, Failure> {
+        match parts(claim) {
+            Some(parts) => timeout(deadline, self.fence_parts(claim, &parts, deadline))
+                .await
+                .unwrap_or_else(|_| Err(Failure::no_answer(deadline))),
+            None => self.within(deadline, &claim.key, |node| async move { node.fence(claim).await }).await,
+        }
+    }
+
+    /// The node of the claim's slot; claims of several keys have one shard together.
+    pub(crate) fn shard_of(&self, claim: &Claim) -> u64 {
+        match self.node(slot::of(claim.key.as_str())) {
+            Some(node) if claim.more.is_empty() => Arc::as_ptr(&node).addr() as u64,
+            _ => u64::MAX,
+        }
+    }
+
+    /// The locks of all nodes.
+    pub(crate) async fn list(&self, prefix: &str, foreign: bool, limit: usize) -> Result<Listed, Failure> {
+        // Nothing else tells a caller that asks for no key which nodes there are by now.
+        let patience = self.config().timeout;
+        timeout(patience, self.look()).await.unwrap_or_else(|_| Err(Failure::no_answer(patience)))?;
+        let (mut locks, mut truncated) = (Vec::new(), false);
+        for node in self.primaries() {
+            let listed = node.list(prefix, foreign, limit).await?;
+            truncated |= listed.truncated;
+            locks.extend(listed.locks);
+        }
+        let mut listed = Listed::new(locks, limit);
+        listed.truncated |= truncated;
+        Ok(listed)
+    }
+}
