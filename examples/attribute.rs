@@ -1,11 +1,11 @@
-//! An attribute puts a function under a lock. `cargo run -p lock-examples --example attribute`
+//! A function under a lock. `cargo run -p lock-examples --example attribute`
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
 use std::time::Duration;
 
 use lock_core::{LockError, LockManager, distributed_lock};
 
-/// One call at a time for each order, on all machines together. A second call waits for at most two seconds.
+/// Runs one call at a time for each order, on all machines together. A second call waits for up to two seconds.
 #[distributed_lock(key = "order:<id>", ttl = "500ms", strategy = "retry", wait = "2s")]
 async fn ship(id: u64, who: &str) -> Result<(), LockError> {
     println!("{who} packs order {id}");
@@ -14,7 +14,7 @@ async fn ship(id: u64, who: &str) -> Result<(), LockError> {
     Ok(())
 }
 
-/// One call on the whole fleet. The calls that find it held return `None`.
+/// Runs one call in the whole fleet. The calls that find the key held return `None`.
 #[distributed_lock(key = "job:report", ttl = "3s", strategy = "skip")]
 async fn report() -> Option<&'static str> {
     tokio::time::sleep(Duration::from_millis(20)).await;
@@ -23,7 +23,7 @@ async fn report() -> Option<&'static str> {
 
 #[tokio::main]
 async fn main() -> Result<(), LockError> {
-    // The attribute takes its locks from the installed manager. `LOCK_URL` names the store; without it: memory.
+    // The attribute uses the installed manager. `LOCK_URL` names the store; without it, the store is memory.
     LockManager::from_env().await?.install()?;
 
     let (first, second, third) = tokio::join!(ship(1, "ann"), ship(1, "bob"), ship(2, "eve"));

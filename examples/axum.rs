@@ -1,4 +1,4 @@
-//! A layer puts a route under a lock. `cargo run -p lock-examples --example axum`
+//! A route under a lock. `cargo run -p lock-examples --example axum`
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
 use std::time::Duration;
@@ -12,14 +12,14 @@ use lock_axum::LockLayer;
 use lock_core::{LockError, LockManager};
 use tower::ServiceExt;
 
-/// Runs once at a time for each order.
+/// Runs for one request at a time for each order.
 async fn pay(Path(id): Path<u64>) -> String {
     tokio::time::sleep(Duration::from_millis(50)).await;
     format!("order {id} is paid")
 }
 
 fn routes(locks: LockManager) -> Result<Router, LockError> {
-    // `<id:u64>`: /orders/1 and /orders/01 are one order, and have one key. `check` finds mistakes at start-up.
+    // With `<id:u64>`, /orders/1 and /orders/01 are one order and have one key. `check` finds mistakes at start-up.
     let one_at_a_time = LockLayer::new(locks).key("order:<id:u64>").ttl(Duration::from_secs(5)).check()?;
     Ok(Router::new().route("/orders/{id}/pay", post(pay).route_layer(one_at_a_time)))
 }
@@ -27,7 +27,7 @@ fn routes(locks: LockManager) -> Result<Router, LockError> {
 #[tokio::main]
 async fn main() -> Result<(), LockError> {
     let locks = LockManager::from_env().await?;
-    // A service says `axum::serve(listener, app).with_graceful_shutdown(..)` here, and then `locks.shutdown(..)`.
+    // A service calls `axum::serve(listener, app).with_graceful_shutdown(..)` here, and then `locks.shutdown(..)`.
     let app = routes(locks.clone())?;
 
     let (first, again, other) = tokio::join!(ask(&app, "1"), ask(&app, "01"), ask(&app, "2"));
@@ -39,7 +39,7 @@ async fn main() -> Result<(), LockError> {
     Ok(())
 }
 
-/// Sends a request to the routes; what comes back.
+/// Sends a request to the routes, and returns the answer.
 async fn ask(app: &Router, order: &str) -> (StatusCode, String) {
     let request = Request::post(format!("/orders/{order}/pay")).body(Body::empty()).expect("a good request");
     let answer = app.clone().oneshot(request).await.unwrap_or_else(|never| match never {});

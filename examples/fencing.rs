@@ -1,4 +1,4 @@
-//! The last line of defence: a resource that refuses the write of a late holder.
+//! Fencing, the last line of defence: a resource that refuses the write of a late holder.
 //! `cargo run -p lock-examples --example fencing`
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use lock_core::{FencingToken, LockError, LockManager};
 
-/// A row with the largest token that it has seen. In SQL:
+/// A row, with the largest token that it has seen. In SQL:
 /// `UPDATE stock SET left = $1, fence = $2 WHERE item = 'lamp' AND fence <= $2`
 #[derive(Default)]
 struct Row(Mutex<(Option<FencingToken>, u32)>);
 
 impl Row {
-    /// Writes, unless a later holder has written: the comparison and the write are one step.
+    /// Writes the value, unless a later holder has written. The comparison and the write are one step.
     fn write(&self, value: u32, token: FencingToken) -> bool {
         let mut row = self.0.lock().expect("no holder of this mutex panics");
         let accepted = row.0.is_none_or(|seen| seen <= token);
@@ -29,16 +29,16 @@ async fn main() -> Result<(), LockError> {
     let locks = LockManager::from_env().await?;
     let row = Row::default();
 
-    // A holder that does not renew, as if its process stood still for longer than its lease.
+    // A holder that does not renew its lease, like a process that is stopped for longer than its ttl.
     let stuck = locks.lock("stock:lamp").ttl(Duration::from_millis(100)).renew(false).acquire().await?;
     let old = stuck.fencing_token().await?;
 
-    // The next one waits for the end of the lease, and gets a larger token.
+    // The next holder waits for the end of the lease, and gets a larger token.
     let next = locks.lock("stock:lamp").acquire().await?;
     let new = next.fencing_token().await?;
     println!("the next holder writes:  {}", verdict(row.write(9, new)));
     println!("the late holder writes:  {}", verdict(row.write(8, old)));
-    println!("the late holder is told: {}", stuck.check().expect_err("its lease is over"));
+    println!("the late holder learns:  {}", stuck.check().expect_err("its lease is over"));
     assert!(new > old && !stuck.is_held());
     next.release().await?;
     Ok(())

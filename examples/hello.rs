@@ -7,11 +7,11 @@ use lock_core::{LockError, LockManager};
 async fn main() -> Result<(), LockError> {
     let locks = LockManager::in_memory(); // or LockManager::connect("redis://127.0.0.1/").await?
 
-    // Runs the future under the lock, and gives the lock back after it.
+    // Runs the future under the lock, then releases the lock.
     let sum = locks.lock("account:7").run(async { 20 + 22 }).await?;
     println!("under the lock: {sum}");
 
-    // The same by hand: the guard holds until it is released.
+    // The same by hand: the guard holds the lock until it is released.
     let guard = locks.lock("account:7").acquire().await?;
     let second = locks.lock("account:7").try_acquire().await?;
     println!("a second try while it is held: {}", if second.is_none() { "refused" } else { "granted" });

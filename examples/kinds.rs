@@ -1,12 +1,11 @@
-//! Who may be inside together: the kinds of locks, and several keys at once.
+//! The kinds of locks: how many calls run at the same time.
 //!
 //! ```sh
 //! cargo run -p lock-examples --example kinds                                                    # locks in memory
 //! LOCK_URL=redis://127.0.0.1:6379/ cargo run -p lock-examples --features redis --example kinds  # the same on Redis
 //! ```
 //!
-//! Each function is called nine times at the same moment, and the program says how many of the calls were inside
-//! together.
+//! The program calls each function nine times at once, and prints how many of the calls ran at the same time.
 #![allow(clippy::print_stdout, reason = "the report is what this program is for")]
 
 use std::sync::Arc;
@@ -16,42 +15,42 @@ use std::time::Duration;
 use lock_core::{LockError, LockManager, distributed_lock};
 use tokio::task::JoinSet;
 
-/// Any number at a time, while nobody changes the page.
+/// Runs any number of calls at a time, while no call changes the page.
 #[distributed_lock(key = "page:<id>", kind = "read", label = "show")]
 async fn show(id: u64, crowd: Arc<Crowd>) -> Result<(), LockError> {
     crowd.work().await;
     Ok(())
 }
 
-/// One at a time, and nobody reads beside it.
+/// Runs one call at a time, and no reader at the same time.
 #[distributed_lock(key = "page:<id>", kind = "write", label = "change")]
 async fn change(id: u64, crowd: Arc<Crowd>) -> Result<(), LockError> {
     crowd.work().await;
     Ok(())
 }
 
-/// Three at a time, of all machines together.
+/// Runs three calls at a time, on all machines together.
 #[distributed_lock(key = "render", kind = "semaphore", permits = 3)]
 async fn render(crowd: Arc<Crowd>) -> Result<(), LockError> {
     crowd.work().await;
     Ok(())
 }
 
-/// One at a time, and whoever came first goes first.
+/// Runs one call at a time, in the order of their arrival.
 #[distributed_lock(key = "checkout", kind = "fair")]
 async fn checkout(crowd: Arc<Crowd>) -> Result<(), LockError> {
     crowd.work().await;
     Ok(())
 }
 
-/// Both accounts or none. Two transfers between the same accounts, one there and one back, never wait for each other.
+/// Locks both accounts or none. Two transfers between the same accounts in opposite directions do not deadlock.
 #[distributed_lock(keys = ["account:<from>", "account:<to>"])]
 async fn transfer(from: u64, to: u64, crowd: Arc<Crowd>) -> Result<(), LockError> {
     crowd.work().await;
     Ok(())
 }
 
-/// How many are at work, and how many were at most.
+/// The number of calls that run now, and the largest number so far.
 #[derive(Default)]
 struct Crowd {
     now: AtomicUsize,
@@ -67,7 +66,7 @@ impl Crowd {
     }
 }
 
-/// Calls nine times at the same moment.
+/// Makes nine calls at once.
 async fn nine<F>(name: &str, call: impl Fn(u64, Arc<Crowd>) -> F) -> Result<(), LockError>
 where
     F: Future<Output = Result<(), LockError>> + Send + 'static,
@@ -77,7 +76,7 @@ where
     while let Some(called) = calls.join_next().await {
         called.expect("no call panics")?;
     }
-    println!("{name:<28} {} at a time", crowd.most.load(Ordering::SeqCst));
+    println!("{name:<32} {} at a time", crowd.most.load(Ordering::SeqCst));
     Ok(())
 }
 
@@ -89,7 +88,7 @@ async fn main() -> Result<(), LockError> {
     nine("write", |_, crowd| change(7, crowd)).await?;
     nine("semaphore of 3", |_, crowd| render(crowd)).await?;
     nine("fair", |_, crowd| checkout(crowd)).await?;
-    nine("both keys, there and back", |n, crowd| transfer(1 + n % 2, 2 - n % 2, crowd)).await?;
+    nine("both keys, opposite directions", |n, crowd| transfer(1 + n % 2, 2 - n % 2, crowd)).await?;
     nine("both keys, three pairs", |n, crowd| transfer(n % 3, 10 + n % 3, crowd)).await?;
     locks.shutdown(Duration::from_secs(2)).await;
     Ok(())

@@ -10,18 +10,18 @@ async fn main() -> Result<(), LockError> {
     let first = locks.read("page:7").acquire().await?;
     let second = locks.read("page:7").acquire().await?;
     let writer = locks.write("page:7").try_acquire().await?;
-    println!("beside two readers a writer is {}", if writer.is_none() { "refused" } else { "admitted" });
+    println!("next to two readers, a writer is {}", if writer.is_none() { "refused" } else { "admitted" });
     first.release().await?;
     second.release().await?;
 
     let writer = locks.write("page:7").acquire().await?;
     let reader = locks.read("page:7").try_acquire().await?;
-    println!("beside a writer a reader is {}", if reader.is_none() { "refused" } else { "admitted" });
+    println!("next to a writer, a reader is {}", if reader.is_none() { "refused" } else { "admitted" });
 
-    // Nobody else can write between the change and the look at it.
+    // No other writer can run between the change and the read.
     let reading = writer.downgrade().await?;
     let reader = locks.read("page:7").acquire().await?;
-    println!("after the downgrade both read: {}", reading.is_held() && reader.is_held());
+    println!("after the downgrade, both read: {}", reading.is_held() && reader.is_held());
     reader.release().await?;
     reading.release().await?;
     Ok(())

@@ -1,4 +1,4 @@
-//! The route, the lock outside of it, and the answers in between.
+//! The route, the lock around it, and the stored answers in between.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -15,10 +15,10 @@ use lock_core::{LockError, LockManager};
 
 use crate::answers::{Answer, Answers};
 
-/// More than a payment needs.
+/// The largest body that is accepted: more than a payment needs.
 const LARGEST_BODY: usize = 64 * 1024;
 
-/// What was charged.
+/// The charges of a card.
 #[derive(Default)]
 pub(crate) struct Card(Mutex<Vec<u32>>);
 
@@ -33,21 +33,23 @@ pub(crate) fn routes(
     card: Arc<Card>,
     answers: Arc<Answers>,
 ) -> Result<Router, LockError> {
-    // Two tenants may choose the same key. Waiting for the first copy would do as well: `.wait(..)`.
+    // The tenant is in the key, because two tenants may choose the same idempotency key. With `.wait(..)`, a copy would wait for
+    // the first request instead of being refused.
     let one_at_a_time = LockLayer::new(locks)
         .key("payment:<header.x-tenant>:<header.idempotency-key>")
         .ttl(Duration::from_secs(10))
-        // A client that sends its payment byte by byte does not hold the lock meanwhile.
+        // A client that sends its payment slowly does not hold the lock in the meantime.
         .after_body(LARGEST_BODY)
         .check()?;
     let pay = post(pay)
         .route_layer(from_fn_with_state(answers, replay))
-        // The last one added is outside.
+        // The layer that is added last is the outermost.
         .route_layer(one_at_a_time);
     Ok(Router::new().route("/payments", pay).with_state(card))
 }
 
-/// Runs under the lock: nobody else looks for the answer to this key now, or writes it.
+/// Answers with the stored answer, if there is one. Runs under the lock, so no other request reads or writes the answer to
+/// this key at the same time.
 async fn replay(
     State(answers): State<Arc<Answers>>,
     FencingToken(token): FencingToken,
@@ -70,7 +72,8 @@ async fn replay(
     keep(&answers, key, token, body, response).await
 }
 
-/// Keeps what is final. After a 5xx nobody knows what was done: the client may ask again, and the payment must find out.
+/// Stores the answer if it is final. After a 5xx it is unknown what was done: the client may try again, and the payment must
+/// then find out.
 async fn keep(
     answers: &Answers,
     key: String,
@@ -88,7 +91,7 @@ async fn keep(
     (status, body).into_response()
 }
 
-/// The layer has refused a request without these.
+/// Returns the key of the stored answer. The layer has refused requests without these headers.
 fn name(headers: &HeaderMap) -> String {
     let part = |name| headers.get(name).map(|value| value.as_bytes().escape_ascii().to_string());
     format!("{:?}", (part("x-tenant"), part("idempotency-key")))
@@ -98,7 +101,7 @@ async fn pay(State(card): State<Arc<Card>>, sum: String) -> Response {
     let Ok(sum) = sum.parse() else {
         return (StatusCode::BAD_REQUEST, "how much?").into_response();
     };
-    // The bank takes its time, and the copies of the request come meanwhile.
+    // The bank takes some time, in which the copies of the request arrive.
     tokio::time::sleep(Duration::from_millis(100)).await;
     card.0.lock().unwrap_or_else(PoisonError::into_inner).push(sum);
     (StatusCode::CREATED, format!("paid {sum}")).into_response()

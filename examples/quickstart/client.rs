@@ -1,11 +1,11 @@
-//! A caller: one request over one connection.
+//! A minimal HTTP client: one request over one connection.
 
 use std::net::SocketAddr;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Status and body of an answer; status 0 when there was none.
+/// The status and the body of an answer. Without an answer, the status is 0 and the body the error.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,

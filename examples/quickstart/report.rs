@@ -1,4 +1,4 @@
-//! What happened, for a person to read.
+//! The report that the program prints.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use lock_core::LockManager;
 use crate::client::Answer;
 use crate::shop::Shop;
 
-/// What became of one burst of orders.
+/// The results of one burst of orders.
 #[derive(Debug)]
 pub(crate) struct Burst {
     accepted: u64,
@@ -60,7 +60,7 @@ impl Burst {
 
 pub(crate) fn store(locks: &LockManager) -> String {
     match locks.store() {
-        "memory" => "memory (this process alone; set LOCK_URL for a store that machines share)".to_owned(),
+        "memory" => "memory (this process only; set LOCK_URL for a store that machines share)".to_owned(),
         other => other.to_owned(),
     }
 }
@@ -89,7 +89,7 @@ pub(crate) fn jobs(answers: &[Answer]) {
     let ran = ran(answers);
     println!("the nightly job");
     println!("  ran           {ran:>4}");
-    println!("  stood back    {:>4}", answers.iter().filter(|answer| answer.status == 409).count());
+    println!("  skipped       {:>4}", answers.iter().filter(|answer| answer.status == 409).count());
     if let Some(refused) = answers.iter().find(|answer| answer.status == 409) {
         println!("  {}", refused.body);
     }
@@ -102,7 +102,7 @@ fn ran(answers: &[Answer]) -> usize {
     answers.iter().filter(|answer| answer.status == 200).count()
 }
 
-/// Whether the locks did what they are for.
+/// Returns whether the locks worked: nothing was oversold, every lamp was sold, and the job ran once.
 pub(crate) fn is_good(locked: &Burst, jobs: &[Answer], stock: u32) -> bool {
     locked.oversold(stock) == 0
         && locked.sold == u64::from(stock)

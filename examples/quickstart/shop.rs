@@ -13,10 +13,10 @@ use axum::routing::post;
 use lock_axum::LockLayer;
 use lock_core::{LockError, LockManager, distributed_lock};
 
-/// What one statement to the database takes.
+/// The time that one database statement takes.
 const DATABASE: Duration = Duration::from_millis(1);
 
-/// The stock of one item, read and written as two statements, as a careless service does.
+/// The stock of one item, which a careless service reads and writes in two statements.
 #[derive(Debug)]
 pub(crate) struct Shop {
     stock: AtomicI64,
@@ -49,7 +49,7 @@ impl Shop {
         Duration::from_micros(self.longest_wait.load(Ordering::SeqCst))
     }
 
-    /// Reads the stock, decides, writes it back: right only if nobody else does so meanwhile.
+    /// Reads the stock, then writes it back: correct only if nobody else does so in between.
     async fn sell_one(&self) -> Result<(), OrderError> {
         let stock = self.stock.load(Ordering::SeqCst);
         tokio::time::sleep(DATABASE).await;
@@ -62,7 +62,7 @@ impl Shop {
     }
 }
 
-/// Why an order was refused.
+/// The reason for which an order is refused.
 #[derive(Debug)]
 pub(crate) enum OrderError {
     SoldOut,
@@ -96,7 +96,7 @@ impl IntoResponse for OrderError {
 }
 
 pub(crate) fn routes(shop: Arc<Shop>, locks: LockManager) -> Result<Router, LockError> {
-    // One order at a time for each person: a double click is answered with 409.
+    // One order at a time for each person: the second half of a double click gets 409.
     let double_click = LockLayer::new(locks).key("cart:<person>").ttl(Duration::from_secs(5)).check()?;
     Ok(Router::new()
         .route("/orders/{item}/{person}", post(order).route_layer(double_click))
@@ -113,7 +113,7 @@ async fn order(
     Ok("yours")
 }
 
-/// One at a time for each item, over all machines.
+/// Sells one item at a time, on all machines together.
 #[distributed_lock(key = "stock:<item>", ttl = "5s", strategy = "retry", wait = "30s")]
 async fn buy(shop: &Shop, item: &str, asked: Instant) -> Result<(), OrderError> {
     let waited = u64::try_from(asked.elapsed().as_micros()).unwrap_or(u64::MAX);
@@ -126,7 +126,7 @@ fn asked_now() -> Instant {
     Instant::now()
 }
 
-/// The same order without the lock, to see the difference.
+/// Serves the same order without the lock, to show the difference.
 async fn order_unlocked(State(shop): State<Arc<Shop>>) -> Result<&'static str, OrderError> {
     shop.sell_one().await?;
     Ok("yours")
@@ -143,8 +143,8 @@ async fn job(State(shop): State<Arc<Shop>>, Path(name): Path<String>) -> Respons
     }
 }
 
-/// Once on the whole fleet. `ttl` is how fast another machine takes over when this one dies; the lock is renewed for as
-/// long as the job runs.
+/// Runs one job at a time in the whole fleet. `ttl` is how soon another machine can take over if this one crashes; the lock is
+/// renewed while the job runs.
 #[distributed_lock(key = "job:<name>", ttl = "3s", strategy = "fail_fast")]
 async fn run_job(shop: &Shop, name: &str) -> Result<(), LockError> {
     let alone = !shop.job_runs.swap(true, Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! A shop with 100 pieces of one item and 500 people who want it at the same moment.
+//! A shop that has 100 lamps, and 500 people who order one at the same moment.
 //!
 //! ```sh
 //! cargo run -p lock-examples --example quickstart                                                    # locks in memory
@@ -6,15 +6,12 @@
 //! cargo run -p lock-examples --example quickstart -- --serve                                         # keep serving
 //! ```
 //!
-//! The service is in `quickstart/shop.rs`: routes under a `LockLayer`, functions under `#[distributed_lock]`. This file
-//! starts it, sends it the burst, and says what happened. It ends with status 1 if more was sold than there was.
+//! The service is in `shop.rs`: routes under a `LockLayer`, functions under `#[distributed_lock]`. This file starts it, sends
+//! it the orders, and prints what happened. It exits with status 1 if the shop sold more lamps than it had.
 #![allow(clippy::print_stdout, reason = "the report is what this program is for")]
 
-#[path = "quickstart/client.rs"]
 mod client;
-#[path = "quickstart/report.rs"]
 mod report;
-#[path = "quickstart/shop.rs"]
 mod shop;
 
 use std::error::Error;
@@ -40,7 +37,9 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
     let serve = match std::env::args().nth(1).as_deref() {
         None => false,
         Some("--serve") => true,
-        Some(other) => return Err(format!("unknown argument `{other}`: there is only `--serve`").into()),
+        Some(other) => {
+            return Err(format!("unknown argument `{other}`: the only argument is `--serve`").into());
+        }
     };
     let locks = ManagerBuilder::from_env().await?.service("shop").build()?;
     locks.install()?;
@@ -49,7 +48,7 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
     let shop = Arc::new(Shop::new(STOCK));
     let socket = TcpSocket::new_v4()?;
     socket.bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
-    // Room for everybody who connects at the same moment; the usual 128 would make the rest wait a second.
+    // A backlog for all connections at once. With the usual 128, the others would wait for a second.
     let listener = socket.listen(1024)?;
     let address = listener.local_addr()?;
     let app = shop::routes(Arc::clone(&shop), locks.clone())?;
@@ -68,7 +67,7 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
     shop.restock(STOCK);
     let locked = burst(address, &shop, "with the lock", "orders").await;
     shop.restock(STOCK);
-    println!("\nthe nightly job is fired from {PLACES} places at the same moment");
+    println!("\n{PLACES} places trigger the nightly job at the same moment");
     let jobs = jobs(address).await;
 
     println!();
@@ -80,7 +79,7 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
     Ok(if report::is_good(&locked, &jobs, STOCK) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// All orders at once, each over a connection of its own.
+/// Sends all orders at once, each over a connection of its own.
 async fn burst(address: SocketAddr, shop: &Shop, name: &str, route: &str) -> Burst {
     let mut orders = JoinSet::new();
     for person in 0..ORDERS {
@@ -106,7 +105,7 @@ async fn jobs(address: SocketAddr) -> Vec<client::Answer> {
     runs.join_all().await
 }
 
-/// One line that grows on a terminal, and a line for each fifth in a file.
+/// Shows the progress: one line that changes on a terminal, a line for each fifth elsewhere.
 fn progress(name: &str, answered: u32) {
     let fifth = answered.is_multiple_of(ORDERS / 5);
     if std::io::stdout().is_terminal() {

@@ -5,24 +5,22 @@
 //! LOCK_URL=redis://127.0.0.1:6379/ cargo run -p lock-examples --features redis --example idempotency  # the same on Redis
 //! ```
 //!
-//! Two things are needed, and each alone is wrong. *Stored answers* alone: two copies of a request that arrive together
-//! find no answer and both pay. *A lock* alone: the second copy waits, or is refused, and then pays again. Here the lock
-//! layer stands outside and the stored answers inside of it:
+//! It takes two things, and either alone is wrong. With only *stored answers*, two copies of a request that arrive together
+//! find no answer, and both pay. With only *a lock*, the second copy waits or is refused, and then pays again. Here the lock
+//! is the outer layer, and the stored answers are inside it:
 //!
 //! | request | answer |
 //! | --- | --- |
 //! | without the header | 400, by the layer |
-//! | while the first with this key is under way | 409 with `Retry-After`, by the layer |
-//! | the same again | what the first got, with `idempotent-replayed: true` |
+//! | while the first request with this key is being served | 409 with `Retry-After`, by the layer |
+//! | the same request again | the answer to the first, with `idempotent-replayed: true` |
 //! | the same key with another body | 422 |
 //!
-//! `idempotency/payments.rs` has the routes, `idempotency/answers.rs` what is kept. The program sends itself such
-//! requests, says what came back, and ends with status 1 if the card was charged more than once.
+//! `payments.rs` has the routes, `answers.rs` the stored answers. The program sends itself such requests, prints the answers,
+//! and exits with status 1 if the card was charged more than once for a payment.
 #![allow(clippy::print_stdout, reason = "the report is what this program is for")]
 
-#[path = "idempotency/answers.rs"]
 mod answers;
-#[path = "idempotency/payments.rs"]
 mod payments;
 
 use std::error::Error;
@@ -65,7 +63,7 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
     Ok(if charges == [30, 30] { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Sends a payment and says what came back.
+/// Sends a payment, and returns the answer as a line of text.
 async fn pay(app: Router, key: Option<&str>, sum: &'static str) -> String {
     let mut request = Request::post("/payments").header("x-tenant", "ann");
     if let Some(key) = key {
