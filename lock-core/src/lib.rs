@@ -91,7 +91,6 @@ mod latch;
 // What all of these share.
 mod engine;
 
-mod connect;
 pub mod observe;
 mod store;
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::connect;
 use crate::backend::DynBackend;
-use crate::connect;
 use crate::engine::Engine;
 #[cfg(doc)]
 use crate::error::LockErrorKind;

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `manager` | [`LockManager`]: the lock types, and what it says of itself |
 //! | `builder` | what a manager is made of |
+//! | `connect` | the URL schemes, and the store behind each |
 //! | `default` | the manager of the process |
 //! | `scope` | the manager of a task, and the locks that this holds |
 //! | `inspect` | who holds what, for operators |
@@ -12,6 +13,7 @@
 
 mod assert;
 mod builder;
+mod connect;
 mod default;
 mod inspect;
 #[allow(clippy::module_inception, reason = "the folder is named after its type")]

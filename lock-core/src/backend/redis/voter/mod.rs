@@ -8,6 +8,8 @@ mod new_cluster;
 mod options;
 mod peers;
 mod probe;
+#[cfg(feature = "redlock")]
+mod redlock;
 mod refusal;
 mod role;
 mod state;
@@ -18,4 +20,4 @@ mod vote;
 pub use backend::Voter;
 pub use options::VoterOptions;
 #[cfg(feature = "redlock")]
-pub(crate) use url::RedlockUrl;
+pub(crate) use redlock::connect;

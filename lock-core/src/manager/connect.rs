@@ -1,0 +1,191 @@
+//! From a URL to a store.
+
+use std::sync::Arc;
+
+use crate::backend::memory::Memory;
+use crate::backend::{Backend, BoxFuture, DynBackend};
+use crate::error::{LockError, LockErrorKind, Result};
+
+/// The variable that names the store.
+const VARIABLE: &str = "LOCK_URL";
+
+/// Connects to the store that a URL names.
+type Connect = for<'a> fn(&'a str) -> BoxFuture<'a, Result<Arc<dyn DynBackend>>>;
+
+/// One row a store: what its URLs begin with, the feature that it needs, and how to connect.
+const STORES: &[Store] = &[
+    Store { connect: Some(|url| open(memory(url))), ..Store::of(&["memory"], "") },
+    Store {
+        #[cfg(feature = "redis")]
+        connect: Some(|url| open(crate::backend::redis::Redis::connect(url))),
+        ..Store::of(&["redis[s]", "redis[s]+sentinel", "redis[s]+cluster", "unix"], "redis")
+    },
+    Store {
+        #[cfg(feature = "redlock")]
+        connect: Some(|url| open(crate::backend::redis::voter::connect(url))),
+        ..Store::of(&["redlock[s]"], "redlock")
+    },
+    Store::later(&["postgres[ql]"]),
+    Store::later(&["etcd"]),
+    Store::later(&["zookeeper"]),
+];
+
+/// A store that a URL can name.
+struct Store {
+    /// What stands in front of `://`; what is in brackets may be left out.
+    schemes: &'static [&'static str],
+    /// The feature of the crate that a build needs for it, empty where it needs none; `None` for a store that is designed
+    /// and not in this version.
+    feature: Option<&'static str>,
+    /// `None` where this build does not have the store.
+    connect: Option<Connect>,
+}
+
+impl Store {
+    const fn of(schemes: &'static [&'static str], feature: &'static str) -> Self {
+        Self { schemes, feature: Some(feature), connect: None }
+    }
+
+    const fn later(schemes: &'static [&'static str]) -> Self {
+        Self { schemes, feature: None, connect: None }
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.schemes.iter().any(|scheme| is_of(scheme, name))
+    }
+}
+
+/// Whether `name` is `scheme`, with what is in brackets or without.
+fn is_of(scheme: &str, name: &str) -> bool {
+    let Some((before, rest)) = scheme.split_once('[') else { return name == scheme };
+    let (option, after) = rest.split_once(']').unwrap_or((rest, ""));
+    let middle = name.strip_prefix(before).and_then(|name| name.strip_suffix(after));
+    middle.is_some_and(|middle| middle.is_empty() || middle == option)
+}
+
+/// The schemes of this version, for an error.
+fn known() -> String {
+    let stores = STORES.iter().filter(|store| store.feature.is_some());
+    let shown: Vec<_> =
+        stores.flat_map(|store| store.schemes).map(|scheme| format!("`{scheme}://`")).collect();
+    match shown.split_last() {
+        Some((last, others)) if !others.is_empty() => format!("{} and {last}", others.join(", ")),
+        _ => shown.concat(),
+    }
+}
+
+pub(super) async fn from_env() -> Result<Arc<dyn DynBackend>> {
+    match std::env::var(VARIABLE) {
+        Ok(url) if !url.is_empty() => connect(&url).await,
+        Ok(_) | Err(std::env::VarError::NotPresent) => {
+            tracing::warn!(
+                "{VARIABLE} is not set: locks are kept in this process's memory and exclude nobody else"
+            );
+            Ok(Arc::new(Memory::new()))
+        }
+        Err(std::env::VarError::NotUnicode(_)) => {
+            Err(LockError::new(LockErrorKind::InvalidRequest, format!("{VARIABLE} is not text")))
+        }
+    }
+}
+
+pub(super) async fn connect(url: &str) -> Result<Arc<dyn DynBackend>> {
+    // Never the URL itself in an error: it may hold a password.
+    let Some((name, rest)) = url.split_once("://") else {
+        let detail =
+            "a store is named by a URL such as `redis://127.0.0.1:6379/` or `memory://`: there is no `://`";
+        return Err(LockError::new(LockErrorKind::InvalidRequest, detail));
+    };
+    let name = name.to_ascii_lowercase();
+    let Some(store) = STORES.iter().find(|store| store.has(&name)) else {
+        let shown: String = name.chars().take(32).collect();
+        let detail = format!("no store has the scheme `{}`; there are {}", shown.escape_debug(), known());
+        return Err(LockError::new(LockErrorKind::InvalidRequest, detail));
+    };
+    let missing = match (store.connect, store.feature) {
+        (Some(connect), _) => return connect(&format!("{name}://{rest}")).await,
+        (None, Some(feature)) => {
+            format!("this build has no `{name}://`: add the feature `{feature}` to lock-core in Cargo.toml")
+        }
+        (None, None) => format!("`{name}://` is not in this version; there are {}", known()),
+    };
+    Err(LockError::new(LockErrorKind::Unsupported, missing))
+}
+
+/// Boxes what comes of a URL: each store has a type of its own.
+fn open<'a, B: Backend>(
+    connecting: impl Future<Output = Result<B>> + Send + 'a,
+) -> BoxFuture<'a, Result<Arc<dyn DynBackend>>> {
+    Box::pin(async move {
+        let backend: Arc<dyn DynBackend> = Arc::new(connecting.await?);
+        Ok(backend)
+    })
+}
+
+/// There is nothing to connect to, and so nothing to name.
+fn memory(url: &str) -> impl Future<Output = Result<Memory>> + use<> {
+    let named = url.split_once("://").is_some_and(|(_, rest)| !rest.is_empty());
+    let detail = "`memory://` takes nothing behind it: every such manager has a store of its own";
+    let made =
+        if named { Err(LockError::new(LockErrorKind::InvalidRequest, detail)) } else { Ok(Memory::new()) };
+    std::future::ready(made)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_in_brackets_may_be_left_out() {
+        for (scheme, name, is) in [
+            ("unix", "unix", true),
+            ("unix", "unixs", false),
+            ("redis[s]", "redis", true),
+            ("redis[s]", "rediss", true),
+            ("redis[s]", "redis[s]", false),
+            ("redis[s]", "redisss", false),
+            ("redis[s]", "redis+sentinel", false),
+            ("redis[s]+sentinel", "redis+sentinel", true),
+            ("redis[s]+sentinel", "rediss+sentinel", true),
+            ("redis[s]+sentinel", "redisx+sentinel", false),
+            ("postgres[ql]", "postgresql", true),
+            ("postgres[ql]", "postgresq", false),
+        ] {
+            assert_eq!(is_of(scheme, name), is, "{scheme}: {name}");
+        }
+    }
+
+    #[test]
+    fn no_name_belongs_to_two_stores() {
+        for scheme in STORES.iter().flat_map(|store| store.schemes) {
+            for name in [scheme.replace(['[', ']'], ""), scheme.replace("[s]", "").replace("[ql]", "")] {
+                assert_eq!(STORES.iter().filter(|store| store.has(&name)).count(), 1, "{name}");
+            }
+        }
+        assert!(
+            known().starts_with("`memory://`, `redis[s]://`") && known().ends_with(" and `redlock[s]://`")
+        );
+    }
+
+    /// A scheme says what a build lacks, and a build with everything lacks nothing that there is.
+    #[tokio::test]
+    async fn a_store_that_the_build_lacks_is_told_with_its_feature() {
+        for (url, feature, on) in [
+            ("redis+cluster://user:s3cret@[", "`redis`", cfg!(feature = "redis")),
+            ("redlocks://user:s3cret@a,b", "`redlock`", cfg!(feature = "redlock")),
+        ] {
+            let Err(error) = connect(url).await else { panic!("{url} was accepted") };
+            let text = error.to_string();
+            let lacks =
+                text.contains("this build has no") && text.contains(&format!("the feature {feature}"));
+            assert_eq!(lacks, !on, "{text}");
+            assert_eq!(error.kind() == LockErrorKind::Unsupported, !on, "{text}");
+            assert!(!format!("{error:?}").contains("s3cret"), "{error:?}");
+        }
+        for url in ["postgresql://user:s3cret@h", "etcd://h", "zookeeper://h"] {
+            let Err(error) = connect(url).await else { panic!("{url} was accepted") };
+            assert_eq!(error.kind(), LockErrorKind::Unsupported);
+            assert!(error.to_string().contains("not in this version; there are `memory://`"), "{error}");
+        }
+    }
+}
