@@ -1,5 +1,5 @@
-//! What the attribute costs to compile: a crate of 200 locked functions beside the same crate with
-//! `#[tracing::instrument]`, and beside the same crate with no attribute at all.
+//! The compile time of the attribute: a crate of 200 locked functions, compared with the same crate with
+//! `#[tracing::instrument]`, and without any attribute.
 //!
 //! ```sh
 //! cargo bench -p lock-macros --bench compile_time
@@ -24,7 +24,7 @@ use std::time::Duration;
 const FUNCTIONS: usize = 200;
 const ROUNDS: usize = 7;
 
-/// What stands above each function.
+/// The attribute of each function.
 const VARIANTS: [(&str, &str); 3] = [
     ("plain", ""),
     ("instrument", "#[tracing::instrument]"),

@@ -1,5 +1,5 @@
-//! A call that a thread drops as it ends. In a process of its own: tokio's clock, once paused by any test, cannot be read
-//! by a thread that has no thread-locals any more.
+//! A call that a thread drops while it ends. In a process of its own, because a thread whose thread-locals are gone cannot
+//! read tokio's clock once any test has paused it.
 
 use std::cell::RefCell;
 use std::pin::Pin;
@@ -15,7 +15,7 @@ thread_local! {
     static LEFT: RefCell<Option<Call>> = const { RefCell::new(None) };
 }
 
-/// Notes that it was dropped.
+/// Records that it was dropped.
 struct Witness(Arc<AtomicBool>);
 
 impl Drop for Witness {
@@ -36,7 +36,7 @@ fn a_call_may_be_dropped_by_a_thread_that_ends() {
     let dropped = Arc::new(AtomicBool::new(false));
     let witness = Witness(Arc::clone(&dropped));
     let leaves = move || {
-        // First, and so destroyed last: after the task-locals.
+        // Created first, and so destroyed last, after the task-locals.
         LEFT.with(|left| left.borrow_mut().take());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {

@@ -1,7 +1,7 @@
-//! What the compiler says: each message of the attribute under the token it is about, and silence where all is well.
+//! The messages of the compiler: each error of the attribute is at the token that causes it, and correct code has none.
 //!
-//! The words of the compiler around ours change with its version; the expected files are those of Rust 1.95.
-//! `TRYBUILD=overwrite cargo test -p lock-macros --test ui` writes them anew, to be read before they are kept.
+//! The compiler's own words change with its version; the expected files are those of Rust 1.95.
+//! `TRYBUILD=overwrite cargo test -p lock-macros --test ui` regenerates them. Read the difference before you commit it.
 
 #[test]
 fn messages() {

@@ -1,4 +1,4 @@
-//! What a client gets that does not get its lock.
+//! The answers to clients whose requests do not get their lock.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Until when the lock is held.
+//! How long the lock is held.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -23,7 +23,7 @@ pub(crate) struct Frames {
     frames: mpsc::UnboundedReceiver<&'static str>,
     log: Option<OnDrop>,
     trailers: bool,
-    /// Says its length in advance, when it has one, and never that it has ended.
+    /// Declares its length in advance if it has one, and never declares that it has ended.
     left: Option<u64>,
 }
 
@@ -200,7 +200,7 @@ async fn an_answer_to_head_has_no_body_to_hold_for() {
     assert_eq!(store.log.all(), ["acquire", "release"]);
 }
 
-/// A body that takes the lock of its own request again for each frame.
+/// A body that acquires the lock of its own request again for each frame.
 struct Nested(LockManager);
 
 impl HttpBody for Nested {
@@ -236,7 +236,7 @@ async fn a_store_that_does_not_answer_the_release_holds_the_answer_for_a_second_
     assert_eq!(answered.expect("answered after a second").status(), StatusCode::OK);
 }
 
-/// Answers everything but releases.
+/// A store that answers everything but releases.
 #[derive(Debug)]
 struct StuckRelease(Remote);
 
@@ -269,7 +269,7 @@ mod stuck {
     }
 }
 
-/// Gives "abc" for ever, or once and then nothing, behind an announced length of three.
+/// A body with a declared length of three that sends "abc" for ever, or once and then nothing.
 struct Announced {
     endless: bool,
     polls: u32,
@@ -292,7 +292,7 @@ impl HttpBody for Announced {
     }
 }
 
-/// A server asks for nothing more once the announced length is reached, so the lock does not wait for it either.
+/// A server does not poll again once the declared length is reached, so the lock does not wait for it either.
 #[tokio::test]
 async fn what_comes_after_the_announced_length_is_not_waited_for() {
     for endless in [true, false] {

@@ -1,4 +1,4 @@
-//! Over real connections: keep-alive and clients that hang up.
+//! Real connections: keep-alive, and clients that disconnect.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,8 +73,8 @@ fn stream_of(text: &'static str) -> Body {
     Body::new(Frames::new(receiver))
 }
 
-/// How many of 200 sequential requests on one connection and one key were refused. The store takes two milliseconds
-/// for a release: a release that nobody waits for is far behind the next request.
+/// Returns how many of 200 sequential requests on one connection and one key were refused. The store takes two milliseconds
+/// for a release, so a release that is not awaited comes far too late for the next request.
 async fn refused(hold: Hold, path: &str) -> usize {
     let store = Remote::slow(Duration::from_millis(2));
     let layer = LockLayer::new(store.manager()).key("<id>").hold(hold);

@@ -1,4 +1,4 @@
-//! No two requests that mean something else share a key, whatever they are made of.
+//! Two requests with different values never share a key, whatever the values contain.
 
 use std::fmt::Write;
 
@@ -18,7 +18,7 @@ fn app() -> Router {
     Router::new().route("/{a}/{b}", on_get(async |lock: LockHandle| lock.key().to_owned()).layer(layer))
 }
 
-/// As a client writes it that encodes everything but letters.
+/// The text as a client writes it that encodes everything but letters.
 fn encoded(text: &str) -> String {
     let mut path = String::new();
     for byte in text.bytes() {
@@ -36,13 +36,13 @@ async fn key_of(app: &Router, [a, b, x, q]: &[String; 4]) -> Option<String> {
     let uri = format!("/{}/{}?q={}", encoded(a), encoded(b), encoded(q));
     let request = Request::get(uri).header("x", x).body(Body::empty()).unwrap();
     let answer = send(app, request).await;
-    // Of the four values only these two can be absent.
+    // Only these two of the four values can be missing.
     let expected = if x.is_empty() || q.is_empty() { StatusCode::BAD_REQUEST } else { StatusCode::OK };
     assert_eq!(answer.status(), expected, "{a:?} {b:?} {x:?} {q:?}");
     if expected == StatusCode::OK { Some(text(answer).await) } else { None }
 }
 
-/// Short, from letters that templates, paths, forms and the encoding are made of; or anything.
+/// Short text from the characters of templates, paths, forms and encodings, or any text.
 fn value() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => "[a:%/<>+.~&=?#{} \u{e9}-]{1,4}",
@@ -51,7 +51,7 @@ fn value() -> impl Strategy<Value = String> {
 }
 
 fn header() -> impl Strategy<Value = String> {
-    // Spaces around the value of a header are no part of it.
+    // Spaces around the value of a header do not belong to it.
     "([!-~]([ -~]{0,3}[!-~])?)?"
 }
 
@@ -65,7 +65,7 @@ proptest! {
         swap in 0..4_usize,
     ) {
         let [one, mut other] = [one, other].map(|(a, b, x, q)| [a, b, x, q]);
-        // Often all but one value are the same.
+        // Often, all values but one are equal.
         for at in (0..4).filter(|at| *at != swap && swap != 0) {
             other[at] = one[at].clone();
         }

@@ -1,4 +1,4 @@
-//! What handlers can ask.
+//! The extractors for handlers.
 
 use axum::Router;
 use axum::extract::Path;
@@ -94,7 +94,7 @@ async fn a_handler_under_the_attribute_answers_as_the_layer_does() {
             assert_eq!(answer.status(), status);
             let headers = ["content-type", "retry-after"].map(|name| answer.headers().get(name).cloned());
             let body = text(answer).await;
-            // What only the layer knows.
+            // Only the layer sets this.
             let body = body.replace(r#","lock":"order:<id:u64>""#, "");
             let body = body.split(r#","waited_ms""#).next().unwrap().to_owned();
             answers.push((headers, body));

@@ -1,4 +1,4 @@
-//! Clients that hang up, over real connections, and runtimes that end.
+//! Clients that disconnect from real connections, and runtimes that end.
 
 use std::sync::{Arc, mpsc as threads};
 use std::time::Duration;
@@ -16,14 +16,14 @@ use tokio::sync::{Notify, mpsc};
 use crate::bodies::Frames;
 use crate::support::{Log, OnDrop, get, is_free, send, text};
 
-/// So long a key is looked at that is to stay locked.
+/// How long a test watches a key that must stay locked.
 const SOON: Duration = Duration::from_millis(50);
-/// For what only has to happen.
+/// The deadline for events that must happen at some time.
 const LATE: Duration = Duration::from_secs(10);
-/// A lease that is far from over then.
+/// A lease that does not end within a test.
 const TTL: Duration = Duration::from_secs(600);
 
-/// A client that has asked `app` for an order, and got nothing yet.
+/// A client that has sent a request to `app` and waits for the answer.
 async fn asking(app: Router) -> TcpStream {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -33,7 +33,7 @@ async fn asking(app: Router) -> TcpStream {
     client
 }
 
-/// Whether somebody who waits for the key gets it in time.
+/// Returns whether a waiter gets the key in time.
 async fn is_free_within(limit: Duration, locks: &LockManager) -> bool {
     let next = locks.lock("order:42").wait(limit).acquire().await;
     match next {
@@ -45,7 +45,7 @@ async fn is_free_within(limit: Duration, locks: &LockManager) -> bool {
     }
 }
 
-/// A handler that is at work for a client.
+/// A handler that is serving a client.
 struct AtWork {
     locks: LockManager,
     log: Log,
@@ -78,7 +78,7 @@ async fn the_key_of_a_client_that_hangs_up_is_given_back_and_not_left_to_its_lea
     for round in 0..5 {
         let AtWork { locks, log, client, .. } = at_work(OnDisconnect::Cancel).await;
         let mut events = locks.events();
-        // It has the key from nothing but the release.
+        // Only the release can have freed the key.
         let next = tokio::spawn(locks.lock("order:42").wait(LATE).acquire());
         drop(client);
         drop(next.await.unwrap().expect("it is free"));

@@ -1,4 +1,4 @@
-//! Which key a request locks.
+//! The key that a request locks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 
 use crate::support::{get, request, send, text, until};
 
-/// Answers with the key. Not by `any`, to which `route_layer` does not apply.
+/// A route that answers with the key. Not with `any`, to which `route_layer` does not apply.
 fn key() -> MethodRouter {
     let key =
         async |lock: Option<LockHandle>| lock.map_or("not locked".to_owned(), |lock| lock.key().to_owned());
@@ -107,7 +107,7 @@ async fn nested_routers_give_outer_and_inner_parameters_wherever_the_layer_is() 
 async fn a_request_without_a_route_is_not_locked() {
     let locks = LockManager::in_memory();
     let layer = || LockLayer::new(locks.clone()).key("order:<id>");
-    // Whatever key the 404 might get, it is held.
+    // Every key that the 404 could get is held.
     let holders = [locks.lock("order:").acquire().await, locks.lock("order:42").acquire().await];
     for app in [
         Router::new().route("/orders/{id}", key()).layer(layer()),
@@ -177,7 +177,7 @@ async fn a_404_stays_one_whatever_the_client_left_out() {
     assert_eq!(send(&app, get("/orders/42")).await.status(), StatusCode::BAD_REQUEST);
 }
 
-/// What the layer of this template locks for `/orders/{id}`; `None` for a 400.
+/// Returns the key that a layer with this template locks for `/orders/{id}`, or `None` for a 400.
 async fn locked(template: &str, id: &str) -> Option<String> {
     let app = Router::new().route("/orders/{id}", key().route_layer(layer(template)));
     let answer = send(&app, get(&format!("/orders/{id}"))).await;
@@ -291,7 +291,7 @@ async fn the_layer_and_the_attribute_have_one_key_for_an_order() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
 
-    /// The handler's own extractor says what a text means.
+    /// The extractor of the handler defines which texts are equal.
     #[test]
     fn texts_that_are_one_number_have_one_key_or_none(texts in proptest::collection::vec("[+-]?0{0,3}[0-9]{1,2}", 2..6)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

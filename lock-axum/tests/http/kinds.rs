@@ -1,4 +1,4 @@
-//! Which requests are served side by side: kinds, several keys, waiters.
+//! The requests that are served side by side: kinds, several keys, waiters.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use tokio::task::JoinHandle;
 
 use crate::support::{Remote, get, is_free, send, text};
 
-/// Requests that stay in the handler until they are let out.
+/// A handler that holds its requests until they are let out.
 struct Inside {
     came: Arc<Barrier>,
     go: Arc<Barrier>,
 }
 
 impl Inside {
-    /// For `requests` that are served at one time.
+    /// A handler for this number of requests at a time.
     fn of(requests: usize) -> Self {
         let barrier = || Arc::new(Barrier::new(requests + 1));
         Self { came: barrier(), go: barrier() }
@@ -117,7 +117,7 @@ async fn a_fair_route_serves_in_the_order_of_arrival() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     holder.release().await.unwrap();
-    // One who comes now is faster than the first waiter, and has to stand behind the last one all the same.
+    // A request that arrives now is faster than the first waiter, but must still queue behind the last one.
     assert!(locks.fair("queue").try_acquire().await.unwrap().is_none());
     for (place, served) in served.into_iter().enumerate() {
         assert_eq!(served.await.unwrap(), place.to_string());
@@ -217,7 +217,7 @@ async fn what_is_wrong_with_one_of_several_keys_is_wrong_with_the_request() {
     assert!(text(response).await.contains("The header `to` is missing."));
     assert_eq!(send(&app, get("/nowhere")).await.status(), StatusCode::NOT_FOUND);
 
-    // The header comes first in this one, and a 404 stays one all the same.
+    // The header comes first in this template, and a 404 is still a 404.
     let layer = LockLayer::new(locks).keys(["account:<header.to>", "account:<from>"]);
     let app = Router::new().route("/from/{from}", on_get(async || "served")).layer(layer);
     assert_eq!(send(&app, get("/nowhere")).await.status(), StatusCode::NOT_FOUND);

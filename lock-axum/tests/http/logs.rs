@@ -1,4 +1,4 @@
-//! What the log says where the client is told nothing.
+//! The log, where the answer gives no reason.
 
 use std::fmt::{Debug, Write};
 use std::sync::LazyLock;
@@ -18,7 +18,7 @@ use tracing::{Dispatch, Event, Level, Metadata, Subscriber};
 
 use crate::support::{Log, Remote, get, send};
 
-/// Keeps what is told at this level and above, with its fields.
+/// Collects the messages of this level and above, with their fields.
 struct Capture(Log, Level);
 
 struct Line(String);
@@ -58,8 +58,8 @@ pub(crate) fn capture() -> (Log, tracing::subscriber::DefaultGuard) {
 }
 
 fn capture_at(level: Level) -> (Log, tracing::subscriber::DefaultGuard) {
-    // While there is one subscriber alone, a test beside this one that comes to a place first, without a subscriber, turns
-    // that place off for all.
+    // While there is only one subscriber, another test that reaches a call site first, without a subscriber, disables that
+    // call site for all.
     static OTHERS: LazyLock<[Dispatch; 2]> =
         LazyLock::new(|| [(); 2].map(|()| Dispatch::new(Capture(Log::default(), Level::TRACE))));
     LazyLock::force(&OTHERS);
@@ -69,7 +69,7 @@ fn capture_at(level: Level) -> (Log, tracing::subscriber::DefaultGuard) {
 
 #[tokio::test]
 async fn a_missing_layer_is_named_with_its_route() {
-    // What was told of a route is remembered by the process: no other test has this one.
+    // The process logs a route once, so no other test may use this one.
     let app = Router::new().route("/forgotten/{id}", on_get(async |_lock: LockHandle| ""));
     let (log, _capturing) = capture();
     for _ in 0..3 {
@@ -143,7 +143,7 @@ async fn requests_without_a_lock_are_told_every_ten_seconds_with_their_number() 
     }
 }
 
-/// A session whose name is nobody's business.
+/// A session whose name must not be logged.
 fn session(uri: &str) -> Request<Body> {
     Request::get(uri).header("x-session", "s3cr3t").body(Body::empty()).unwrap()
 }
@@ -170,7 +170,7 @@ async fn keys_that_are_kept_out_of_the_log_are_in_no_line_of_an_outage_and_it_wa
     for (uri, down, status, warnings) in [
         ("/refused", true, 503, 1),
         ("/unlocked", true, 200, 1),
-        // That requests are served without a lock, and that this handler has to refuse them.
+        // One message for requests without a lock, and one for the handler that must refuse them.
         ("/needed", true, 503, 2),
         ("/fenced", false, 500, 1),
         ("/chosen", false, 400, 0),

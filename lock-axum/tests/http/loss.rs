@@ -1,4 +1,4 @@
-//! Locks that are lost on the way.
+//! Locks that are lost while a request is served.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What the layer promises, as a client sees it.
+//! The guarantees of the layer, as a client sees them.
 #![allow(clippy::disallowed_methods, reason = "tests read the paused clock")]
 
 mod answers;

@@ -1,4 +1,4 @@
-//! Whatever clients write: two requests share a key if they mean the same, and only then.
+//! Two requests share a key if and only if they mean the same, whatever clients write.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 
 use crate::support::{send, text};
 
-/// Where a request goes, and what it says there, as it is written in a URI or a header.
+/// The values of a request, as they are written in a URI or a header.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Written {
     Segments(String, String),
@@ -21,7 +21,7 @@ enum Written {
     Head { header: String, query: String },
 }
 
-/// The same, as the program is to understand it; `None` for what is no text, or what a header cannot be.
+/// The same values, as the program must understand them. `None` for bytes that are not text, or not allowed in a header.
 type Meant = Option<(&'static str, Vec<u8>, Vec<u8>)>;
 
 impl Written {
@@ -70,8 +70,7 @@ fn decoded(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// A part of a path or a query: pieces that mean something to somebody on the way, few of them, so that two parts are
-/// often alike.
+/// A part of a path or a query, from few pieces that are special to some parser, so that two parts are often equal.
 fn part() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         8 => prop_oneof![
@@ -87,7 +86,7 @@ fn part() -> impl Strategy<Value = String> {
         }),
         1 => (9_990_usize..10_010).prop_map(|length| "l".repeat(length)),
     ];
-    // Braces and angle brackets as they are cannot be in a URI.
+    // Unencoded braces and angle brackets are not allowed in a URI.
     let piece = piece.prop_map(|piece| piece.replace(['<', '>', '{', '}'], "%3C"));
     proptest::collection::vec(piece, 1..4).prop_map(|pieces| pieces.concat())
 }
@@ -97,7 +96,7 @@ fn written() -> impl Strategy<Value = Written> {
         3 => (part(), part()).prop_map(|(one, other)| Written::Segments(one, other)),
         1 => (part(), part()).prop_map(|(one, other)| Written::Rest(format!("{one}/{other}"))),
         1 => part().prop_map(Written::Rest),
-        // A header is not encoded: what looks so is taken as it is.
+        // A header is not decoded: text that looks encoded is used as it is.
         3 => (part(), part()).prop_map(|(header, query)| Written::Head { header, query }),
     ]
 }
@@ -144,7 +143,7 @@ fn two_requests_share_a_key_if_and_only_if_they_mean_the_same() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
 
-    /// What no browser sends: any bytes that HTTP lets through.
+    /// Any bytes that HTTP allows, also those that no browser sends.
     #[test]
     fn no_header_crashes_the_layer(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         let Ok(header) = http::HeaderValue::from_bytes(&bytes) else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! What the program says about the answers.
+//! The answers that the program chooses.
 
 use axum::Router;
 use axum::routing::get as on_get;

@@ -80,7 +80,7 @@ async fn path_parameters_outside_of_a_router_are_the_programs_fault() {
 
 #[tokio::test]
 async fn readiness_is_not_stolen_from_clones() {
-    // The limit panics when `call` goes to a clone that is not ready.
+    // The limit panics if `call` goes to a clone that is not ready.
     let inner = ConcurrencyLimitLayer::new(1).layer(service_fn(|_: Request<Body>| async {
         Ok::<_, Infallible>(Response::new(Body::from("served")))
     }));
@@ -91,7 +91,7 @@ async fn readiness_is_not_stolen_from_clones() {
     }
 }
 
-/// Ready only after it was polled; counts what it was asked.
+/// A service that is ready only after it was polled, and counts its calls.
 #[derive(Clone)]
 struct NeedsPolling(bool);
 
@@ -154,7 +154,7 @@ async fn an_annotated_function_on_the_same_key_enters_again() {
     assert_eq!(text(locks.scope(send(&app, get("/orders/42"))).await).await, "42");
 }
 
-/// What a handler answers that takes its lock itself.
+/// The answer of a handler that acquires its lock itself.
 struct Refused(LockError);
 
 impl From<LockError> for Refused {

@@ -1,4 +1,4 @@
-//! Options that contradict each other: found by `check`, and harmless to a server that did not ask.
+//! Options that contradict each other: `check` finds them, and a server without `check` survives them.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn new() -> LockLayer<NoKeyYet> {
     LockLayer::new(LockManager::in_memory())
 }
 
-/// Each with what the error says.
+/// The contradictions, each with a part of its error.
 fn contradictions() -> Vec<(LockLayer, &'static str)> {
     let layer = || new().key("k");
     let patient = Profile::new().strategy(strategy::wait());
@@ -60,7 +60,7 @@ fn contradictions() -> Vec<(LockLayer, &'static str)> {
     ]
 }
 
-/// Asks on a connection of its own; the status, `None` when the server has gone.
+/// Sends a request on a connection of its own. Returns the status, or `None` if the server is gone.
 async fn ask(address: std::net::SocketAddr, method: Method, path: &str) -> Option<u16> {
     let mut client = TcpStream::connect(address).await.ok()?;
     let head =

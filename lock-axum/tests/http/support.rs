@@ -14,7 +14,7 @@ use lock_core::owner::Owner;
 use lock_core::{FencingToken, LockError, LockErrorKind, LockManager};
 use tower::ServiceExt;
 
-/// What happened, in order.
+/// The events, in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<String>>>);
 
@@ -37,7 +37,7 @@ impl Drop for OnDrop {
     }
 }
 
-/// A store that is somewhere else: its answers take time, and may not come. Leases do not run out.
+/// A remote store: its answers take time, and may not arrive. Its leases do not expire.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Remote {
     held: Arc<Mutex<HashMap<String, Owner>>>,
@@ -123,7 +123,7 @@ pub(crate) async fn text(response: Response<Body>) -> String {
     String::from_utf8(to_bytes(response.into_body(), usize::MAX).await.unwrap().to_vec()).unwrap()
 }
 
-/// Waits until `condition` holds. The release of a dropped guard is not announced to anybody.
+/// Waits until `condition` holds, by polling: there is no notification of the release of a dropped guard.
 pub(crate) async fn until(condition: impl Fn() -> bool) {
     let waited = tokio::time::timeout(Duration::from_secs(10), async {
         while !condition() {

@@ -1,4 +1,4 @@
-//! Clients that go away, locks that are lost, stores that are down: what the layer was told to do then.
+//! Clients that disconnect, locks that are lost, stores that are down: the reactions that the layer can choose.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,7 +16,7 @@ use tokio::sync::{Notify, mpsc};
 use crate::bodies::Frames;
 use crate::support::{Log, OnDrop, Remote, get, is_free, send, text, until};
 
-/// A handler that notes what becomes of it, and goes on when told.
+/// A handler that records what happens to it, and continues on demand.
 fn noted(log: &Log) -> (MethodRouter, Arc<Notify>, Arc<Notify>) {
     let (begun, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let handler = {
@@ -179,7 +179,7 @@ async fn a_request_that_runs_unlocked_does_not_show_the_lock_of_a_layer_outside(
 #[tokio::test]
 async fn the_fencing_token_comes_with_the_lock_where_that_is_asked_for() {
     let store = Remote::default();
-    // This store gives none, and is not asked for one.
+    // This store has no tokens, and is not asked for one.
     let layer = LockLayer::new(store.manager()).key("k");
     let app = Router::new().route("/", on_get(async || "served").layer(layer));
     assert_eq!(send(&app, get("/")).await.status(), StatusCode::OK);

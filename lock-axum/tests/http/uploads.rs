@@ -25,7 +25,7 @@ async fn serve(layer: LockLayer) -> SocketAddr {
     address
 }
 
-/// Sends the head of a request and what is there of its body.
+/// Sends the head of a request and the available part of its body.
 async fn begin(address: SocketAddr, how: &str, body: &str) -> TcpStream {
     let mut client = TcpStream::connect(address).await.unwrap();
     let head = format!("POST /orders/7 HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{how}\r\n\r\n{body}");
@@ -33,7 +33,7 @@ async fn begin(address: SocketAddr, how: &str, body: &str) -> TcpStream {
     client
 }
 
-/// The status and the body of the answer.
+/// Returns the status and the body of the answer.
 async fn end(mut client: TcpStream) -> (u16, String) {
     let mut answer = String::new();
     client.read_to_string(&mut answer).await.unwrap();
@@ -49,7 +49,7 @@ async fn a_body_that_trickles_in_keeps_nobody_out() {
         let address = serve(layer).await;
         let mut slow = begin(address, "Content-Length: 5", "s").await;
         if expected == 409 {
-            // The control: without it, the one that has sent a byte has the lock.
+            // The control: without `after_body`, the client that has sent one byte has the lock.
             while locks.held() == 0 {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }

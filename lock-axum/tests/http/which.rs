@@ -1,4 +1,4 @@
-//! Which requests are locked, by which key, and how many keys at once.
+//! The requests that are locked, their keys, and the number of keys at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 use crate::logs::capture;
 use crate::support::{get, is_free, request, send, text};
 
-/// Answers with the key that the request is under.
+/// Answers with the key of the request's lock.
 async fn key(lock: Option<LockHandle>) -> String {
     lock.map_or("none".to_owned(), |lock| lock.key().to_owned())
 }
@@ -63,7 +63,7 @@ async fn head_is_locked_with_get() {
 async fn a_request_is_skipped_when_the_program_says_so() {
     let layer = LockLayer::new(LockManager::in_memory()).key("order:<header.x-order>");
     let app = app(layer.skip_if(|parts| parts.uri.query() == Some("dry")));
-    // Not even the header that the key needs is asked for.
+    // Not even the header that the key needs is required.
     assert_eq!(text(send(&app, get("/orders/7?dry")).await).await, "none");
     assert_eq!(send(&app, get("/orders/7")).await.status(), StatusCode::BAD_REQUEST);
 }
@@ -119,7 +119,7 @@ async fn a_long_header_is_no_part_of_a_key() {
     }
 }
 
-/// A handler that says when it has begun and waits until it may end.
+/// A handler that reports its start, and waits until it may end.
 fn gated(layer: LockLayer) -> (Router, Arc<Notify>, Arc<Notify>) {
     let (begun, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let handler = {
@@ -152,7 +152,7 @@ async fn keys_in_flight_are_bounded_and_given_back_on_every_way_out() {
     go.notify_one();
     assert_eq!(first.await.unwrap(), StatusCode::OK);
 
-    // Dropped on the way, and refused for another reason.
+    // A request that is dropped, and one that is refused for another reason.
     let dropped = tokio::spawn({
         let app = app.clone();
         async move { send(&app, get("/orders/3")).await.status() }
@@ -196,7 +196,7 @@ async fn a_key_is_kept_for_a_while_after_a_quick_answer() {
     tokio::time::sleep(Duration::from_secs(2)).await;
     let refused = send(&app, get("/orders/7")).await;
     assert_eq!(refused.status(), StatusCode::CONFLICT);
-    // Not the lease, which nobody has any more.
+    // Not the rest of the lease, which is over.
     assert_eq!(refused.headers()["retry-after"], "5");
     let text = text(refused).await;
     assert!(text.contains("Another request has locked this resource."), "nobody is at work: {text}");
@@ -209,7 +209,7 @@ struct User {
     tenant: &'static str,
 }
 
-/// As the handler sees it.
+/// The value as the handler sees it.
 impl std::fmt::Display for User {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.tenant)

@@ -1,4 +1,4 @@
-//! An extension behind the key that could have used it.
+//! An extension after the key that could have used it.
 
 use lock_axum::LockLayer;
 use lock_core::LockManager;

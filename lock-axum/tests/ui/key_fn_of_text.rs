@@ -1,4 +1,4 @@
-//! Text is no key: what comes from outside has to be encoded.
+//! Text is not a key: values that come from outside must be encoded.
 
 use lock_axum::LockLayer;
 use lock_core::LockManager;

@@ -1,4 +1,4 @@
-//! The value of a key has to be shown.
+//! The value of a key must implement `Display`.
 
 use axum::extract::Path;
 use lock_axum::LockLayer;

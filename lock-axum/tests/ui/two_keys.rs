@@ -1,4 +1,4 @@
-//! A key, and keys.
+//! Both `key` and `keys`.
 
 use lock_axum::LockLayer;
 use lock_core::LockManager;

@@ -1,4 +1,4 @@
-//! `fallback`: who is called when the key is held, with what, and when not.
+//! `fallback`: when it is called, when not, and with which arguments.
 #![allow(clippy::unused_async, reason = "a fallback is an `async fn`, however little it does")]
 
 use std::pin::Pin;
@@ -12,11 +12,11 @@ use lock_core::{LockError, LockErrorKind, LockManager, distributed_lock};
 
 use crate::support::{assert_send, hold, is_held};
 
-/// What can be moved once only.
+/// A value that can be moved only once.
 #[derive(Debug, PartialEq)]
 struct Order(u64);
 
-/// Who answered.
+/// The function that answered.
 #[derive(Debug, PartialEq)]
 enum By {
     Body(u64),
@@ -63,7 +63,7 @@ async fn whatever_way_the_strategy_gives_up_the_fallback_has_the_arguments() {
     assert_eq!(locks.held(), 0);
 }
 
-/// Counts who ran.
+/// Counts the calls of each function.
 #[derive(Default)]
 struct Runs {
     bodies: AtomicUsize,
@@ -388,7 +388,7 @@ async fn an_answer_may_be_borrowed() {
     assert!(shop.locks_of().await.is_none());
 }
 
-/// What is not passed on is dropped before the lock is given back, as without a fallback.
+/// A value that is not passed on is dropped before the release, as without a fallback.
 #[tokio::test]
 async fn a_parameter_that_was_taken_apart_is_dropped_under_the_lock() {
     struct Witness(LockManager, Arc<AtomicUsize>);

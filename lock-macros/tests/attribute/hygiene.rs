@@ -1,4 +1,4 @@
-//! The strictest lints see nothing of the generated code, and a body may call its things what it likes.
+//! The strictest lints accept the generated code, and a body may use any names.
 #![deny(clippy::all, clippy::pedantic, clippy::nursery)]
 
 use lock_core::{LockError, LockManager, distributed_lock};
@@ -9,7 +9,7 @@ struct Shop {
 }
 
 impl Shop {
-    /// Takes names that the generated code might have wanted.
+    /// Uses names that the generated code might use.
     #[distributed_lock(
         key = "order:<key>:<lock>:<_unused>:<self.name()>",
         ttl = "30s",

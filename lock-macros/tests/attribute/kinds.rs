@@ -1,4 +1,4 @@
-//! `kind`: who may be inside together, and who waits for whom.
+//! `kind`: which calls may run at the same time, and which wait.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -25,7 +25,7 @@ async fn readers_are_inside_together_and_keep_a_writer_out() {
     let (locks, inside) = (LockManager::in_memory(), Barrier::new(3));
     let writer = async {
         tokio::task::yield_now().await;
-        // Both readers stand at the barrier and wait for the third, which is not the writer.
+        // Both readers wait at the barrier for a third, which is not the writer.
         assert!(write(&locks, 7, &inside).await.unwrap_err().is_contended());
         inside.wait().await;
     };
@@ -120,7 +120,7 @@ async fn a_fair_lock_serves_in_the_order_of_arrival() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     holder.release().await.unwrap();
-    // One who comes now is faster than the first waiter, and has to stand behind the last one all the same.
+    // A request that arrives now is faster than the first waiter, but must still queue behind the last one.
     assert!(locks.fair("queue").try_acquire().await.unwrap().is_none());
     for call in calls {
         call.await.unwrap().unwrap();
@@ -157,7 +157,7 @@ async fn as_one_of_three<F: Future>(locks: &LockManager, body: F) -> Result<F::O
 async fn nested_functions_enter_as_their_kinds_allow() {
     let locks = &LockManager::in_memory();
     let nothing = async || {};
-    // What may be inside of what: no wait, and no second grant.
+    // The kinds that may be nested: no wait, and no second grant.
     as_writer(locks, as_reader(locks, nothing())).await.unwrap().unwrap();
     as_writer(locks, as_writer(locks, nothing())).await.unwrap().unwrap();
     as_reader(locks, as_reader(locks, nothing())).await.unwrap().unwrap();
@@ -171,7 +171,7 @@ async fn nested_functions_enter_as_their_kinds_allow() {
     assert_eq!(locks.held(), 0);
 }
 
-/// The refusal names the kind that the outer function holds: no kind of the attribute is taken for another one.
+/// The error names the kind that the outer function holds, so no kind of the attribute is confused with another.
 #[tokio::test]
 async fn each_word_is_its_kind() {
     let locks = &LockManager::in_memory();

@@ -1,4 +1,4 @@
-//! The body runs at most once, never unlocked, and is gone before the lock is.
+//! The body runs at most once, never unlocked, and is dropped before the lock is released.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -49,7 +49,7 @@ async fn calls_at_the_same_time_exclude_each_other() {
     }
 }
 
-/// Notes on drop whether any lock of the manager is still held.
+/// Records on drop whether any lock of the manager is still held.
 struct Witness {
     locks: LockManager,
     held_at_drop: Arc<AtomicUsize>,
@@ -134,7 +134,7 @@ async fn a_lost_lock_drops_the_body_or_lets_it_finish_and_is_told_either_way() {
     assert!(renewed(&locks).await.unwrap());
 }
 
-/// Notes whether the key was held when it was dropped.
+/// Records on drop whether the key is held.
 struct Parameter {
     locks: LockManager,
     held: Arc<std::sync::Mutex<Vec<bool>>>,
@@ -176,10 +176,10 @@ macro_rules! unmentioned {
     };
 }
 
-// Two parameters that are spelt alike, and are two all the same.
+// Two parameters with the same spelling that are different names.
 unmentioned!(no_look_at, note);
 
-/// Also the parts of a parameter, and whole parameters, that the body does not mention.
+/// Includes parts of a parameter, and whole parameters, that the body does not mention.
 #[tokio::test]
 async fn parameters_are_dropped_before_the_lock_is_given_back() {
     let locks = LockManager::in_memory();
@@ -192,7 +192,7 @@ async fn parameters_are_dropped_before_the_lock_is_given_back() {
     assert_eq!(locks.held(), 0);
 }
 
-/// Notes on drop whether there is a manager.
+/// Records on drop whether there is a manager.
 struct Looks(Arc<AtomicBool>);
 
 impl Drop for Looks {

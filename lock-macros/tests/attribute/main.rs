@@ -1,4 +1,4 @@
-//! What a locked function does, by topic. One binary, on the memory store.
+//! The behaviour of a locked function, by topic. One binary, on the memory store.
 
 mod fallback;
 mod generics;

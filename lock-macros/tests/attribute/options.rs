@@ -1,4 +1,4 @@
-//! What each option does to the lock.
+//! The effect of each option on the lock.
 
 use std::borrow::Cow;
 use std::fmt::{self, Display};
@@ -75,7 +75,7 @@ async fn the_key_is_rendered_once_and_its_values_are_encoded() {
         held.release().await
     });
     let renderings = AtomicUsize::new(0);
-    // It waits for two seconds and tries many times in between.
+    // It waits for two seconds, and tries many times.
     assert_eq!(rendered(&locks, Counted(&renderings)).await.unwrap(), "a<b:a%2F0");
     assert_eq!(renderings.load(Ordering::Relaxed), 1);
 }
@@ -126,7 +126,7 @@ async fn the_owner_record_says_which_function() {
     assert!(told.contains("options::labelled"), "{told}");
 }
 
-/// What another task is told about the holder of the key.
+/// Returns what another task learns about the holder of the key.
 async fn holder(locks: &LockManager) -> Result<String, LockError> {
     let request = locks.lock("label").strategy(fail_fast());
     let error = tokio::spawn(request.acquire()).await.expect("the asker ran").expect_err("held");
@@ -265,7 +265,7 @@ async fn a_profile_gives_what_the_attribute_does_not_say() {
     assert!(error.to_string().contains("checkout"), "{error}");
 }
 
-/// A strategy that notes the pauses it is given.
+/// A strategy that records the pauses that it is given.
 #[derive(Debug, Default, Clone)]
 struct Noting(Arc<Mutex<Vec<Duration>>>);
 

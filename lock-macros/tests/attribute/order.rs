@@ -1,4 +1,4 @@
-//! Which of several attributes of a function begins first.
+//! The order in which several attributes of a function take effect.
 
 use std::future::Future as _;
 use std::pin::pin;

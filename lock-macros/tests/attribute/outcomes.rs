@@ -1,4 +1,4 @@
-//! Return types: what becomes of "held", "skipped" and "failed".
+//! Return types: the values for "held", "skipped" and "failed".
 
 use std::fmt::{self, Write as _};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -220,7 +220,7 @@ async fn a_failure_is_no_skip() {
     assert_eq!(*log.0.lock().unwrap(), "", "a skip, or an error that the caller has, is nothing for the log");
     held.release().await.unwrap();
 
-    // Nothing can carry it here: only the log says that it was no skip, and which function it was.
+    // The return type cannot carry the error: only the log says that it was not a skip, and which function it was.
     assert_eq!(bad_key(&probe, "").await, None);
     assert_eq!(probe.runs(), 0);
     let log = log.0.lock().unwrap();

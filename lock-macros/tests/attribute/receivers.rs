@@ -1,4 +1,4 @@
-//! Every way to take `self`, and what the key may say about it.
+//! Every kind of `self`, and keys that use it.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -1,14 +1,14 @@
-//! What the topics share.
+//! Shared helpers.
 
 use lock_core::{LockGuard, LockManager};
 
-/// Holds `key` from outside of the calling task, so that nothing re-enters it.
+/// Holds `key` in another task, so that the calling task does not enter it again.
 pub(crate) async fn hold(locks: &LockManager, key: &str) -> LockGuard {
     let request = locks.lock(key);
     tokio::spawn(request.acquire()).await.expect("the holder ran").expect("the key was free")
 }
 
-/// Whether somebody holds `key`, asked from outside of the calling task.
+/// Returns whether `key` is held, as seen from another task.
 pub(crate) async fn is_held(locks: &LockManager, key: &str) -> bool {
     let request = locks.lock(key);
     let guard =

@@ -1,4 +1,4 @@
-//! What spans are told: the template, and never less than all of them.
+//! The templates in spans: always all of them.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use tracing::{Event, Metadata, Subscriber};
 struct Templates(Arc<Mutex<Vec<String>>>);
 
 impl Templates {
-    /// What was told since the last look, without repetitions.
+    /// Returns the templates since the last call, without repetitions.
     fn take(&self) -> Vec<String> {
         let mut all = std::mem::take(&mut *self.0.lock().unwrap());
         all.dedup();

@@ -15,7 +15,7 @@ async fn later(id: u64) -> Result<u64, LockError> {
     Ok(id)
 }
 
-// As that of `lock_core`, but of another thing.
+// The name of a module of `lock_core`, with other content.
 #[distributed_lock(key = "order:<id>", strategy = "skip", crate = std)]
 async fn ship_3(id: u64) -> Option<u64> {
     Some(id)
