@@ -8,14 +8,14 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-use super::cluster::{Router, slot};
+use super::cluster::Router;
+use super::command::{Server, has_shared_mode};
 use super::config::{Address, Config};
-use super::dial;
 use super::error::Failure;
-use super::keys::{has_shared_mode, supported};
+use super::keyspace::supported;
+use super::link::{Shared, dial};
 use super::primary::Primary;
-use super::server::Server;
-use super::shared::Shared;
+use super::slot;
 use crate::backend::{
     Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, GrantId, Heartbeat, LatchState,
     LatchStep, Listed, Listener, LockInfo, Released, Renew, Renewal, WAITER_LEASE, Waiting,
@@ -92,7 +92,7 @@ impl Redis {
             return Ok(Self { topology: Topology::Cluster(router) });
         }
         let shared = Arc::new(Shared::new(config, Primary::alone())?);
-        match dial::dial(&shared).await {
+        match dial(&shared).await {
             Ok(session) => Ok(Self { topology: Topology::One(Arc::new(Server::new(shared, session))) }),
             Err(failure) => Err(failure.to_error(shared.address())),
         }

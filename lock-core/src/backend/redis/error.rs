@@ -172,19 +172,19 @@ const RULES: &[Rule] = {
 
 impl Failure {
     /// The server is a replica: it stays one until somebody promotes it.
-    pub(super) fn replica() -> Self {
+    pub(crate) fn replica() -> Self {
         let text = "this is a replica, which cannot grant locks; connect to its primary";
         Self::new(LockErrorKind::Unavailable, text).permanent().with_reaction(Reaction::Reconnect)
     }
 
     /// The answers of a connection no longer belong to its requests, so no answer counts.
-    pub(super) fn out_of_step() -> Self {
+    pub(crate) fn out_of_step() -> Self {
         let text = "the node gave a slot away while it answered, so which answer is whose is not known";
         Self::new(LockErrorKind::Unavailable, text).in_doubt().with_reaction(Reaction::Again)
     }
 
     /// The server refused twice because the request came after its deadline.
-    pub(super) fn late() -> Self {
+    pub(crate) fn late() -> Self {
         Self::new(
             LockErrorKind::Unavailable,
             "the request reached the server after its deadline, twice; is the clock of the server being changed?",
@@ -192,7 +192,7 @@ impl Failure {
     }
 
     /// Returns where a node of a Cluster sent the request instead of executing it.
-    pub(super) fn redirect(&self) -> Option<&Redirect> {
+    pub(crate) fn redirect(&self) -> Option<&Redirect> {
         match &self.reaction {
             Reaction::Follow(redirect) => Some(redirect),
             _ => None,
@@ -200,7 +200,7 @@ impl Failure {
     }
 
     /// An answer that no version of the server gives to the command.
-    pub(super) fn unexpected(answer: &Value) -> Self {
+    pub(crate) fn unexpected(answer: &Value) -> Self {
         let shape = match answer {
             Value::Nil => "nothing",
             Value::Int(_) => "a number",
@@ -215,12 +215,12 @@ impl Failure {
     }
 
     /// Classifies an error reply.
-    pub(super) fn of_reply(error: &ServerError) -> Self {
+    pub(crate) fn of_reply(error: &ServerError) -> Self {
         Self::of_code(error.code(), error.details().unwrap_or_default())
     }
 
     /// Classifies the text of an error reply, code first, as a script hands it on.
-    pub(super) fn of_text(text: &str) -> Self {
+    pub(crate) fn of_text(text: &str) -> Self {
         let (code, details) = text.split_once(' ').unwrap_or((text, ""));
         Self::of_code(code.trim_start_matches('-'), details)
     }
@@ -241,7 +241,7 @@ impl Failure {
     }
 
     /// Classifies an error of the driver before the first answer, over a connection without TLS.
-    pub(super) fn of_greeting(error: &RedisError) -> Self {
+    pub(crate) fn of_greeting(error: &RedisError) -> Self {
         match error.kind() {
             ErrorKind::Io => {
                 let text = format!(
@@ -255,7 +255,7 @@ impl Failure {
     }
 
     /// Classifies an error of the driver.
-    pub(super) fn of(error: &RedisError) -> Self {
+    pub(crate) fn of(error: &RedisError) -> Self {
         if let Some(code) = error.code() {
             return Self::of_code(code, error.detail().unwrap_or_default());
         }
@@ -278,7 +278,7 @@ impl Failure {
     }
 
     /// Returns the error that a caller gets.
-    pub(super) fn to_error(&self, address: &Address) -> LockError {
+    pub(crate) fn to_error(&self, address: &Address) -> LockError {
         self.error_of(format_args!("redis at {address}"))
     }
 }

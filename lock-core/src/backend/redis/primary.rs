@@ -4,14 +4,13 @@ use std::fmt;
 use std::sync::Weak;
 use std::time::Duration;
 
-use super::confirm::{Confirmer, patience};
-use super::connection::Connection;
-use super::durability::Proof;
+use super::config::Endpoint;
+use super::durability::{Confirmer, Proof, patience};
 use super::error::Failure;
-use super::role::{Greeting, Role};
-use super::scripts::Keyspace;
-use super::sentinel::Place;
-use super::shared::Shared;
+use super::keyspace::Keyspace;
+use super::link::Connection;
+use super::link::Shared;
+use super::link::{Greeting, Role};
 use crate::backend::BoxFuture;
 
 /// The server is asked whether it has evicted keys with every so many heartbeats: every five seconds.
@@ -19,30 +18,30 @@ const BEATS_PER_LOOK: u32 = 10;
 
 /// A server that grants locks by itself: the one server of a store, or the node of a Cluster that has the slot.
 #[derive(Debug)]
-pub(super) struct Primary {
+pub(crate) struct Primary {
     /// Who knows the nodes of the Cluster; `None` for the one server of a store.
     cluster: Option<Weak<dyn Witness>>,
 }
 
 /// Knows which servers are the nodes of a Cluster.
-pub(super) trait Witness: fmt::Debug + Send + Sync {
+pub(crate) trait Witness: fmt::Debug + Send + Sync {
     /// Asks the other nodes whether the one at `place` still has slots.
-    fn vouch<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, Result<(), Failure>>;
+    fn vouch<'a>(&'a self, place: &'a Endpoint) -> BoxFuture<'a, Result<(), Failure>>;
 }
 
 impl Primary {
     /// The one server of a store.
-    pub(super) const fn alone() -> Self {
+    pub(crate) const fn alone() -> Self {
         Self { cluster: None }
     }
 
     /// A node of the Cluster that `witness` knows.
-    pub(super) fn node(witness: Weak<dyn Witness>) -> Self {
+    pub(crate) fn node(witness: Weak<dyn Witness>) -> Self {
         Self { cluster: Some(witness) }
     }
 
     /// Another node of the same Cluster.
-    pub(super) fn sibling(&self) -> Self {
+    pub(crate) fn sibling(&self) -> Self {
         Self { cluster: self.cluster.clone() }
     }
 }
@@ -75,7 +74,7 @@ impl Role for Primary {
         Ok(Some(Confirmer::new(durability)))
     }
 
-    async fn vouch(&self, place: &Place) -> Result<(), Failure> {
+    async fn vouch(&self, place: &Endpoint) -> Result<(), Failure> {
         match self.cluster.as_ref().and_then(Weak::upgrade) {
             Some(witness) => witness.vouch(place).await,
             // Where the Cluster is gone, nobody else has the connections of this node.
@@ -95,6 +94,9 @@ impl Role for Primary {
     }
 
     async fn confirm(connection: &Connection<Self>, deadline: Duration) -> Result<(), Failure> {
-        connection.confirm(deadline).await
+        match &connection.session {
+            None => Ok(()),
+            Some(confirmer) => confirmer.confirm(connection, deadline).await,
+        }
     }
 }

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::route::Last;
+use super::follow::Last;
+use super::multi::parts;
 use super::router::Router;
-use super::several::parts;
-use super::slot;
-use crate::backend::redis::acquire::is_plain;
+use crate::backend::redis::command::Server;
+use crate::backend::redis::command::is_plain;
 use crate::backend::redis::config::Config;
 use crate::backend::redis::error::{Failure, Reaction, Redirect};
-use crate::backend::redis::server::Server;
+use crate::backend::redis::slot;
 use crate::backend::remote::join_all;
 use crate::backend::{Ask, Attempt, BoxFuture, Claim, FencingToken, Listed, Released};
 use crate::clock::{Clock, Moment};

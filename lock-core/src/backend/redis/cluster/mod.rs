@@ -1,12 +1,11 @@
 #![doc = include_str!("docs.md")]
 
-mod ask;
 mod commands;
-mod map;
+mod discover;
+mod follow;
+mod multi;
 mod renew;
-mod route;
 mod router;
-mod several;
-pub(super) mod slot;
+mod slot_map;
 
 pub(super) use router::Router;

@@ -6,10 +6,10 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::router::Router;
-use super::slot;
+use crate::backend::redis::command::Server;
+use crate::backend::redis::command::{Lock, PER_SCRIPT, Verdict, deadline, of_claims};
 use crate::backend::redis::error::{Failure, Reaction, Redirect};
-use crate::backend::redis::renew::{Lock, PER_SCRIPT, Verdict, deadline, of_claims};
-use crate::backend::redis::server::Server;
+use crate::backend::redis::slot;
 use crate::backend::remote::join_all;
 use crate::backend::{BoxFuture, Renew, Renewal};
 

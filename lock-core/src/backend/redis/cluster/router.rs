@@ -11,16 +11,16 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::ask;
-use super::map::View;
-use super::slot::SLOTS;
+use super::discover;
+use super::slot_map::SlotMap;
 use crate::backend::BoxFuture;
+use crate::backend::redis::command::Server;
+use crate::backend::redis::config::Endpoint;
 use crate::backend::redis::config::{Address, Config};
 use crate::backend::redis::error::{Failure, Reaction, Redirect};
+use crate::backend::redis::link::Shared;
 use crate::backend::redis::primary::{Primary, Witness};
-use crate::backend::redis::sentinel::Place;
-use crate::backend::redis::server::Server;
-use crate::backend::redis::shared::Shared;
+use crate::backend::redis::slot::SLOTS;
 use crate::backend::remote::{Listeners, SingleFlight};
 use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind};
@@ -51,10 +51,10 @@ impl fmt::Debug for Router {
 
 /// What is known of the Cluster.
 struct State {
-    view: View,
+    view: SlotMap,
     /// The node of each slot.
     slots: Vec<Option<Arc<Server>>>,
-    nodes: HashMap<Place, Arc<Server>>,
+    nodes: HashMap<Endpoint, Arc<Server>>,
     /// Whether a node has sent on to another one since the last view.
     overruled: bool,
     /// Since when most nodes tell of an earlier epoch than that of the view, and when they did the last time.
@@ -69,7 +69,7 @@ impl Router {
     pub(super) fn new(config: Config) -> Result<Arc<Self>, LockError> {
         let shared = Shared::new(config, Primary::alone())?;
         let state = State {
-            view: View::default(),
+            view: SlotMap::default(),
             slots: vec![None; usize::from(SLOTS)],
             nodes: HashMap::new(),
             overruled: false,
@@ -191,14 +191,14 @@ impl Router {
     }
 
     async fn ask_around(&self) -> Result<(), Failure> {
-        let nodes = self.some().into_iter().map(|place| self.cluster.node(place));
-        let (view, most) = ask::around(nodes).await?;
+        let nodes = self.some().into_iter().map(|place| self.shared(place));
+        let (view, most) = discover::around(nodes).await?;
         self.adopt(view, most);
         Ok(())
     }
 
     /// Where to ask: nodes that are known, and those of the URL, which may be all that is left.
-    fn some(&self) -> Vec<Place> {
+    fn some(&self) -> Vec<Endpoint> {
         let mut places = self.read(|state| state.view.nodes());
         fastrand::shuffle(&mut places);
         if let Address::Cluster(seeds) = &self.cluster.config.address {
@@ -211,7 +211,7 @@ impl Router {
     }
 
     /// Takes a view for true, unless it is older than the last one; `most`: most of those who were asked tell nothing newer.
-    fn adopt(&self, view: View, most: bool) {
+    fn adopt(&self, view: SlotMap, most: bool) {
         let changed = self.write(|state| {
             if state.view.is_newer_than(&view) && !state.is_left_behind(&view, most) {
                 return false;
@@ -241,7 +241,12 @@ impl Router {
         }
     }
 
-    fn known(&self, state: &State, nodes: &mut HashMap<Place, Arc<Server>>, place: Place) -> Arc<Server> {
+    fn known(
+        &self,
+        state: &State,
+        nodes: &mut HashMap<Endpoint, Arc<Server>>,
+        place: Endpoint,
+    ) -> Arc<Server> {
         if let Some(node) = nodes.get(&place) {
             return Arc::clone(node);
         }
@@ -253,12 +258,17 @@ impl Router {
         node
     }
 
-    fn make(&self, place: Place) -> Arc<Server> {
-        Arc::new(Server::idle(Arc::new(self.cluster.node(place))))
+    /// What the connections to the node at `place` share.
+    fn shared(&self, place: Endpoint) -> Shared<Primary> {
+        self.cluster.sibling(self.cluster.config.of_node(place), self.cluster.role.sibling())
+    }
+
+    fn make(&self, place: Endpoint) -> Arc<Server> {
+        Arc::new(Server::idle(Arc::new(self.shared(place))))
     }
 
     /// The node at a place that another node has named.
-    pub(super) fn at(&self, by: &Server, (host, port): &Place) -> Arc<Server> {
+    pub(super) fn at(&self, by: &Server, (host, port): &Endpoint) -> Arc<Server> {
         let host = match by.shared().address() {
             Address::Tcp { host: own, .. } if host.is_empty() => own.clone(),
             _ => host.clone(),
@@ -272,7 +282,7 @@ impl Router {
     }
 
     /// Takes note that a node has named another one for a slot.
-    pub(super) fn moved(&self, slot: u16, by: &Server, place: &Place) {
+    pub(super) fn moved(&self, slot: u16, by: &Server, place: &Endpoint) {
         let node = self.at(by, place);
         self.write(|state| {
             if let Some(of) = state.slots.get_mut(usize::from(slot)) {
@@ -295,7 +305,7 @@ impl Router {
 /// A node that was just connected to has slots if the others say so: one that was stopped for a while takes itself for the
 /// primary when it goes on, until it hears of them.
 impl Witness for Router {
-    fn vouch<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, Result<(), Failure>> {
+    fn vouch<'a>(&'a self, place: &'a Endpoint) -> BoxFuture<'a, Result<(), Failure>> {
         Box::pin(async move {
             self.look().await?;
             if self.read(|state| state.view.names(place)) {
@@ -310,7 +320,7 @@ impl State {
     /// Whether what is known is of a Cluster that is no more: one that was made anew on the same addresses begins to count
     /// its epochs again. A node alone that does not know of a failover yet must not be believed, nor must several of them
     /// in the moment after it.
-    fn is_left_behind(&mut self, view: &View, most: bool) -> bool {
+    fn is_left_behind(&mut self, view: &SlotMap, most: bool) -> bool {
         if !(most && view.is_whole) {
             return false;
         }
@@ -343,11 +353,11 @@ mod tests {
     }
 
     /// Of a Cluster of one node.
-    fn view(epoch: u32, host: &str) -> View {
+    fn view(epoch: u32, host: &str) -> SlotMap {
         let info = format!("cluster_state:ok\r\ncluster_current_epoch:{epoch}\r\n");
         let node = Value::Array(vec![Value::SimpleString(host.to_owned()), Value::Int(1)]);
         let range = Value::Array(vec![Value::Int(0), Value::Int(i64::from(SLOTS) - 1), node]);
-        View::read(&info, &Value::Array(vec![range]), host).expect("a view")
+        SlotMap::read(&info, &Value::Array(vec![range]), host).expect("a view")
     }
 
     fn place(router: &Router, slot: u16) -> String {

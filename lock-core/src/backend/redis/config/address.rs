@@ -3,9 +3,12 @@
 use std::fmt;
 use std::path::PathBuf;
 
+/// The host and the port of a server.
+pub(crate) type Endpoint = (String, u16);
+
 /// Where a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::backend::redis) enum Address {
+pub(crate) enum Address {
     Tcp {
         host: String,
         port: u16,
@@ -14,22 +17,22 @@ pub(in crate::backend::redis) enum Address {
     /// Wherever the sentinels say.
     Sentinel(Sentinels),
     /// Wherever these, and the nodes that they know, say: host and port, at least one.
-    Cluster(Vec<(String, u16)>),
+    Cluster(Vec<Endpoint>),
 }
 
 /// Who knows where the primary is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::backend::redis) struct Sentinels {
+pub(crate) struct Sentinels {
     /// Host and port; at least one.
-    pub(in crate::backend::redis) places: Vec<(String, u16)>,
+    pub(crate) places: Vec<Endpoint>,
     /// The name under which they watch it.
-    pub(in crate::backend::redis) master: String,
+    pub(crate) master: String,
 }
 
 impl Address {
     /// Every host that it names.
-    pub(in crate::backend::redis) fn hosts(&self) -> impl Iterator<Item = &str> {
-        let (one, more): (_, &[(String, u16)]) = match self {
+    pub(crate) fn hosts(&self) -> impl Iterator<Item = &str> {
+        let (one, more): (_, &[Endpoint]) = match self {
             Self::Tcp { host, .. } => (Some(host.as_str()), &[]),
             Self::Unix(_) => (None, &[]),
             Self::Sentinel(sentinels) => (None, &sentinels.places),
@@ -57,7 +60,7 @@ impl fmt::Display for Address {
     }
 }
 
-fn listed(places: &[(String, u16)]) -> String {
+fn listed(places: &[Endpoint]) -> String {
     let places: Vec<_> = places.iter().map(|(host, port)| Address::tcp(host, *port).to_string()).collect();
     places.join(", ")
 }

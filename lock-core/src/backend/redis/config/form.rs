@@ -3,7 +3,7 @@
 use crate::backend::remote::UrlForm;
 
 /// The URL of a Redis server, of the sentinels of one, or of a Cluster.
-pub(in crate::backend::redis) const FORM: UrlForm = UrlForm {
+pub(crate) const FORM: UrlForm = UrlForm {
     store: "Redis",
     expected: "expected `redis[s]://[user:password@]host[:port][/db]`, `redis[s]+sentinel://host,host,host/primary`, \
                `redis[s]+cluster://host,host,host` or `unix://[user:password@]/path/to.sock`, with \

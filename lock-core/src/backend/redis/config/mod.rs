@@ -1,6 +1,7 @@
 //! The URL of a Redis server, parsed once.
 
 mod address;
+mod deadline;
 mod form;
 mod options;
 mod parse;
@@ -8,8 +9,8 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
-pub(super) use address::{Address, Sentinels};
-pub(super) use form::FORM;
+pub(crate) use address::{Address, Endpoint, Sentinels};
+pub(crate) use form::FORM;
 #[cfg(feature = "redlock")]
-pub(super) use settings::CALL_TIMEOUT;
-pub(super) use settings::Config;
+pub(crate) use settings::CALL_TIMEOUT;
+pub(crate) use settings::Config;

@@ -13,7 +13,7 @@ const SENTINEL_PORT: u16 = 26379;
 
 impl Config {
     /// Parses a URL. The errors never repeat it, because a URL holds a password.
-    pub(in crate::backend::redis) fn parse(url: &str) -> Result<Self> {
+    pub(crate) fn parse(url: &str) -> Result<Self> {
         let (scheme, rest) =
             url.split_once("://").ok_or_else(|| FORM.invalid("the Redis URL has no scheme"))?;
         let (rest, options) = FORM.options(rest)?;

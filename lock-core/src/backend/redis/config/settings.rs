@@ -12,27 +12,27 @@ use crate::backend::remote::TlsFiles;
 /// A dial that takes longer than this has most likely lost a packet on a network that drops them for good.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// A healthy server answers in less than a millisecond; half a second survives two retransmissions.
-pub(in crate::backend::redis) const CALL_TIMEOUT: Duration = Duration::from_millis(500);
+pub(crate) const CALL_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Everything that the URL says. `Debug` shows no credentials.
 #[derive(Clone)]
-pub(in crate::backend::redis) struct Config {
-    pub(in crate::backend::redis) address: Address,
+pub(crate) struct Config {
+    pub(crate) address: Address,
     pub(super) user: Option<String>,
     pub(super) password: Option<String>,
-    pub(in crate::backend::redis) db: i64,
+    pub(crate) db: i64,
     /// User and password of the sentinels.
-    pub(in crate::backend::redis) sentinel_login: Option<(Option<String>, String)>,
+    pub(crate) sentinel_login: Option<(Option<String>, String)>,
     /// `rediss://`.
-    pub(in crate::backend::redis) tls: Option<TlsFiles>,
+    pub(crate) tls: Option<TlsFiles>,
     /// Who has to have a lock before it counts.
-    pub(in crate::backend::redis) durability: Option<Durability>,
+    pub(crate) durability: Option<Durability>,
     /// What to do where `min-replicas-to-write` cannot be read.
-    pub(in crate::backend::redis) min_replicas: MinReplicas,
+    pub(crate) min_replicas: MinReplicas,
     /// For one dial, from the look-up of the name to the last probe.
-    pub(in crate::backend::redis) connect_timeout: Duration,
+    pub(crate) connect_timeout: Duration,
     /// For one call, reconnecting included.
-    pub(in crate::backend::redis) timeout: Duration,
+    pub(crate) timeout: Duration,
 }
 
 impl fmt::Debug for Config {
@@ -67,12 +67,12 @@ impl Config {
     }
 
     /// The same for one node of the Cluster.
-    pub(in crate::backend::redis) fn of_node(&self, (host, port): (String, u16)) -> Self {
+    pub(crate) fn of_node(&self, (host, port): (String, u16)) -> Self {
         Self { address: Address::Tcp { host, port }, ..self.clone() }
     }
 
     /// The part of this that the driver's handshake needs.
-    pub(in crate::backend::redis) fn handshake(&self) -> RedisConnectionInfo {
+    pub(crate) fn handshake(&self) -> RedisConnectionInfo {
         let mut info = RedisConnectionInfo::default()
             .set_protocol(ProtocolVersion::RESP3)
             .set_lib_name(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))

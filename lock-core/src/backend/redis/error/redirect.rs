@@ -3,16 +3,16 @@
 use std::borrow::Cow;
 
 use super::Failure;
-use crate::backend::redis::sentinel::Place;
+use crate::backend::redis::config::Endpoint;
 use crate::error::LockErrorKind;
 
 /// Where a request belongs. Whoever sent one of these has done nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Redirect {
     /// The slot belongs to another node. An empty host is that of the node that says so.
-    Moved { slot: u16, place: Place },
+    Moved { slot: u16, place: Endpoint },
     /// The slot is being moved, and the key is not here any more or never was.
-    Ask(Place),
+    Ask(Endpoint),
     /// The slot is being moved and the keys of the request are on both sides.
     Later,
     /// The node is cut off from the others, or the slot has none.
@@ -21,7 +21,7 @@ pub(crate) enum Redirect {
 
 impl Redirect {
     /// Reads the code and the text of an error reply.
-    pub(in crate::backend::redis) fn of(code: &str, details: &str) -> Option<Self> {
+    pub(crate) fn of(code: &str, details: &str) -> Option<Self> {
         match code {
             "MOVED" | "ASK" => {
                 let (slot, place) = details.split_once(' ')?;
@@ -39,7 +39,7 @@ impl Redirect {
     }
 
     /// What a caller is told when it went on like this until the deadline.
-    pub(in crate::backend::redis) fn to_failure(&self) -> Failure {
+    pub(crate) fn to_failure(&self) -> Failure {
         let text: Cow<'static, str> = match self {
             Self::Moved { place: (host, port), .. } => format!(
                 "the nodes do not agree on who has the slot of the key; the last one named {host}:{port}"

@@ -7,8 +7,8 @@ use tokio::time::timeout;
 
 use super::role::VoterRole;
 use super::state::VoterState;
-use crate::backend::redis::keys::{has_shared_mode, supported};
-use crate::backend::redis::server::Server;
+use crate::backend::redis::command::{Server, has_shared_mode};
+use crate::backend::redis::keyspace::supported;
 use crate::backend::{
     Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, GrantId, Heartbeat, LatchState,
     LatchStep, Listed, LockInfo, Released, Renew, Renewal,

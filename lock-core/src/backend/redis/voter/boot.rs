@@ -10,8 +10,8 @@ use ::redis::{Cmd, Pipeline, Value};
 use super::probe;
 use super::role::VoterRole;
 use super::state::{VoterState, quarantine};
-use crate::backend::redis::connection::Connection;
 use crate::backend::redis::error::Failure;
+use crate::backend::redis::link::{Connection, text};
 use crate::clock::Clock;
 use crate::error::LockErrorKind;
 
@@ -178,7 +178,7 @@ impl Seat {
         let mut command = Cmd::new();
         command.arg("INFO").arg("stats");
         let answer = live.send(&command).await;
-        let now = answer.ok().and_then(|answer| evicted(crate::backend::redis::dial::text(&answer).ok()?));
+        let now = answer.ok().and_then(|answer| evicted(text(&answer).ok()?));
         let Some(now) = now.filter(|now| *now != self.evicted.load(Ordering::Relaxed)) else { return };
         if self.take_again(live).await.is_ok() {
             self.evicted.store(now, Ordering::Relaxed);

@@ -12,10 +12,10 @@ use super::role::VoterRole;
 use super::state::VoterState;
 #[cfg(doc)]
 use crate::backend::redis::Redis;
+use crate::backend::redis::command::Server;
 use crate::backend::redis::config::{Address, Config};
-use crate::backend::redis::dial;
-use crate::backend::redis::server::Server;
-use crate::backend::redis::shared::Shared;
+use crate::backend::redis::link::Shared;
+use crate::backend::redis::link::dial;
 use crate::error::{LockError, LockErrorKind, Result};
 
 /// A voter, and why it could not be reached, where that may pass.
@@ -51,7 +51,7 @@ impl Voter {
     /// ```
     pub async fn connect(url: &str, options: VoterOptions) -> Result<Self> {
         let options = options.checked()?;
-        match dial(one_server(url)?, options).await? {
+        match connect(one_server(url)?, options).await? {
             (voter, None) => Ok(voter),
             (_, Some(error)) => Err(error),
         }
@@ -117,10 +117,10 @@ pub(super) fn one_server(url: &str) -> Result<Config> {
 }
 
 /// Dials once; what may pass is no error of the voter.
-async fn dial(config: Config, options: VoterOptions) -> Dialled {
+async fn connect(config: Config, options: VoterOptions) -> Dialled {
     let state = Arc::new(VoterState::new(options, config.address.clone()));
     let server = Arc::new(Shared::new(config, VoterRole { state })?);
-    match dial::dial(&server).await {
+    match dial(&server).await {
         Ok(session) => Ok((Voter { server: Server::new(server, session) }, None)),
         Err(failure) => {
             let error = failure.to_error(server.address());
@@ -137,7 +137,7 @@ async fn dial(config: Config, options: VoterOptions) -> Dialled {
 async fn dial_all(configs: Vec<Config>, options: VoterOptions) -> Result<Vec<(Voter, Option<LockError>)>> {
     let mut dials: JoinSet<(usize, Dialled)> = JoinSet::new();
     for (number, config) in configs.into_iter().enumerate() {
-        dials.spawn(async move { (number, dial(config, options).await) });
+        dials.spawn(async move { (number, connect(config, options).await) });
     }
     let mut dialled = Vec::new();
     while let Some(joined) = dials.join_next().await {

@@ -9,10 +9,10 @@ use super::boot::{self, MARKER};
 use super::connect::one_server;
 use super::options::VoterOptions;
 use super::probe;
-use crate::backend::redis::dial::{self, Session};
 use crate::backend::redis::error::Failure;
+use crate::backend::redis::link::Shared;
+use crate::backend::redis::link::{Session, dial, text};
 use crate::backend::redis::primary::Primary;
-use crate::backend::redis::shared::Shared;
 use crate::error::{LockErrorKind, Result};
 
 impl Voter {
@@ -62,7 +62,7 @@ impl Voter {
         for config in configs {
             let server = Arc::new(Shared::new(config, Primary::alone())?);
             let told = async {
-                let session = dial::dial(&server).await?;
+                let session = dial(&server).await?;
                 empty(&session).await?;
                 Ok::<_, Failure>(session)
             };
@@ -88,7 +88,7 @@ async fn empty(session: &Session<Primary>) -> Result<(), Failure> {
     let answers = session.live.send_all(&commands).await?;
     match answers.as_slice() {
         [info, Value::Int(keys), Value::Int(marker)] => {
-            probe::examine(dial::text(info)?)?;
+            probe::examine(text(info)?)?;
             match keys - marker {
                 0 => Ok(()),
                 others => Err(Failure::new(

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use super::boot::Seat;
 use super::state::VoterState;
-use crate::backend::redis::connection::Connection;
 use crate::backend::redis::error::Failure;
-use crate::backend::redis::role::{Greeting, Role};
+use crate::backend::redis::link::Connection;
+use crate::backend::redis::link::Shared;
+use crate::backend::redis::link::{Greeting, Role};
 use crate::backend::redis::scripts::Script;
-use crate::backend::redis::shared::Shared;
 use crate::clock::Moment;
 
 /// A release that wakes no queue, because a voter has none, and that a grant by the hot path of the gate costs no look at one.

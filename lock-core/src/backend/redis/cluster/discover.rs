@@ -1,0 +1,70 @@
+//! What some of the nodes know of the Cluster.
+
+use std::time::Duration;
+
+use ::redis::{Pipeline, Value};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::slot_map::SlotMap;
+use crate::backend::redis::config::Address;
+use crate::backend::redis::error::Failure;
+use crate::backend::redis::link::Shared;
+use crate::backend::redis::link::{Progress, open, text};
+use crate::backend::redis::primary::Primary;
+use crate::error::LockErrorKind;
+
+/// How long one node may take to say what it knows.
+const PATIENCE: Duration = Duration::from_millis(300);
+/// How much longer the others may take once half of them have: one that hangs must not slow down every look.
+const GRACE: Duration = Duration::from_millis(50);
+
+/// The newest view of those that these nodes have, and whether most of them have told theirs.
+pub(super) async fn around(nodes: impl Iterator<Item = Shared<Primary>>) -> Result<(SlotMap, bool), Failure> {
+    let mut asked = JoinSet::new();
+    for node in nodes {
+        asked.spawn(async move {
+            let progress = Progress::default();
+            let answer = timeout(PATIENCE, ask(&node, &progress)).await;
+            answer.unwrap_or_else(|_| Err(progress.out_of_time(PATIENCE)))
+        });
+    }
+    let (count, mut views, mut failed) = (asked.len(), Vec::new(), None);
+    loop {
+        let patience = if views.len() * 2 > count { GRACE } else { PATIENCE + GRACE };
+        match timeout(patience, asked.join_next()).await {
+            Ok(Some(Ok(Ok(view)))) => views.push(view),
+            // What stays wrong says more than what may pass.
+            Ok(Some(Ok(Err(failure)))) => match &failed {
+                Some(known) if Failure::is_permanent(known) => {}
+                _ => failed = Some(failure),
+            },
+            Ok(Some(Err(_))) => {}
+            Ok(None) | Err(_) => break,
+        }
+    }
+    let most = views.len() * 2 > count;
+    let newest = views.into_iter().reduce(|one, other| if other.is_newer_than(&one) { other } else { one });
+    let nobody = || Failure::new(LockErrorKind::Unavailable, "no node was asked");
+    newest.map(|view| (view, most)).ok_or_else(|| failed.unwrap_or_else(nobody))
+}
+
+/// Asks one node, over a connection that ends with the answer.
+async fn ask(node: &Shared<Primary>, progress: &Progress) -> Result<SlotMap, Failure> {
+    let Address::Tcp { host, port } = node.address() else {
+        return Err(Failure::new(LockErrorKind::Unavailable, "no place to ask at"));
+    };
+    let (connection, _driver) = open(node, Some(&(host.clone(), *port)), progress).await?;
+    let mut questions = Pipeline::with_capacity(2);
+    questions.cmd("CLUSTER").arg("INFO");
+    questions.cmd("CLUSTER").arg("SLOTS");
+    let answers = connection.clone().send_packed_commands(&questions, 0, 2).await;
+    let answers = answers.map_err(|error| Failure::of(&error))?;
+    let [info, slots] = answers.as_slice() else {
+        return Err(Failure::new(LockErrorKind::Unavailable, "no answer"));
+    };
+    if let Value::ServerError(error) = slots {
+        return Err(Failure::of_reply(error));
+    }
+    SlotMap::read(text(info)?, slots, host).ok_or_else(|| Failure::unexpected(slots))
+}

@@ -1,0 +1,73 @@
+//! Sends a call to the node of its key, and follows where it is sent on to.
+
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::router::Router;
+use crate::backend::redis::command::Server;
+use crate::backend::redis::error::Failure;
+use crate::backend::redis::error::Redirect;
+use crate::backend::redis::slot;
+use crate::backoff::Pauses;
+use crate::key::Key;
+
+/// Why a call was not over yet.
+#[derive(Debug, Default)]
+pub(super) struct Last(Mutex<Option<Failure>>);
+
+impl Last {
+    fn keep(&self, failure: Failure) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
+    }
+
+    pub(super) fn take(&self) -> Option<Failure> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// Pauses before a call is sent again while its slot is being moved or has no node.
+const PAUSES: Pauses = Pauses::new(Duration::from_millis(5), Duration::from_millis(50));
+/// A move is followed at once so often in a row; nodes that send a call to and fro get a pause.
+const AT_ONCE: u32 = 3;
+
+impl Router {
+    /// Runs a call on the node of the key, again where that one did nothing but name another. Without a deadline of its
+    /// own; `last` keeps why it went on, for the caller that gives up.
+    pub(super) async fn call<T, F>(
+        &self,
+        key: &Key,
+        last: &Last,
+        call: impl Fn(Arc<Server>) -> F,
+    ) -> Result<T, Failure>
+    where
+        F: Future<Output = Result<T, Failure>>,
+    {
+        let slot = slot::of(key.as_str());
+        let (mut pauses, mut moves) = (PAUSES, 0);
+        loop {
+            let node = self.ready(slot).await?;
+            let failure = match call(Arc::clone(&node)).await {
+                Ok(answer) => return Ok(answer),
+                Err(failure) => failure,
+            };
+            let Some(redirect) = failure.redirect().cloned() else { return Err(failure) };
+            last.keep(redirect.to_failure());
+            match redirect {
+                Redirect::Moved { slot, place } => {
+                    self.moved(slot, &node, &place);
+                    moves += 1;
+                    if moves <= AT_ONCE {
+                        continue;
+                    }
+                }
+                // Where a call can be sent on to the other node, it has done that itself.
+                Redirect::Ask(_) | Redirect::Later => {}
+                Redirect::Down => drop(self.look_again().await),
+            }
+            sleep(pauses.next()).await;
+        }
+    }
+}

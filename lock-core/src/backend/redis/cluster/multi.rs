@@ -1,0 +1,149 @@
+//! Several keys in several slots: no script can see them together.
+//!
+//! They are asked for one slot after another, and given back if one is held: so all or none once the answer is there, and
+//! for a moment before it some are taken that are not held in the end. Nobody waits meanwhile, so nobody waits for another.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::router::Router;
+use crate::backend::redis::command::FenceOf;
+use crate::backend::redis::command::Server;
+use crate::backend::redis::error::Failure;
+use crate::backend::redis::slot;
+use crate::backend::remote::join_all;
+use crate::backend::{Ask, Attempt, BoxFuture, Claim, FencingToken, Grant, Released};
+use crate::clock::{Clock, Moment};
+use crate::error::{LockErrorKind, LossReason};
+use crate::key::Key;
+
+/// A claim for each slot; `None` for a claim whose keys are all in one.
+pub(super) fn parts(claim: &Claim) -> Option<Vec<Claim>> {
+    if claim.more.is_empty() {
+        return None;
+    }
+    let mut slots: Vec<(u16, Vec<Key>)> = Vec::new();
+    for key in claim.keys() {
+        let slot = slot::of(key.as_str());
+        match slots.iter_mut().find(|(of, _)| *of == slot) {
+            Some((_, keys)) => keys.push(key.clone()),
+            None => slots.push((slot, vec![key.clone()])),
+        }
+    }
+    let part = |(_, keys): (u16, Vec<_>)| {
+        let mut keys = keys.into_iter();
+        let key = keys.next().expect("BUG: a slot is there for a key");
+        Claim { key, more: keys.collect(), ..claim.clone() }
+    };
+    (slots.len() > 1).then(|| slots.into_iter().map(part).collect())
+}
+
+impl Router {
+    pub(super) async fn acquire_parts(
+        &self,
+        claim: &Claim,
+        parts: &[Claim],
+        give_up: Moment,
+    ) -> Result<Attempt, Failure> {
+        claim.mark_sent();
+        let deadline = give_up.remaining(Clock::Suspend.now());
+        let mut grants = Vec::with_capacity(parts.len());
+        for (number, part) in parts.iter().enumerate() {
+            let call = |node| self.ask(node, part, claim, Ask::Try, give_up);
+            match self.within(deadline, &part.key, call).await {
+                Ok(Attempt::Granted(grant)) => grants.push(grant),
+                answer => {
+                    let back = self.release_parts(&parts[..number], None, deadline).await;
+                    return match back {
+                        Ok(_) => answer,
+                        Err(failure) => Err(failure.in_doubt()),
+                    };
+                }
+            }
+        }
+        let waiters = grants.iter().map(|grant| grant.waiters).sum::<Option<usize>>();
+        let fence = match claim.fencing {
+            false => None,
+            true => {
+                let fences = grants.iter().zip(parts).filter_map(|(grant, part)| Some((part, grant.fence?)));
+                match self.level(claim, fences.collect(), deadline).await? {
+                    Ok(fence) => Some(fence),
+                    Err(_) => {
+                        let text = "one of the keys was lost before the others were there";
+                        return Err(Failure::new(LockErrorKind::Unavailable, text).in_doubt());
+                    }
+                }
+            }
+        };
+        // The first was asked for first, so its lease is over first.
+        let sent = grants.first().expect("BUG: a claim has keys").sent;
+        Ok(Attempt::Granted(Grant::new(sent, claim.ttl).with_fence(fence).with_waiters(waiters)))
+    }
+
+    pub(super) async fn release_parts(
+        &self,
+        parts: &[Claim],
+        keep_for: Option<Duration>,
+        deadline: Duration,
+    ) -> Result<Released, Failure> {
+        let call = |part| -> BoxFuture<'_, _> { Box::pin(self.release_one(part, keep_for, deadline)) };
+        let mut answer = Released::Released;
+        for released in join_all(parts.iter().map(call).collect()).await {
+            answer = match (answer, released?) {
+                (Released::Taken, _) | (_, Released::Taken) => Released::Taken,
+                (Released::Expired, _) | (_, Released::Expired) => Released::Expired,
+                _ => Released::Released,
+            };
+        }
+        Ok(answer)
+    }
+
+    /// One token for all keys.
+    pub(super) async fn fence_parts(
+        &self,
+        claim: &Claim,
+        parts: &[Claim],
+        deadline: Duration,
+    ) -> Result<Result<FencingToken, LossReason>, Failure> {
+        let mut fences = Vec::with_capacity(parts.len());
+        for part in parts {
+            let call = |node: Arc<Server>| async move { node.fence(part).await };
+            match self.within(deadline, &part.key, call).await? {
+                Ok(fence) => fences.push((part, fence)),
+                Err(reason) => return Ok(Err(reason)),
+            }
+        }
+        self.level(claim, fences, deadline).await
+    }
+
+    /// Raises the tokens of all keys to the largest, which is then the token of the grant: the next owner of any of them
+    /// has a larger one. The nodes have clocks of their own, so the time alone would not do.
+    async fn level(
+        &self,
+        claim: &Claim,
+        fences: Vec<(&Claim, FencingToken)>,
+        deadline: Duration,
+    ) -> Result<Result<FencingToken, LossReason>, Failure> {
+        let Some(largest) = fences.iter().map(|(_, fence)| *fence).max() else {
+            return Err(
+                Failure::new(LockErrorKind::Unavailable, "the nodes gave no fencing token").in_doubt()
+            );
+        };
+        let of = FenceOf(claim).to_string();
+        for (part, fence) in fences {
+            if fence < largest {
+                let of = of.as_str();
+                let call =
+                    |node: Arc<Server>| async move { node.fence_above(part, largest.get() - 1, of).await };
+                if let Err(reason) = self.within(deadline, &part.key, call).await? {
+                    return Ok(Err(reason));
+                }
+            }
+            claim.mark_fenced();
+            if part.is_fence_ahead() {
+                claim.mark_fence_ahead();
+            }
+        }
+        Ok(Ok(largest))
+    }
+}

@@ -1,0 +1,208 @@
+//! Who has which slot, as a node tells it.
+
+use ::redis::Value;
+
+use crate::backend::redis::config::Endpoint;
+use crate::backend::redis::slot::SLOTS;
+
+/// The answer of one node to `CLUSTER SLOTS` and `CLUSTER INFO`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct SlotMap {
+    /// Grows with every failover, and is the same on all nodes that can see each other.
+    pub(super) epoch: u64,
+    /// Whether the node can see most of the others.
+    pub(super) is_whole: bool,
+    ranges: Vec<Range>,
+}
+
+/// Slots in a row and who has them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Range {
+    first: u16,
+    last: u16,
+    primary: Endpoint,
+    replicas: Vec<Endpoint>,
+}
+
+impl SlotMap {
+    /// Reads the answers to `CLUSTER INFO` and `CLUSTER SLOTS` of the node on `host`, which is where a node is that does
+    /// not know its own name.
+    pub(super) fn read(info: &str, slots: &Value, host: &str) -> Option<Self> {
+        let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        let Value::Array(ranges) = slots else { return None };
+        Some(Self {
+            epoch: field("cluster_current_epoch")?.trim().parse().ok()?,
+            is_whole: field("cluster_state").map(str::trim) == Some("ok"),
+            ranges: ranges.iter().map(|range| Range::read(range, host)).collect::<Option<_>>()?,
+        })
+    }
+
+    /// Whether it tells more than another. One that cannot see most of the others names what was, and its replicas
+    /// count up epochs in vain; of those that can, or do not know yet that they cannot, the later epoch is true.
+    pub(super) fn is_newer_than(&self, other: &Self) -> bool {
+        (self.is_whole, self.epoch) > (other.is_whole, other.epoch)
+    }
+
+    /// The node that has each slot.
+    pub(super) fn primaries(&self) -> Vec<Option<Endpoint>> {
+        let mut places = vec![None; usize::from(SLOTS)];
+        for range in &self.ranges {
+            let slots = usize::from(range.first)..=usize::from(range.last);
+            for place in places.get_mut(slots).into_iter().flatten() {
+                *place = Some(range.primary.clone());
+            }
+        }
+        places
+    }
+
+    /// Whether a node has slots.
+    pub(super) fn names(&self, place: &Endpoint) -> bool {
+        self.ranges.iter().any(|range| range.primary == *place)
+    }
+
+    /// Every node, the primaries first.
+    pub(super) fn nodes(&self) -> Vec<Endpoint> {
+        let primaries = self.ranges.iter().map(|range| &range.primary);
+        let replicas = self.ranges.iter().flat_map(|range| &range.replicas);
+        let mut nodes: Vec<Endpoint> = Vec::new();
+        for place in primaries.chain(replicas) {
+            if !nodes.contains(place) {
+                nodes.push(place.clone());
+            }
+        }
+        nodes
+    }
+}
+
+impl Range {
+    /// `[first, last, [host, port, ..], ..]`: the primary comes first.
+    fn read(range: &Value, host: &str) -> Option<Self> {
+        let Value::Array(parts) = range else { return None };
+        let [Value::Int(first), Value::Int(last), nodes @ ..] = parts.as_slice() else { return None };
+        let (first, last) = (u16::try_from(*first).ok()?, u16::try_from(*last).ok()?);
+        let mut places = nodes.iter().map(|node| place(node, host));
+        let primary = places.next()??;
+        let replicas = places.collect::<Option<_>>()?;
+        (first <= last && last < SLOTS).then_some(Self { first, last, primary, replicas })
+    }
+}
+
+/// `[host, port, id, more, ..]`.
+fn place(node: &Value, host: &str) -> Option<Endpoint> {
+    let Value::Array(parts) = node else { return None };
+    let [named, Value::Int(port), ..] = parts.as_slice() else { return None };
+    let named = match named {
+        // A node that was not told where it is: wherever it was asked.
+        Value::Nil => "",
+        named => text(named)?,
+    };
+    let named = match named {
+        "" => host,
+        // It should have a host name, and has none: what else is told of it has its address.
+        "?" => parts.get(3).and_then(address).unwrap_or(host),
+        named => named,
+    };
+    Some((named.to_owned(), u16::try_from(*port).ok()?))
+}
+
+/// The `ip` of `[name, value, ..]`.
+fn address(more: &Value) -> Option<&str> {
+    match more {
+        Value::Array(more) => {
+            more.chunks_exact(2).find(|pair| text(&pair[0]) == Some("ip")).and_then(|pair| text(&pair[1]))
+        }
+        Value::Map(more) => {
+            more.iter().find(|(name, _)| text(name) == Some("ip")).and_then(|(_, ip)| text(ip))
+        }
+        _ => None,
+    }
+    .filter(|ip| !ip.is_empty())
+}
+
+fn text(value: &Value) -> Option<&str> {
+    match value {
+        Value::BulkString(text) => std::str::from_utf8(text).ok(),
+        Value::SimpleString(text) => Some(text),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(host: Option<&str>, port: i64) -> Value {
+        let host = host.map_or(Value::Nil, |host| Value::BulkString(host.as_bytes().to_vec()));
+        Value::Array(vec![
+            host,
+            Value::Int(port),
+            Value::BulkString(b"id".to_vec()),
+            Value::Array(Vec::new()),
+        ])
+    }
+
+    fn range(first: i64, last: i64, nodes: Vec<Value>) -> Value {
+        let mut parts = vec![Value::Int(first), Value::Int(last)];
+        parts.extend(nodes);
+        Value::Array(parts)
+    }
+
+    const INFO: &str = "cluster_state:ok\r\ncluster_slots_assigned:16384\r\ncluster_current_epoch:6\r\n";
+
+    #[test]
+    fn a_view_is_read() {
+        let slots = Value::Array(vec![
+            range(0, 2, vec![node(Some("a"), 1), node(Some("b"), 2)]),
+            range(4, 4, vec![node(Some(""), 3)]),
+            range(5, 5, vec![node(None, 4)]),
+            range(6, 16_383, vec![node(Some("?"), 5), node(Some("a"), 1)]),
+        ]);
+        let view = SlotMap::read(INFO, &slots, "h").expect("a view");
+        assert_eq!((view.epoch, view.is_whole), (6, true));
+        let primaries = view.primaries();
+        let at = |slot: usize| primaries[slot].as_ref().map(|(host, port)| (host.as_str(), *port));
+        assert_eq!([at(0), at(2), at(3)], [Some(("a", 1)), Some(("a", 1)), None]);
+        assert_eq!([at(4), at(5), at(16_383)], [Some(("h", 3)), Some(("h", 4)), Some(("h", 5))]);
+        let nodes: Vec<u16> = view.nodes().iter().map(|(_, port)| *port).collect();
+        assert_eq!(nodes, [1, 3, 4, 5, 2]);
+    }
+
+    #[test]
+    fn a_node_without_a_host_name_is_at_its_address() {
+        let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+        let pairs = [("hostname", ""), ("ip", "10.0.0.7")];
+        let array = Value::Array(pairs.iter().flat_map(|(name, value)| [text(name), text(value)]).collect());
+        let map = Value::Map(pairs.iter().map(|(name, value)| (text(name), text(value))).collect());
+        for more in [array, map] {
+            let node = Value::Array(vec![text("?"), Value::Int(6379), text("id"), more]);
+            assert_eq!(place(&node, "h"), Some(("10.0.0.7".to_owned(), 6379)));
+        }
+        let node = Value::Array(vec![text("?"), Value::Int(6379), text("id"), Value::Array(Vec::new())]);
+        assert_eq!(place(&node, "h"), Some(("h".to_owned(), 6379)));
+    }
+
+    #[test]
+    fn what_is_no_view_is_none() {
+        for (info, slots) in [
+            ("", Value::Array(Vec::new())),
+            ("cluster_current_epoch:x", Value::Array(Vec::new())),
+            (INFO, Value::Nil),
+            (INFO, Value::Array(vec![Value::Nil])),
+            (INFO, Value::Array(vec![range(0, 1, Vec::new())])),
+            (INFO, Value::Array(vec![range(2, 1, vec![node(Some("a"), 1)])])),
+            (INFO, Value::Array(vec![range(0, 16_384, vec![node(Some("a"), 1)])])),
+            (INFO, Value::Array(vec![range(0, 1, vec![node(Some("a"), 70_000)])])),
+        ] {
+            assert_eq!(SlotMap::read(info, &slots, "h"), None, "{info} {slots:?}");
+        }
+    }
+
+    #[test]
+    fn who_sees_the_others_counts_and_then_the_newer_epoch() {
+        let view = |epoch, is_whole| SlotMap { epoch, is_whole, ranges: Vec::new() };
+        assert!(view(1, true).is_newer_than(&view(2, false)));
+        assert!(view(2, true).is_newer_than(&view(1, true)));
+        assert!(view(2, false).is_newer_than(&view(1, false)));
+        assert!(!view(1, true).is_newer_than(&view(1, true)));
+    }
+}

@@ -1,0 +1,211 @@
+//! Getting a lock, or a place in its queue.
+
+use std::fmt;
+use std::iter;
+use std::time::Duration;
+
+use ::redis::{Cmd, Pipeline, Value};
+
+use super::grant::send_to_grant;
+use super::reply::{code, conflict, granted, held};
+use super::server::Server;
+use crate::backend::redis::error::Failure;
+use crate::backend::redis::link::Connection;
+use crate::backend::redis::primary::Primary;
+use crate::backend::redis::scripts::Script;
+use crate::backend::redis::units::millis;
+use crate::backend::{Ask, Attempt, Claim, Grant, Heartbeat, Held, Mode, Queue, WAITER_LEASE};
+use crate::clock::Clock;
+use crate::key::Key;
+use crate::owner::OwnerToken;
+
+/// How long the last fencing token is remembered after it was made, or its holder was renewed: ten leases, of long ones
+/// an hour more than one, and a minute.
+///
+/// It matters only where the server's clock is set back. By no more than this, tokens grow in any case: the server
+/// forgets the last one when its clock is so far ahead of it, and cannot fall behind it. By more, they grow where the
+/// next one is made before it is forgotten, because it is above the last one then.
+const FENCE_LEASES: u32 = 10;
+const FENCE_MORE: Duration = Duration::from_secs(60 * 60);
+const FENCE_AT_LEAST: Duration = Duration::from_secs(60);
+
+impl Server<Primary> {
+    /// One attempt. Where a plain SET will do it comes first: a free key costs nothing else. The script runs where
+    /// the key is taken, perhaps by this very owner, and where more is wanted than a SET can do.
+    pub(crate) async fn acquire(
+        &self,
+        claim: &Claim,
+        ask: Ask,
+        deadline: Duration,
+    ) -> Result<Attempt, Failure> {
+        let start = Clock::Suspend.now();
+        let (live, ready) = match self.connections.current() {
+            // The usual case, with no await since `start`: the clock need not be read again.
+            Some(live) => (live, start),
+            None => (self.connections.get().await?, Clock::Suspend.now()),
+        };
+        if ask.enqueues() {
+            Box::pin(live.subscribe_waiters(self.shared().listeners(), &claim.key)).await?;
+            // The grant may be told, and then nothing is sent before the first renewal.
+            live.subscribe_holders(self.shared().shared_listeners());
+        }
+        claim.mark_sent();
+        let token = claim.owner.token();
+        let value = claim.record.to_value(&token);
+        if is_plain(claim) && !ask.enqueues() {
+            match send_to_grant(&live, &set(claim, &value), deadline).await? {
+                (Value::Okay, confirmed) => {
+                    let granted = Attempt::Granted(Grant::new(ready, claim.ttl));
+                    return self.durable(&live, (claim, granted), confirmed, deadline).await;
+                }
+                (Value::Nil, _) if ask == Ask::Probe => return Ok(Attempt::Held(Held::default())),
+                (Value::Nil, _) => {}
+                (other, _) => return Err(Failure::unexpected(&other)),
+            }
+        }
+        for _ in 0..2 {
+            let end = live.clock.at(start.plus(deadline));
+            let (script, command) = match claim.more.is_empty() {
+                true => (Script::Acquire, one(&live, claim, ask, (&token, &value), end)),
+                false => (Script::AcquireAll, all(&live, claim, (&token, &value), end)),
+            };
+            let reply = live.call(script, &command).await?;
+            match reply.verdict {
+                1 => {
+                    let granted = Attempt::Granted(granted(claim, &reply)?);
+                    return self.durable(&live, (claim, granted), None, deadline).await;
+                }
+                0 => return Ok(Attempt::Held(held(reply.rest(), reply.sent, false))),
+                -2 => return Err(conflict(reply.rest(), &code(claim.mode))),
+                // Too late by the server's clock, which may have been set since it was last asked. It has just been
+                // asked, and nothing was done, so the request may be sent once more.
+                _ => {}
+            }
+        }
+        Err(Failure::late())
+    }
+
+    /// One sign of life of a claim that waits.
+    pub(crate) async fn heartbeat(&self, claim: &Claim) -> Result<Heartbeat, Failure> {
+        let live = self.connections.get().await?;
+        live.subscribe_waiters(self.shared().listeners(), &claim.key).await?;
+        claim.mark_sent();
+        let (key, token) = (claim.key.as_str(), claim.owner.token());
+        let value = claim.record.to_value(&token);
+        let mut command = live.scripts.call(Script::Heartbeat, iter::once(key), 4, value.len() + 80);
+        command.arg(token.as_str()).arg(&value).arg(millis(claim.ttl)).arg(&*code(claim.mode));
+        let reply = live.call(Script::Heartbeat, &command).await?;
+        match reply.verdict {
+            1 => {
+                let granted = Heartbeat::Granted(granted(claim, &reply)?);
+                let deadline = self.deadline(claim.ttl.min(WAITER_LEASE));
+                self.durable(&live, (claim, granted), None, deadline).await
+            }
+            0 => Ok(Heartbeat::Waiting(held(reply.rest(), reply.sent, true))),
+            _ => Ok(Heartbeat::Gone),
+        }
+    }
+}
+
+impl Server<Primary> {
+    /// The plain SET of a claim whose slot is being moved to this node of a Cluster.
+    pub(crate) async fn set_asking(&self, claim: &Claim, deadline: Duration) -> Result<Attempt, Failure> {
+        let live = self.connections.get().await?;
+        let value = claim.record.to_value(&claim.owner.token());
+        let mut commands = Pipeline::with_capacity(2);
+        commands.cmd("ASKING").add_command(set(claim, &value));
+        let sent = Clock::Suspend.now();
+        match live.send_all(&commands).await?.pop() {
+            Some(Value::Okay) => {
+                let granted = Attempt::Granted(Grant::new(sent, claim.ttl));
+                self.durable(&live, (claim, granted), None, deadline).await
+            }
+            Some(Value::Nil) => Ok(Attempt::Held(Held::default())),
+            Some(Value::ServerError(error)) => Err(live.noted(Failure::of_reply(&error))),
+            other => Err(Failure::unexpected(&other.unwrap_or(Value::Nil))),
+        }
+    }
+}
+
+/// Whether a plain SET does all that the claim asks for.
+pub(crate) fn is_plain(claim: &Claim) -> bool {
+    claim.mode == Mode::Exclusive && claim.queue == Queue::Barging && !claim.fencing && claim.more.is_empty()
+}
+
+/// `SET key value NX PX ttl`.
+fn set(claim: &Claim, value: &str) -> Cmd {
+    let key = claim.key.as_str();
+    let mut command = Cmd::with_capacity(6, key.len() + value.len() + 32);
+    command.arg("SET").arg(key).arg(value).arg("NX").arg("PX").arg(millis(claim.ttl));
+    command
+}
+
+fn one(
+    live: &Connection<Primary>,
+    claim: &Claim,
+    ask: Ask,
+    (token, value): (&OwnerToken, &str),
+    end: i64,
+) -> Cmd {
+    let key = claim.key.as_str();
+    let mut command = live.scripts.call(Script::Acquire, iter::once(key), 8, value.len() + 140);
+    common(&mut command, claim, (token, value), end);
+    command.arg(&*code(claim.mode));
+    match ask {
+        Ask::Probe | Ask::Try => command.arg(""),
+        Ask::Enqueue { room } => {
+            command.arg(room.and_then(|room| u32::try_from(room).ok()).unwrap_or(u32::MAX))
+        }
+    };
+    command.arg(u8::from(claim.queue == Queue::Barging));
+    command
+}
+
+fn all(live: &Connection<Primary>, claim: &Claim, (token, value): (&OwnerToken, &str), end: i64) -> Cmd {
+    let keys = claim.keys().map(Key::as_str);
+    let mut command = live.scripts.call(Script::AcquireAll, keys, 5, value.len() + 120);
+    common(&mut command, claim, (token, value), end);
+    command
+}
+
+pub(crate) fn common(command: &mut Cmd, claim: &Claim, (token, value): (&OwnerToken, &str), end: i64) {
+    let fence_ttl = if claim.fencing { millis(fence_ttl(claim.ttl)) } else { 0 };
+    command.arg(token.as_str()).arg(value).arg(millis(claim.ttl)).arg(end).arg(fence_ttl);
+}
+
+pub(crate) fn fence_ttl(lease: Duration) -> Duration {
+    let leases = lease.saturating_mul(FENCE_LEASES).min(lease.saturating_add(FENCE_MORE));
+    leases.saturating_add(FENCE_AT_LEAST)
+}
+
+/// Whose a fencing token is: the owner's, and from the second turn on its grant also the turn's.
+pub(crate) struct FenceOf<'a>(pub(crate) &'a Claim);
+
+impl fmt::Display for FenceOf<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.owner.token().as_str())?;
+        match self.0.handoffs {
+            0 => Ok(()),
+            turn => write!(f, ":{turn}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_fence_outlives_its_lease_and_no_key_stays_for_long() {
+        let secs = Duration::from_secs;
+        for (lease, remembered) in [
+            (Duration::from_millis(500), secs(65)),
+            (secs(30), secs(360)),
+            (secs(400), secs(4_060)),
+            (secs(24 * 3_600), secs(25 * 3_600 + 60)),
+        ] {
+            assert_eq!(fence_ttl(lease), remembered, "{lease:?}");
+        }
+        assert_eq!(fence_ttl(Duration::MAX), Duration::MAX);
+    }
+}

@@ -1,0 +1,43 @@
+//! From an exclusive lock to a shared one.
+
+use std::iter;
+
+use super::reply::count;
+use super::server::Server;
+use crate::backend::redis::error::Failure;
+use crate::backend::redis::link::Role;
+use crate::backend::redis::scripts::Script;
+use crate::backend::redis::units::millis;
+use crate::backend::{Claim, Renewal};
+use crate::error::{LockError, LockErrorKind, Result as LockResult};
+
+impl<R: Role> Server<R> {
+    /// Makes the exclusive grant of a claim of one key a shared one.
+    pub(crate) async fn downgrade(&self, claim: &Claim) -> Result<Renewal, Failure> {
+        let live = self.connections.get().await?;
+        let (key, token) = (claim.key.as_str(), claim.owner.token());
+        let value = claim.record.to_value(&token);
+        let mut command = live.scripts.call(Script::Downgrade, iter::once(key), 3, value.len() + 80);
+        command.arg(token.as_str()).arg(&value).arg(millis(claim.ttl));
+        claim.mark_shared();
+        let reply = live.call(Script::Downgrade, &command).await?;
+        match (reply.verdict, reply.rest()) {
+            (1, [waiters, ..]) => {
+                // As any other renewal.
+                R::confirm(&live, self.deadline(claim.ttl)).await.map_err(Failure::in_doubt)?;
+                Ok(Renewal::Renewed { sent: reply.sent, lease: claim.ttl, waiters: Some(count(waiters)?) })
+            }
+            (0, _) => Ok(Renewal::NotOwned),
+            _ => Err(reply.unexpected()),
+        }
+    }
+}
+
+/// Refuses the downgrade of several keys, before any I/O.
+pub(crate) fn has_shared_mode(claim: &Claim) -> LockResult<()> {
+    if claim.more.is_empty() {
+        return Ok(());
+    }
+    let detail = "a lock of several keys has no shared mode";
+    Err(LockError::new(LockErrorKind::Unsupported, detail).with_key(&claim.key))
+}

@@ -1,0 +1,228 @@
+//! Who holds what, and taking it away.
+
+use std::collections::HashSet;
+use std::future::Future;
+use std::iter;
+use std::time::Duration;
+
+use ::redis::{Cmd, Pipeline, Value};
+
+use super::server::Server;
+use crate::backend::redis::keyspace::is_helper;
+use crate::backend::redis::link::Role;
+
+use super::renew::is_forgotten;
+use crate::backend::redis::error::{Failure, Reaction, Redirect};
+use crate::backend::redis::keyspace::Keyspace;
+use crate::backend::redis::link::Connection;
+use crate::backend::redis::scripts::Script;
+use crate::backend::{GrantId, HOLDERS_TOLD, HolderInfo, Listed, LockInfo, Mode, WAITERS_TOLD, WaiterInfo};
+use crate::key::Key;
+use crate::owner::{Owner, OwnerRecord};
+
+/// How many keys the server looks at in one step of a scan.
+const STEP: usize = 500;
+/// How many of them one script looks into, unless it finds much to tell: then it stops, and another goes on from there. A
+/// fraction of a millisecond, and few milliseconds at most.
+const BATCH: usize = 100;
+
+impl<R: Role> Server<R> {
+    /// Goes through the keys by `SCAN`, which lets others in between; each round trip has a deadline of its own.
+    pub(crate) async fn list(&self, prefix: &str, foreign: bool, limit: usize) -> Result<Listed, Failure> {
+        let (mut cursor, mut seen, mut locks) = ("0".to_owned(), HashSet::new(), Vec::new());
+        loop {
+            let mut scan = Cmd::new();
+            scan.arg("SCAN").arg(&cursor).arg("MATCH").arg(beginning_with(prefix)).arg("COUNT").arg(STEP);
+            let (next, keys) =
+                self.in_time(async { step(&self.connections.get().await?.send(&scan).await?) }).await?;
+            let keys: Vec<String> = keys.into_iter().filter(|key| !is_helper(key)).collect();
+            let mut rest = keys.as_slice();
+            while !rest.is_empty() {
+                let batch = &rest[..rest.len().min(BATCH)];
+                let (looked, found) = self.in_time(self.look_into(batch, foreign)).await?;
+                // A scan may show a key twice. Only the locks are remembered: of other keys there may be any number.
+                locks.extend(found.into_iter().filter(|lock| seen.insert(lock.key.clone())));
+                rest = &rest[looked..];
+            }
+            if next == "0" || locks.len() > limit {
+                return Ok(Listed::new(locks, limit));
+            }
+            cursor = next;
+        }
+    }
+
+    /// Who holds one key.
+    pub(crate) async fn inspect(&self, key: &Key) -> Result<Option<LockInfo>, Failure> {
+        let live = self.connections.get().await?;
+        let answer = live.run(Script::List, &list(&live, iter::once(key.as_str()), true)).await?;
+        let (_, mut found) = locks(&answer)?;
+        Ok(found.pop())
+    }
+
+    /// One script for all of them; on a node of a Cluster one for each, because the next key is in another slot. Also how
+    /// many were looked at.
+    async fn look_into(&self, keys: &[String], foreign: bool) -> Result<(usize, Vec<LockInfo>), Failure> {
+        let live = self.connections.get().await?;
+        let per_script = if live.scripts.keyspace() == Keyspace::Slots { 1 } else { BATCH };
+        let mut commands = Pipeline::with_capacity(keys.len().div_ceil(per_script));
+        for keys in keys.chunks(per_script) {
+            commands.add_command(list(&live, keys.iter().map(String::as_str), foreign));
+        }
+        let mut answers = live.send_all(&commands).await?;
+        if answers.iter().any(|answer| is_forgotten(Some(answer))) {
+            live.send(&live.scripts.load(Script::List)).await?;
+            answers = live.send_all(&commands).await?;
+        }
+        let (mut looked, mut found) = (0, Vec::new());
+        for answer in &answers {
+            let answer = match locks(answer) {
+                // Of a slot that is leaving this node of a Cluster.
+                Err(Failure { reaction: Reaction::Follow(redirect), .. }) if redirect != Redirect::Down => {
+                    (1, Vec::new())
+                }
+                answer => answer.map_err(|failure| live.noted(failure))?,
+            };
+            looked += answer.0.max(1);
+            found.extend(answer.1);
+        }
+        Ok((looked.min(keys.len()), found))
+    }
+
+    pub(crate) async fn force_release(&self, key: &Key, id: &GrantId) -> Result<bool, Failure> {
+        let live = self.connections.get().await?;
+        let mut command = live.scripts.call(Script::ForceRelease, iter::once(key.as_str()), 1, 64);
+        command.arg(id.as_str());
+        match live.run(Script::ForceRelease, &command).await? {
+            Value::Int(done) => Ok(done == 1),
+            other => Err(Failure::unexpected(&other)),
+        }
+    }
+
+    async fn in_time<T>(&self, call: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+        let deadline = self.timeout();
+        tokio::time::timeout(deadline, call).await.unwrap_or_else(|_| Err(self.elapsed(deadline)))
+    }
+}
+
+/// A look into these keys.
+fn list<'a, R: Role>(
+    live: &Connection<R>,
+    keys: impl Iterator<Item = &'a str> + Clone,
+    foreign: bool,
+) -> Cmd {
+    let mut command = live.scripts.call(Script::List, keys, 3, 48);
+    command.arg(u8::from(foreign)).arg(WAITERS_TOLD).arg(HOLDERS_TOLD);
+    command
+}
+
+/// The pattern of all keys that begin with `prefix`, in which nothing but the end is a pattern.
+fn beginning_with(prefix: &str) -> String {
+    let mut pattern = String::with_capacity(prefix.len() + 1);
+    for char in prefix.chars() {
+        if matches!(char, '*' | '?' | '[' | ']' | '\\' | '^' | '-') {
+            pattern.push('\\');
+        }
+        pattern.push(char);
+    }
+    pattern.push('*');
+    pattern
+}
+
+fn text(value: &Value) -> Option<&str> {
+    match value {
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
+        Value::SimpleString(text) => Some(text),
+        _ => None,
+    }
+}
+
+/// The next cursor, and the keys that are text: others are none of ours.
+fn step(answer: &Value) -> Result<(String, Vec<String>), Failure> {
+    match answer {
+        Value::Array(parts) => match &parts[..] {
+            [cursor, Value::Array(keys)] => {
+                let cursor = text(cursor).ok_or_else(|| Failure::unexpected(answer))?;
+                Ok((cursor.to_owned(), keys.iter().filter_map(text).map(str::to_owned).collect()))
+            }
+            _ => Err(Failure::unexpected(answer)),
+        },
+        _ => Err(Failure::unexpected(answer)),
+    }
+}
+
+/// Reads the answer of one script: how many keys it has looked at, and the locks.
+fn locks(answer: &Value) -> Result<(usize, Vec<LockInfo>), Failure> {
+    match answer {
+        Value::ServerError(error) => {
+            let failure = Failure::of_reply(error);
+            match failure.redirect() {
+                // It knows nothing of any lock.
+                Some(Redirect::Down) => Err(Redirect::Down.to_failure()),
+                _ => Err(failure),
+            }
+        }
+        Value::Array(parts) => match &parts[..] {
+            [Value::Int(looked), Value::Array(locks)] => {
+                let found = locks.iter().map(|lock| info(lock).ok_or_else(|| Failure::unexpected(lock)));
+                Ok((usize::try_from(*looked).unwrap_or(0), found.collect::<Result<_, _>>()?))
+            }
+            _ => Err(Failure::unexpected(answer)),
+        },
+        other => Err(Failure::unexpected(other)),
+    }
+}
+
+/// Reads one lock of the answer; `None` when it is none.
+fn info(lock: &Value) -> Option<LockInfo> {
+    let Value::Array(parts) = lock else { return None };
+    let [key, mode, Value::Array(holders), Value::Int(holding), Value::Int(waiting), Value::Array(waiters)] =
+        &parts[..]
+    else {
+        return None;
+    };
+    let holders = holders.iter().map(holder).collect::<Option<Vec<_>>>()?;
+    let waiters = waiters.iter().map(waiter).collect::<Option<Vec<_>>>()?;
+    let info = LockInfo::new(text(key)?, mode_of(text(mode)?)?, holders);
+    let info = info.with_holding(usize::try_from(*holding).ok()?);
+    Some(info.with_waiters(usize::try_from(*waiting).ok()?, waiters))
+}
+
+fn holder(value: &Value) -> Option<HolderInfo> {
+    let Value::Array(parts) = value else { return None };
+    let [id, record, Value::Int(left), Value::Int(kept)] = &parts[..] else { return None };
+    let remaining = u64::try_from(*left).ok().map(Duration::from_millis);
+    Some(HolderInfo::new(text(id)?.parse().ok()?, record_of(text(record)?), remaining, *kept == 1))
+}
+
+fn waiter(value: &Value) -> Option<WaiterInfo> {
+    let Value::Array(parts) = value else { return None };
+    let [mode, record] = &parts[..] else { return None };
+    Some(WaiterInfo::new(record_of(text(record)?), mode_of(text(mode)?)?))
+}
+
+/// Reads a record that came without the token in front of it.
+fn record_of(record: &str) -> Option<OwnerRecord> {
+    OwnerRecord::from_value(&format!("{} {record}", "0".repeat(Owner::TOKEN_LEN)))
+}
+
+fn mode_of(text: &str) -> Option<Mode> {
+    match text {
+        "x" => Some(Mode::Exclusive),
+        "s" => Some(Mode::Shared),
+        _ => text.strip_prefix('p')?.parse().ok().map(|of| Mode::Permit { of }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_is_no_pattern() {
+        for (prefix, expected) in
+            [("", "*"), ("shop:", "shop:*"), ("a*[b]?\\^c-d", "a\\*\\[b\\]\\?\\\\\\^c\\-d*")]
+        {
+            assert_eq!(beginning_with(prefix), expected);
+        }
+    }
+}

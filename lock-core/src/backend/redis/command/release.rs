@@ -1,0 +1,99 @@
+//! Giving a lock back, or a place in its queue.
+
+use std::time::Duration;
+
+use ::redis::{Cmd, Value};
+
+use super::acquire::fence_ttl;
+use super::reply::code;
+use super::server::Server;
+use crate::backend::redis::error::Failure;
+use crate::backend::redis::link::Connection;
+use crate::backend::redis::link::Role;
+use crate::backend::redis::scripts::Script;
+use crate::backend::redis::units::millis;
+use crate::backend::{Claim, FencingToken, Mode, Released};
+use crate::error::LockErrorKind;
+use crate::key::Key;
+
+impl<R: Role> Server<R> {
+    /// Frees the key if it is this owner's, or keeps it taken for `keep_for`. An owner that waits leaves the queue.
+    pub(crate) async fn release(
+        &self,
+        claim: &Claim,
+        keep_for: Option<Duration>,
+    ) -> Result<Released, Failure> {
+        let connection = self.connections.get().await?;
+        let (script, command) = match keep_for.filter(|keep| !keep.is_zero()) {
+            None => (Script::Release, free(&connection, claim)),
+            Some(keep) => (Script::Keep, retain(&connection, claim, keep)),
+        };
+        read(connection.run(script, &command).await)
+    }
+}
+
+fn free<R: Role>(connection: &Connection<R>, claim: &Claim) -> Cmd {
+    let mut command = call(connection, Script::Release, claim);
+    // The hot path of the script is the one without these.
+    if needs_value(claim) || !claim.more.is_empty() || claim.own_fence().is_some() {
+        details(&mut command, claim);
+    }
+    command
+}
+
+fn retain<R: Role>(connection: &Connection<R>, claim: &Claim, keep: Duration) -> Cmd {
+    let mut command = call(connection, Script::Keep, claim);
+    command.arg(millis(keep));
+    details(&mut command, claim);
+    command
+}
+
+fn call<R: Role>(connection: &Connection<R>, script: Script, claim: &Claim) -> Cmd {
+    let mut command = connection.scripts.call(script, claim.keys().map(Key::as_str), 6, 64);
+    command.arg(claim.owner.token().as_str());
+    command
+}
+
+fn details(command: &mut Cmd, claim: &Claim) {
+    command.arg(&*code(claim.mode));
+    match needs_value(claim) {
+        false => command.arg(""),
+        true => command.arg(claim.record.to_value(&claim.owner.token())),
+    };
+    command.arg(claim.own_fence().map_or(0, FencingToken::get)).arg(millis(fence_ttl(claim.ttl)));
+}
+
+/// Whether the scripts find the grant by what is stored of it, and not by the token alone: among several holders.
+pub(crate) fn needs_value(claim: &Claim) -> bool {
+    claim.mode != Mode::Exclusive || claim.may_be_shared()
+}
+
+fn read(answer: Result<Value, Failure>) -> Result<Released, Failure> {
+    match answer {
+        Ok(Value::Int(1)) => Ok(Released::Released),
+        Ok(Value::Int(0)) => Ok(Released::Expired),
+        Ok(Value::Int(-1)) => Ok(Released::Taken),
+        Ok(other) => Err(Failure::unexpected(&other)),
+        // Data of another type is not this owner's lock: somebody else has the key.
+        Err(failure) if failure.kind() == LockErrorKind::InvalidRequest => Ok(Released::Taken),
+        Err(failure) => Err(failure),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_answer_has_its_meaning() {
+        let table = [(1, Released::Released), (0, Released::Expired), (-1, Released::Taken)];
+        for (number, expected) in table {
+            assert_eq!(read(Ok(Value::Int(number))).expect("a verdict"), expected);
+        }
+        assert!(read(Ok(Value::Okay)).is_err());
+        let other_data =
+            Failure::of_text("WRONGTYPE Operation against a key holding the wrong kind of value");
+        assert_eq!(read(Err(other_data)).expect("a verdict"), Released::Taken);
+        assert!(read(Err(Failure::of_text("BUSY Redis is busy"))).is_err());
+    }
+}

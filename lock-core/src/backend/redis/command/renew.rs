@@ -1,0 +1,241 @@
+//! Renewing many grants in one round trip.
+
+use std::time::Duration;
+
+use ::redis::{Cmd, Pipeline, Value};
+
+use super::acquire::fence_ttl;
+use super::release::needs_value;
+use super::server::Server;
+use crate::backend::redis::error::{Failure, Reaction};
+use crate::backend::redis::link::Connection;
+use crate::backend::redis::link::Role;
+use crate::backend::redis::scripts::Script;
+use crate::backend::redis::units::millis;
+use crate::backend::{Claim, FencingToken, Renew, Renewal};
+use crate::clock::{Clock, Moment};
+use crate::error::LockError;
+use crate::key::Key;
+use crate::owner::Owner;
+
+/// Locks in one script: it keeps the server for some 100 us, and nobody else is served meanwhile.
+pub(crate) const PER_SCRIPT: usize = 100;
+/// A renewal has its turn at a third of the lease; a quarter leaves time for another one before the lease is over.
+const SHARE_OF_LEASE: u32 = 4;
+/// No deadline is shorter than this: below it, an ordinary hiccup of the network would count as a failure.
+const SHORTEST: Duration = Duration::from_millis(20);
+
+impl<R: Role> Server<R> {
+    /// Renews a batch. A script that fails leaves the others alone.
+    pub(crate) async fn renew(&self, batch: &[Renew<'_>]) -> Vec<Renewal> {
+        let Some(shortest) = batch.iter().map(|renew| renew.ttl).min() else {
+            return Vec::new();
+        };
+        let deadline = deadline(shortest, self.timeout());
+        let locks: Vec<Lock<'_>> = batch.iter().flat_map(Lock::of).collect();
+        let chunks: Vec<&[Lock<'_>]> = locks.chunks(PER_SCRIPT).collect();
+        let answers = match tokio::time::timeout(deadline, self.renew_chunks(&chunks, false)).await {
+            Ok(answers) => answers,
+            Err(_) => Err(self.elapsed(deadline)),
+        };
+        let answers = answers.unwrap_or_else(|failure| vec![Verdict::Unknown(failure); locks.len()]);
+        of_claims(batch, answers, |failure| self.error(failure))
+    }
+
+    /// All scripts in one pipeline, and those that the server has forgotten in a second one. The answers are in the
+    /// order of the locks. `asking`: of a slot that is being moved here.
+    pub(crate) async fn renew_chunks(
+        &self,
+        chunks: &[&[Lock<'_>]],
+        asking: bool,
+    ) -> Result<Vec<Verdict>, Failure> {
+        let live = self.connections.get().await?;
+        let all: Vec<usize> = (0..chunks.len()).collect();
+        let mut answers = vec![None; chunks.len()];
+        let mut sent = run(&live, (chunks, asking), &all, &mut answers).await?;
+        let forgotten: Vec<usize> =
+            all.into_iter().filter(|&at| is_forgotten(answers[at].as_ref())).collect();
+        if !forgotten.is_empty() {
+            live.send(&live.scripts.load(Script::Renew)).await?;
+            // The earlier moment counts for the answers of the first round; it is right for these too, only stricter.
+            let again = run(&live, (chunks, asking), &forgotten, &mut answers).await?;
+            if forgotten.len() == chunks.len() {
+                sent = again;
+            }
+        }
+        let read = chunks
+            .iter()
+            .zip(answers)
+            .flat_map(|(chunk, answer)| read(&live, chunk.len(), &answer.unwrap_or_default(), sent));
+        let mut verdicts: Vec<Verdict> = read.collect();
+        let shortest = chunks.iter().flat_map(|chunk| chunk.iter()).map(|lock| lock.ttl).min();
+        let deadline = deadline(shortest.unwrap_or_default(), self.timeout());
+        let renewed = |verdict: &Verdict| matches!(verdict, Verdict::Renewed(..));
+        if verdicts.iter().any(renewed) {
+            live.subscribe_holders(self.shared().shared_listeners());
+        }
+        if verdicts.iter().any(renewed)
+            && let Err(failure) = R::confirm(&live, deadline).await
+        {
+            // The primary has the longer lease and the next one may not: what is known is the lease before.
+            let unconfirmed = verdicts.iter_mut().filter(|verdict| matches!(verdict, Verdict::Renewed(..)));
+            unconfirmed.for_each(|verdict| *verdict = Verdict::Unknown(failure.clone().in_doubt()));
+        }
+        Ok(verdicts)
+    }
+}
+
+/// How long a batch may take whose shortest lease is this.
+pub(crate) fn deadline(shortest: Duration, timeout: Duration) -> Duration {
+    (shortest / SHARE_OF_LEASE).max(SHORTEST).min(timeout)
+}
+
+/// From the answers for each key to those for each grant.
+pub(crate) fn of_claims(
+    batch: &[Renew<'_>],
+    answers: Vec<Verdict>,
+    error: impl Fn(&Failure) -> LockError,
+) -> Vec<Renewal> {
+    let mut answers = answers.into_iter();
+    let unknown = |failure: &Failure, claim: &Claim| Renewal::Unknown(error(failure).with_key(&claim.key));
+    // A grant of several keys has an answer for each of them.
+    let of_claim = |renew: &Renew<'_>| {
+        let keys = answers.by_ref().take(renew.claim.keys().count());
+        match keys.reduce(Verdict::and) {
+            Some(Verdict::Renewed(sent, waiters)) => {
+                Renewal::Renewed { sent, lease: renew.ttl, waiters: Some(waiters) }
+            }
+            Some(Verdict::NotOwned) => Renewal::NotOwned,
+            Some(Verdict::Unknown(failure)) => unknown(&failure, renew.claim),
+            None => unknown(&Failure::unexpected(&Value::Nil), renew.claim),
+        }
+    };
+    batch.iter().map(of_claim).collect()
+}
+
+/// One key of one grant.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lock<'a> {
+    pub(crate) key: &'a Key,
+    claim: &'a Claim,
+    ttl: Duration,
+}
+
+impl<'a> Lock<'a> {
+    pub(crate) fn of(renew: &Renew<'a>) -> impl Iterator<Item = Self> + use<'a> {
+        let Renew { claim, ttl } = *renew;
+        claim.keys().map(move |key| Self { key, claim, ttl })
+    }
+}
+
+/// The answer for one lock.
+#[derive(Clone, Debug)]
+pub(crate) enum Verdict {
+    Renewed(Moment, usize),
+    NotOwned,
+    Unknown(Failure),
+}
+
+impl Verdict {
+    /// Of two keys of one grant, from the first request on: lost if one is, renewed if both are.
+    fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::NotOwned, _) | (_, Self::NotOwned) => Self::NotOwned,
+            (Self::Unknown(failure), _) | (_, Self::Unknown(failure)) => Self::Unknown(failure),
+            (Self::Renewed(sent, one), Self::Renewed(also, other)) => {
+                Self::Renewed(if also.since(sent).is_zero() { also } else { sent }, one + other)
+            }
+        }
+    }
+}
+
+/// Sends the scripts of the chunks numbered `which` and puts their answers into `answers`.
+async fn run<R: Role>(
+    live: &Connection<R>,
+    (chunks, asking): (&[&[Lock<'_>]], bool),
+    which: &[usize],
+    answers: &mut [Option<Value>],
+) -> Result<Moment, Failure> {
+    let mut commands = Pipeline::with_capacity(2 * which.len());
+    for &at in which {
+        if asking {
+            commands.cmd("ASKING");
+        }
+        commands.add_command(script(live, chunks[at]));
+    }
+    let sent = Clock::Suspend.now();
+    let received = live.send_all(&commands).await?;
+    let received = received.into_iter().skip(usize::from(asking)).step_by(1 + usize::from(asking));
+    for (&at, answer) in which.iter().zip(received) {
+        answers[at] = Some(answer);
+    }
+    Ok(sent)
+}
+
+fn script<R: Role>(live: &Connection<R>, chunk: &[Lock<'_>]) -> Cmd {
+    let keys = chunk.iter().map(|lock| lock.key.as_str());
+    let bytes = (Owner::TOKEN_LEN + 10) * chunk.len();
+    let mut command = live.scripts.call(Script::Renew, keys, 2 * chunk.len(), bytes);
+    for lock in chunk {
+        let token = lock.claim.owner.token();
+        match needs_value(lock.claim) {
+            false => command.arg(token.as_str()),
+            true => command.arg(lock.claim.record.to_value(&token)),
+        };
+        command.arg(millis(lock.ttl));
+    }
+    for (number, lock) in chunk.iter().enumerate() {
+        if lock.claim.is_fenced() {
+            let own = lock.claim.own_fence().map_or(0, FencingToken::get);
+            command.arg(number + 1).arg(own).arg(millis(fence_ttl(lock.ttl)));
+        }
+    }
+    command
+}
+
+pub(crate) fn is_forgotten(answer: Option<&Value>) -> bool {
+    match answer {
+        Some(Value::ServerError(error)) => Failure::of_reply(error).reaction == Reaction::LoadScripts,
+        _ => false,
+    }
+}
+
+/// The verdicts of one script.
+fn read<R: Role>(live: &Connection<R>, locks: usize, answer: &Value, sent: Moment) -> Vec<Verdict> {
+    match answer {
+        Value::Array(answers) if answers.len() == locks => {
+            answers.iter().map(|answer| verdict(answer, sent)).collect()
+        }
+        Value::ServerError(error) => vec![Verdict::Unknown(live.noted(Failure::of_reply(error))); locks],
+        other => vec![Verdict::Unknown(Failure::unexpected(other)); locks],
+    }
+}
+
+fn verdict(answer: &Value, sent: Moment) -> Verdict {
+    match answer {
+        Value::Int(0) => Verdict::NotOwned,
+        Value::Int(number) if *number > 0 => {
+            Verdict::Renewed(sent, usize::try_from(number - 1).unwrap_or(usize::MAX))
+        }
+        Value::BulkString(text) => Verdict::Unknown(Failure::of_text(&String::from_utf8_lossy(text))),
+        other => Verdict::Unknown(Failure::unexpected(other)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grant_of_several_keys_is_renewed_when_all_are() {
+        let sent = Clock::Suspend.now();
+        let verdict = |number| verdict(&Value::Int(number), sent);
+        let unknown = || Verdict::Unknown(Failure::late());
+        assert!(matches!(verdict(1).and(verdict(3)), Verdict::Renewed(_, 2)));
+        assert!(matches!(verdict(1).and(verdict(0)), Verdict::NotOwned));
+        assert!(matches!(unknown().and(verdict(0)), Verdict::NotOwned));
+        assert!(matches!(verdict(0).and(unknown()), Verdict::NotOwned));
+        assert!(matches!(unknown().and(verdict(1)), Verdict::Unknown(_)));
+        assert!(matches!(verdict(-1), Verdict::Unknown(_)));
+    }
+}

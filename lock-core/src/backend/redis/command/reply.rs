@@ -1,0 +1,169 @@
+//! What the scripts answer, read.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use ::redis::Value;
+
+use crate::backend::redis::error::Failure;
+use crate::backend::redis::link::Reply;
+use crate::backend::{Claim, FencingToken, Grant, Held, Mode, conflict};
+use crate::clock::Moment;
+use crate::error::LockErrorKind;
+use crate::owner::OwnerRecord;
+
+/// A grant of the whole lease, from `{.., waiters[, fence]}`. Notes a fencing token that is ahead of the server's time.
+pub(crate) fn granted(claim: &Claim, reply: &Reply) -> Result<Grant, Failure> {
+    read_grant(claim, reply.sent, reply.now, reply.rest())
+}
+
+fn read_grant(claim: &Claim, sent: Moment, now: i64, rest: &[Value]) -> Result<Grant, Failure> {
+    let (waiters, rest) = rest.split_first().ok_or_else(|| Failure::unexpected(&Value::Nil))?;
+    let fence = match rest {
+        [] => None,
+        [number, ..] => Some(fence(claim, now, number)?),
+    };
+    Ok(Grant::new(sent, claim.ttl).with_fence(fence).with_waiters(Some(count(waiters)?)))
+}
+
+/// A fencing token that the server made at `now`.
+pub(crate) fn fence(claim: &Claim, now: i64, number: &Value) -> Result<FencingToken, Failure> {
+    match number {
+        Value::Int(number) => {
+            claim.mark_fenced();
+            if *number > now {
+                claim.mark_fence_ahead();
+            }
+            let number = u64::try_from(*number).map_err(|_| Failure::unexpected(&Value::Int(*number)))?;
+            Ok(FencingToken::new(number))
+        }
+        other => Err(Failure::unexpected(other)),
+    }
+}
+
+pub(crate) fn count(value: &Value) -> Result<usize, Failure> {
+    match value {
+        Value::Int(number) => usize::try_from(*number).map_err(|_| Failure::unexpected(value)),
+        other => Err(Failure::unexpected(other)),
+    }
+}
+
+/// Who holds and who waits, from `{.., pttl, holder, others, place, own[, kept]}`; hints, so what cannot be read is
+/// left out. `sent` is when the request was sent; `kept`, whether it keeps a place where the answer does not say so.
+pub(crate) fn held(rest: &[Value], sent: Moment, kept: bool) -> Held {
+    let number = |at: usize| match rest.get(at) {
+        Some(Value::Int(number)) => Some(*number),
+        _ => None,
+    };
+    let holder = match rest.get(1) {
+        Some(Value::BulkString(value)) => std::str::from_utf8(value).ok().and_then(OwnerRecord::from_value),
+        _ => None,
+    };
+    let kept = number(5).map_or(kept, |kept| kept == 1);
+    Held {
+        // -1: a foreign lock without an expiry.
+        remaining: number(0).and_then(|left| u64::try_from(left).ok()).map(Duration::from_millis),
+        holder,
+        waiters: number(2).and_then(|others| usize::try_from(others).ok()),
+        position: number(3).and_then(|place| usize::try_from(place).ok()),
+        own: number(4) == Some(1),
+        queued_at: kept.then_some(sent),
+    }
+}
+
+/// The mode as the scripts write it.
+pub(crate) fn code(mode: Mode) -> Cow<'static, str> {
+    match mode {
+        Mode::Exclusive => "x".into(),
+        Mode::Shared => "s".into(),
+        Mode::Permit { of } => format!("p{of}").into(),
+    }
+}
+
+/// A key that is in use in a mode with nothing in common with the one that was asked for, both as the scripts write
+/// them, from `{.., mode[, number of the key]}`.
+pub(crate) fn conflict(rest: &[Value], asked: &str) -> Failure {
+    let in_force = match rest.first() {
+        Some(Value::BulkString(mode)) => String::from_utf8_lossy(mode),
+        _ => Cow::Borrowed(""),
+    };
+    let which = match rest.get(1) {
+        Some(Value::Int(number)) => format!("key number {number}"),
+        _ => "the key".to_owned(),
+    };
+    let permits = in_force.starts_with('p') && asked.starts_with('p');
+    let detail = conflict::in_use(&which, &name(&in_force), &name(asked), permits);
+    Failure::new(LockErrorKind::InvalidRequest, detail)
+}
+
+fn name(code: &str) -> Cow<'static, str> {
+    match code {
+        "x" => "an exclusive lock".into(),
+        "s" => "a shared lock".into(),
+        "latch" => "a count-down latch".into(),
+        _ => format!("a semaphore of {} permits", code.trim_start_matches('p')).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::key::Key;
+    use crate::owner::{Identity, OwnerSource};
+    use std::sync::Arc;
+
+    fn claim() -> Claim {
+        let owner = OwnerSource::new().expect("random bytes").mint();
+        let record = OwnerRecord::new(Arc::new(Identity::of_this_process("")), None);
+        Claim::new(Key::new("k").expect("a key"), owner, Duration::from_secs(1), record)
+    }
+
+    #[test]
+    fn grants_are_read() {
+        let rest = [Value::Int(3), Value::Int(1_763_672_000_123_456)];
+        let (claim, sent) = (claim(), Clock::Suspend.now());
+        let grant = read_grant(&claim, sent, i64::MAX, &rest).expect("a grant");
+        assert_eq!(grant.fence, Some(FencingToken::new(1_763_672_000_123_456)));
+        assert_eq!((grant.waiters, grant.lease), (Some(3), claim.ttl));
+        assert!(!claim.is_fence_ahead());
+        assert_eq!(read_grant(&claim, sent, 1, &[Value::Int(0)]).expect("no fence").fence, None);
+        assert!(read_grant(&claim, sent, 1, &[]).is_err());
+        assert!(fence(&claim, 1, &Value::Int(-1)).is_err());
+    }
+
+    #[test]
+    fn a_token_ahead_of_the_clock_is_noted() {
+        let claim = claim();
+        fence(&claim, 5, &Value::Int(5)).expect("a token");
+        assert!(!claim.is_fence_ahead());
+        fence(&claim, 5, &Value::Int(6)).expect("a token");
+        assert!(claim.is_fence_ahead());
+    }
+
+    #[test]
+    fn a_holder_is_read_as_far_as_it_can_be() {
+        let sent = Clock::Suspend.now();
+        let value = format!("{} host=web-3 pid=811 service=shop since=1763672000123", "a".repeat(48));
+        let rest = [Value::Int(480), Value::BulkString(value.into_bytes())];
+        let ours = held(&[&rest[..], &[2, 1, 1, 1].map(Value::Int)].concat(), sent, false);
+        assert_eq!(ours.remaining, Some(Duration::from_millis(480)));
+        assert_eq!((ours.waiters, ours.position, ours.own), (Some(2), Some(1), true));
+        assert_eq!(ours.queued_at, Some(sent));
+        assert_eq!(ours.holder.expect("a record").identity().host(), "web-3");
+        let foreign = held(&[Value::Int(-1), Value::BulkString(vec![0xff, 0xfe])], sent, false);
+        assert_eq!((foreign.remaining, foreign.queued_at), (None, None));
+        assert!(foreign.holder.is_none());
+        assert_eq!(held(&[], sent, true).queued_at, Some(sent));
+    }
+
+    #[test]
+    fn a_conflict_names_both() {
+        let in_force = [Value::BulkString(b"p3".to_vec())];
+        let text = format!("{:?}", conflict(&in_force, &code(Mode::Exclusive)));
+        assert!(text.contains("a semaphore of 3 permits") && text.contains("an exclusive lock"), "{text}");
+        let latch = [Value::BulkString(b"latch".to_vec()), Value::Int(2)];
+        let text = format!("{:?}", conflict(&latch, "s"));
+        assert!(text.contains("a count-down latch") && text.contains("key number 2"), "{text}");
+    }
+}

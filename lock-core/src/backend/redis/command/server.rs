@@ -1,0 +1,92 @@
+//! One server: the connections to it, and how long a call may take. What it is asked stands in the files of the commands.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::error::Elapsed;
+
+use crate::backend::redis::error::Failure;
+use crate::backend::redis::link::Role;
+use crate::backend::redis::link::Session;
+use crate::backend::redis::link::Shared;
+use crate::backend::redis::primary::Primary;
+use crate::backend::remote::PerRuntime;
+use crate::error::{LockError, LockErrorKind, Result};
+use crate::key::Key;
+
+/// One Redis server: a connection for each runtime that uses it, and the commands.
+#[derive(Debug)]
+pub(crate) struct Server<R: Role = Primary> {
+    pub(crate) connections: PerRuntime<Shared<R>>,
+}
+
+impl<R: Role> Server<R> {
+    /// Starts with the connection that proved the server good.
+    pub(crate) fn new(shared: Arc<Shared<R>>, first: Session<R>) -> Self {
+        Self { connections: PerRuntime::new(shared, first) }
+    }
+
+    /// Starts without a connection, and dials when one is wanted.
+    pub(crate) fn idle(shared: Arc<Shared<R>>) -> Self {
+        Self { connections: PerRuntime::idle(shared) }
+    }
+
+    /// Starts without a connection, and dials at once.
+    pub(crate) fn lazy(shared: Arc<Shared<R>>) -> Self {
+        Self { connections: PerRuntime::lazy(shared) }
+    }
+
+    pub(crate) fn shared(&self) -> &Shared<R> {
+        self.connections.connector()
+    }
+
+    /// Ends all connections, for good.
+    pub(crate) fn close(&self) {
+        self.connections.close();
+    }
+
+    /// The `timeout` of the URL.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.shared().config.timeout
+    }
+
+    /// The deadline of a call that asks for a lease of `lease`.
+    pub(crate) fn deadline(&self, lease: Duration) -> Duration {
+        self.shared().config.deadline(lease)
+    }
+
+    /// What a call under `timeout(deadline, ..)` came to. There is no other timer on the way.
+    ///
+    /// A function that took the call and waited for it would have room for two of them.
+    pub(crate) fn settled<T>(
+        &self,
+        answer: Result<Result<T, Failure>, Elapsed>,
+        deadline: Duration,
+        key: &Key,
+    ) -> Result<T> {
+        match answer {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(failure)) => Err(self.error(&failure).with_key(key)),
+            Err(_) => Err(self.error(&self.elapsed(deadline)).with_key(key)),
+        }
+    }
+
+    /// Why a call was not over by its deadline.
+    pub(crate) fn elapsed(&self, deadline: Duration) -> Failure {
+        match self.connections.failure() {
+            Some(last) => last.in_doubt(),
+            None => Failure::no_answer(deadline),
+        }
+    }
+
+    /// Why a call that was over by its deadline had not been sent.
+    pub(crate) fn not_sent(&self, deadline: Duration) -> Failure {
+        let dialling =
+            || Failure::new(LockErrorKind::Unavailable, format!("no connection within {deadline:?}"));
+        self.connections.failure().unwrap_or_else(dialling).before_any_request()
+    }
+
+    pub(crate) fn error(&self, failure: &Failure) -> LockError {
+        failure.to_error(self.shared().address())
+    }
+}

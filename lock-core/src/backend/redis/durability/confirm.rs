@@ -1,0 +1,157 @@
+//! Waiting for the copies of what was written, for many at once.
+//!
+//! WAIT goes over the connection that wrote, and not over one of its own. One of its own would have to write first,
+//! because WAIT covers the last write of its own connection, and what it writes would have to be known to reach the same
+//! server: between two connections there may be a failover, and the next primary would then confirm what only the last
+//! one had. On one connection both are executed by one process, or the connection breaks and neither counts.
+//!
+//! The price: while the server waits for copies it serves nothing else on that connection. So there is one WAIT at a time,
+//! which covers everything that was answered before it was sent (64 grants need about three, not 64), and it waits for at
+//! most a third of the call's deadline. Renewals have a connection of their own, and so does every runtime. The supervisor
+//! gives its questions that much more time, because they stand behind a WAIT as everything else does.
+//!
+//! Nothing outlives the connection: what was written over one is confirmed over that one, or not at all.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use ::redis::{Cmd, Pipeline, Value};
+
+use super::policy::{Copies, Durability};
+use crate::backend::redis::error::Failure;
+use crate::backend::redis::link::{Connection, Role};
+use crate::backend::redis::units::millis;
+
+/// Of the deadline of a call, for one confirmation: it may have to wait for that of another call first, and a grant that
+/// does not count is to be given back in time.
+const SHARE_OF_DEADLINE: u32 = 3;
+
+/// Confirms what was written over one connection.
+#[derive(Debug)]
+pub(crate) struct Confirmer {
+    durability: Durability,
+    /// Numbers what is to be confirmed.
+    written: AtomicU64,
+    last: tokio::sync::Mutex<Round>,
+}
+
+/// One confirmation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Round {
+    /// The number of the last write that it covers.
+    covers: u64,
+    copies: Copies,
+    patience: Duration,
+}
+
+impl Round {
+    /// Whether it says all that another could say of write `number`: where it failed, one that was less patient would too.
+    fn settles(&self, number: u64, durability: Durability, patience: Duration) -> bool {
+        self.covers >= number && (durability.is_met(self.copies) || self.patience >= patience)
+    }
+
+    fn verdict(&self, durability: Durability) -> Result<(), Failure> {
+        match durability.is_met(self.copies) {
+            true => Ok(()),
+            false => Err(durability.missing(self.copies, self.patience)),
+        }
+    }
+}
+
+impl Confirmer {
+    pub(crate) fn new(durability: Durability) -> Self {
+        Self { durability, written: AtomicU64::new(0), last: tokio::sync::Mutex::default() }
+    }
+}
+
+/// How long one confirmation may take of a call with this deadline; in whole milliseconds, as the server counts.
+pub(crate) fn patience(deadline: Duration) -> Duration {
+    Duration::from_millis(millis(deadline / SHARE_OF_DEADLINE))
+}
+
+/// What the server said of a grant that it was asked to confirm in the same breath; `None` where it was not.
+pub(crate) type Confirmed = Option<Result<(), Failure>>;
+
+impl Confirmer {
+    /// Sends a command that grants over its connection, together with the one that confirms it where no other is under
+    /// way; else the grant has to be [confirmed](Self::confirm) afterwards, with others.
+    pub(crate) async fn grant<R: Role>(
+        &self,
+        connection: &Connection<R>,
+        command: &Cmd,
+        deadline: Duration,
+    ) -> Result<(Value, Confirmed), Failure> {
+        let Ok(mut last) = self.last.try_lock() else { return Ok((connection.send(command).await?, None)) };
+        let (durability, patience) = (self.durability, patience(deadline));
+        let covers = self.written.load(Ordering::Acquire);
+        let mut both = Pipeline::with_capacity(2);
+        both.add_command(command.clone()).add_command(durability.command(patience));
+        let mut answers = connection.send_all(&both).await?.into_iter();
+        let answer = match answers.next().unwrap_or_default() {
+            Value::ServerError(error) => return Err(connection.noted(Failure::of_reply(&error))),
+            answer => answer,
+        };
+        let copies = match durability.read(&answers.next().unwrap_or_default()) {
+            Ok(copies) => copies,
+            Err(failure) => return Ok((answer, Some(Err(connection.noted(failure))))),
+        };
+        *last = Round { covers, copies, patience };
+        Ok((answer, Some(last.verdict(durability))))
+    }
+
+    /// Waits until everything that was answered over its connection has enough copies; an error says how many it has.
+    ///
+    /// What is to be confirmed has to have been a write of this connection: WAIT covers its last one.
+    pub(crate) async fn confirm<R: Role>(
+        &self,
+        connection: &Connection<R>,
+        deadline: Duration,
+    ) -> Result<(), Failure> {
+        let (durability, patience) = (self.durability, patience(deadline));
+        let number = self.written.fetch_add(1, Ordering::AcqRel) + 1;
+        // Who confirms for all may not be polled any more: then this one goes on by itself.
+        let Ok(mut last) = tokio::time::timeout(patience, self.last.lock()).await else {
+            let answer = connection.send(&durability.command(patience)).await?;
+            return Round { covers: number, copies: durability.read(&answer)?, patience }.verdict(durability);
+        };
+        if !last.settles(number, durability, patience) {
+            let covers = self.written.load(Ordering::Acquire);
+            let answer = connection.send(&durability.command(patience)).await?;
+            *last = Round { covers, copies: durability.read(&answer)?, patience };
+        }
+        last.verdict(durability)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_confirmation_is_shared_as_far_as_it_says_enough() {
+        let durability = Durability::Replicas(1);
+        let copies = |number| durability.read(&Value::Int(number)).expect("a number");
+        let ms = Duration::from_millis;
+        let good = Round { covers: 7, copies: copies(1), patience: ms(50) };
+        let bad = Round { copies: copies(0), ..good };
+        let table = [
+            (good, 7, ms(50), true),
+            (good, 1, ms(900), true),
+            (good, 8, ms(50), false),
+            (bad, 7, ms(50), true),
+            (bad, 7, ms(20), true),
+            (bad, 7, ms(51), false),
+            (bad, 8, ms(20), false),
+            (Round::default(), 1, ms(0), false),
+        ];
+        for (round, number, patience, expected) in table {
+            assert_eq!(
+                round.settles(number, durability, patience),
+                expected,
+                "{round:?} {number} {patience:?}"
+            );
+        }
+        assert!(good.verdict(durability).is_ok());
+        assert!(format!("{:?}", bad.verdict(durability)).contains("0 of 1 replica "));
+    }
+}

@@ -1,0 +1,7 @@
+//! Durability on request: the copies that a lock needs before it counts.
+
+mod confirm;
+mod policy;
+
+pub(crate) use confirm::{Confirmed, Confirmer, patience};
+pub(crate) use policy::{Durability, MinReplicas, Proof};

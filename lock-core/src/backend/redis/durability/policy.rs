@@ -1,0 +1,354 @@
+//! Durability on request: whose copies a lock needs before it counts, and which server can be asked for them.
+//!
+//! Source: [WAIT](https://redis.io/docs/latest/commands/wait/), [WAITAOF](https://redis.io/docs/latest/commands/waitaof/).
+
+use std::collections::HashMap;
+use std::fmt;
+use std::time::Duration;
+
+use ::redis::aio::MultiplexedConnection;
+use ::redis::{Cmd, Pipeline, Value, from_redis_value};
+
+use crate::backend::redis::error::Failure;
+use crate::backend::redis::link::{field, version_of};
+use crate::backend::redis::units::millis;
+use crate::error::LockErrorKind;
+
+/// The version that brought WAITAOF.
+const WAITAOF: (u32, u32) = (7, 2);
+/// More replicas than this are a slip.
+const MOST: u32 = 1_000;
+
+/// Who has to have a lock before it counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Durability {
+    /// So many replicas, in their memory.
+    Replicas(u32),
+    /// So many replicas, on their disks, and the primary on its own, if `local`.
+    Aof { local: bool, replicas: u32 },
+}
+
+/// Who has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Copies {
+    /// The primary, on its disk.
+    local: bool,
+    replicas: u32,
+}
+
+/// As it is written in a URL.
+impl fmt::Display for Durability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Replicas(replicas) => write!(f, "replicas({replicas})"),
+            Self::Aof { local, replicas } => write!(f, "aof({},{replicas})", u8::from(*local)),
+        }
+    }
+}
+
+impl Durability {
+    /// Reads `replicas(1)` or `aof(1,0)`.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (name, arguments) = text.strip_suffix(')')?.split_once('(')?;
+        let number = |text: &str| text.trim().parse::<u32>().ok().filter(|number| *number <= MOST);
+        match name {
+            "replicas" => number(arguments).filter(|replicas| *replicas > 0).map(Self::Replicas),
+            "aof" => {
+                let (local, replicas) = arguments.split_once(',')?;
+                let (local, replicas) = (number(local)?, number(replicas)?);
+                (local <= 1 && local + replicas > 0).then_some(Self::Aof { local: local == 1, replicas })
+            }
+            _ => None,
+        }
+    }
+
+    fn replicas(self) -> u32 {
+        match self {
+            Self::Replicas(replicas) | Self::Aof { replicas, .. } => replicas,
+        }
+    }
+
+    /// The command that waits for the copies of what was written over its connection.
+    pub(crate) fn command(self, patience: Duration) -> Cmd {
+        let mut command = Cmd::new();
+        match self {
+            Self::Replicas(replicas) => command.arg("WAIT").arg(replicas),
+            Self::Aof { local, replicas } => command.arg("WAITAOF").arg(u8::from(local)).arg(replicas),
+        };
+        // Never 0, which is for ever.
+        command.arg(millis(patience));
+        command
+    }
+
+    /// The same for no copies at all, which is answered at once: whether the server knows it, and the user may.
+    fn rehearsal(self) -> Cmd {
+        match self {
+            Self::Replicas(_) => Self::Replicas(0).command(Duration::ZERO),
+            Self::Aof { .. } => Self::Aof { local: false, replicas: 0 }.command(Duration::ZERO),
+        }
+    }
+
+    /// Reads the answer to [`command`](Self::command).
+    pub(crate) fn read(self, answer: &Value) -> Result<Copies, Failure> {
+        let copies = match (self, answer) {
+            (_, Value::ServerError(error)) => return Err(Failure::of_reply(error)),
+            (Self::Replicas(_), Value::Int(replicas)) => Some((false, *replicas)),
+            (Self::Aof { .. }, Value::Array(parts)) => match parts.as_slice() {
+                [Value::Int(local), Value::Int(replicas)] => Some((*local > 0, *replicas)),
+                _ => None,
+            },
+            _ => None,
+        };
+        let copies = copies
+            .and_then(|(local, replicas)| Some(Copies { local, replicas: u32::try_from(replicas).ok()? }));
+        copies.ok_or_else(|| Failure::unexpected(answer))
+    }
+
+    pub(crate) fn is_met(self, copies: Copies) -> bool {
+        let disk = matches!(self, Self::Aof { local: true, .. });
+        copies.replicas >= self.replicas() && (copies.local || !disk)
+    }
+
+    /// What is missing, in words.
+    pub(crate) fn missing(self, copies: Copies, patience: Duration) -> Failure {
+        let (count, wanted) = (copies.replicas, self.replicas());
+        let who = match self {
+            Self::Aof { local: true, .. } if copies.local => "the primary's disk has it, and ",
+            Self::Aof { local: true, .. } => "not even the primary's disk has it, and ",
+            Self::Replicas(_) | Self::Aof { local: false, .. } => "",
+        };
+        let replicas = if wanted == 1 { "replica" } else { "replicas" };
+        let text = format!(
+            "{who}{count} of {wanted} {replicas} acknowledged it within {patience:?}, so it does not count \
+             (`durability={self}`)"
+        );
+        Failure::new(LockErrorKind::Unavailable, text)
+    }
+
+    /// Refuses a server that cannot keep the promise. `info` is its answer to `INFO`; `min_replicas` says what to do where
+    /// the user may not read `min-replicas-to-write`.
+    pub(crate) async fn prove(
+        self,
+        info: &str,
+        connection: &MultiplexedConnection,
+        min_replicas: MinReplicas,
+    ) -> Result<Proof, Failure> {
+        self.suits(info)?;
+        let mut questions = Pipeline::with_capacity(2);
+        questions.add_command(self.rehearsal());
+        if self.replicas() > 0 {
+            questions.cmd("CONFIG").arg("GET").arg("min-replicas-to-write");
+        }
+        let answers = connection.clone().send_packed_commands(&questions, 0, questions.len()).await;
+        let answers = answers.map_err(|error| Failure::of(&error))?;
+        self.read(answers.first().unwrap_or(&Value::Nil))?;
+        match answers.get(1) {
+            Some(setting) => self.guards(setting, min_replicas),
+            None => Ok(Proof::Whole),
+        }
+    }
+
+    /// Whether the server knows the command and has what it needs.
+    fn suits(self, info: &str) -> Result<(), Failure> {
+        let refuse = |text: String| Err(Failure::new(LockErrorKind::Unsupported, text));
+        let Self::Aof { local, .. } = self else { return Ok(()) };
+        if let Some(version) = field(info, "redis_version")
+            && version_of(version).is_some_and(|it| it < WAITAOF)
+        {
+            return refuse(format!(
+                "`durability={self}` needs Redis 7.2, and the server is {version}; `replicas(1)` works with every \
+                 version"
+            ));
+        }
+        if local && field(info, "aof_enabled") == Some("0") {
+            return refuse(format!(
+                "`durability={self}` needs the append-only file of the primary: `CONFIG SET appendonly yes`, and a line \
+                 in redis.conf"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Without `min-replicas-to-write`, a primary that was replaced and does not know it goes on granting to all who ask
+    /// without durability, and a lock that counts is no use beside theirs.
+    fn guards(self, setting: &Value, min_replicas: MinReplicas) -> Result<Proof, Failure> {
+        let wanted = self.replicas();
+        let refuse = |found: &str| {
+            let text = format!(
+                "`durability={self}` needs `min-replicas-to-write` of {wanted} or more, on the primary and on every \
+                 replica that may become one: `CONFIG SET min-replicas-to-write {wanted}`, and a line in redis.conf; \
+                 {found}"
+            );
+            Err(Failure::new(LockErrorKind::Unsupported, text))
+        };
+        let settings: HashMap<String, String> = match setting {
+            Value::ServerError(_) if min_replicas == MinReplicas::Assumed => return Ok(Proof::Assumed),
+            Value::ServerError(error) => {
+                let code = error.code();
+                return refuse(&format!(
+                    "it could not be read ({code}), which takes `+config|get`; where nobody may, and it is set, say \
+                     `min_replicas=assumed`"
+                ));
+            }
+            setting => from_redis_value(setting.clone()).unwrap_or_default(),
+        };
+        let found = settings.get("min-replicas-to-write").and_then(|text| text.parse::<u32>().ok());
+        match found {
+            Some(found) if found >= wanted => Ok(Proof::Whole),
+            Some(found) => refuse(&format!("it is {found}")),
+            None if min_replicas == MinReplicas::Assumed => Ok(Proof::Assumed),
+            None => refuse("the server does not say; where it is set, say `min_replicas=assumed`"),
+        }
+    }
+}
+
+/// What to do where `min-replicas-to-write` cannot be read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum MinReplicas {
+    /// Refuse the server.
+    #[default]
+    Read,
+    /// Take it to be right: a server run by others may forbid CONFIG.
+    Assumed,
+}
+
+/// What a server has shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Proof {
+    Whole,
+    /// `min-replicas-to-write` is taken to be right.
+    Assumed,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bulk(text: &str) -> Value {
+        Value::BulkString(text.as_bytes().to_vec())
+    }
+
+    fn setting(value: &str) -> Value {
+        Value::Array(vec![bulk("min-replicas-to-write"), bulk(value)])
+    }
+
+    fn refusal() -> Value {
+        let error = "NOPERM this user has no permissions to run the 'config|get' command";
+        ::redis::parse_redis_value(format!("-{error}\r\n").as_bytes()).expect("an error reply")
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let aof = |local, replicas| Some(Durability::Aof { local, replicas });
+        let table = [
+            ("replicas(1)", Some(Durability::Replicas(1))),
+            ("replicas( 2 )", Some(Durability::Replicas(2))),
+            ("aof(1,0)", aof(true, 0)),
+            ("aof(0,2)", aof(false, 2)),
+            ("aof(1, 1)", aof(true, 1)),
+            ("replicas(0)", None),
+            ("replicas(-1)", None),
+            ("replicas(1001)", None),
+            ("replicas()", None),
+            ("replicas(1", None),
+            ("replicas=1", None),
+            ("replica(1)", None),
+            ("aof(0,0)", None),
+            ("aof(2,0)", None),
+            ("aof(1)", None),
+            ("aof", None),
+            ("1", None),
+            ("", None),
+        ];
+        for (text, expected) in table {
+            assert_eq!(Durability::parse(text), expected, "{text}");
+            if let Some(durability) = expected {
+                assert_eq!(Durability::parse(&durability.to_string()), expected, "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn it_is_met_when_all_have_it_and_else_says_who_has() {
+        let (replicas, disk) = (Durability::Replicas(2), Durability::Aof { local: true, replicas: 1 });
+        let both = |local, replicas| Value::Array(vec![Value::Int(local), Value::Int(replicas)]);
+        let table = [
+            (replicas, Value::Int(2), None),
+            (replicas, Value::Int(3), None),
+            (replicas, Value::Int(1), Some("1 of 2 replicas acknowledged")),
+            (disk, both(1, 1), None),
+            (disk, both(0, 1), Some("not even the primary's disk has it, and 1 of 1 replica ")),
+            (disk, both(1, 0), Some("the primary's disk has it, and 0 of 1 replica ")),
+            (Durability::Aof { local: false, replicas: 1 }, both(0, 1), None),
+        ];
+        for (durability, answer, expected) in table {
+            let copies = durability.read(&answer).expect("a number");
+            assert_eq!(durability.is_met(copies), expected.is_none(), "{durability}: {answer:?}");
+            if let Some(text) = expected {
+                let failure = format!("{:?}", durability.missing(copies, Duration::from_millis(80)));
+                assert!(failure.contains(text) && failure.contains("80ms"), "{failure}");
+            }
+        }
+        for answer in [Value::Nil, Value::Int(-1), both(1, 1), refusal()] {
+            assert!(replicas.read(&answer).is_err(), "{answer:?}");
+        }
+        assert!(disk.read(&Value::Int(1)).is_err());
+    }
+
+    #[test]
+    fn no_patience_is_not_for_ever() {
+        let text = |durability: Durability| {
+            String::from_utf8(durability.command(Duration::ZERO).get_packed_command()).expect("ASCII")
+        };
+        assert!(text(Durability::Replicas(3)).ends_with("WAIT\r\n$1\r\n3\r\n$1\r\n1\r\n"));
+        let aof = Durability::Aof { local: true, replicas: 2 };
+        assert!(text(aof).ends_with("WAITAOF\r\n$1\r\n1\r\n$1\r\n2\r\n$1\r\n1\r\n"));
+    }
+
+    #[test]
+    fn a_server_without_waitaof_or_its_file_is_refused() {
+        let aof = |local| Durability::Aof { local, replicas: 1 };
+        let info = |version, file| format!("redis_version:{version}\r\naof_enabled:{file}\r\n");
+        let table = [
+            (aof(true), info("7.0.15", 1), Some("needs Redis 7.2, and the server is 7.0.15")),
+            (aof(true), info("7.2.0", 0), Some("needs the append-only file")),
+            (aof(true), info("7.2.0", 1), None),
+            (aof(false), info("8.0.1", 0), None),
+            (Durability::Replicas(1), info("6.2.0", 0), None),
+        ];
+        for (durability, info, expected) in table {
+            match (durability.suits(&info), expected) {
+                (Ok(()), None) => {}
+                (Err(failure), Some(text)) => {
+                    assert!(failure.is_permanent() && format!("{failure:?}").contains(text), "{failure:?}");
+                }
+                (outcome, _) => panic!("{durability} with {info}: {outcome:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_primary_that_grants_alone_is_refused() {
+        let (read, assumed) = (MinReplicas::Read, MinReplicas::Assumed);
+        let table = [
+            (setting("2"), read, Ok(Proof::Whole)),
+            (setting("3"), assumed, Ok(Proof::Whole)),
+            (setting("1"), read, Err("it is 1")),
+            // What can be read is not assumed.
+            (setting("1"), assumed, Err("it is 1")),
+            (refusal(), read, Err("could not be read (NOPERM)")),
+            (refusal(), assumed, Ok(Proof::Assumed)),
+            (Value::Array(vec![]), read, Err("`min_replicas=assumed`")),
+            (Value::Array(vec![]), assumed, Ok(Proof::Assumed)),
+        ];
+        for (setting, min_replicas, expected) in table {
+            match (Durability::Replicas(2).guards(&setting, min_replicas), expected) {
+                (Ok(proof), Ok(expected)) => assert_eq!(proof, expected, "{setting:?}"),
+                (Err(failure), Err(text)) => {
+                    assert!(failure.is_permanent() && format!("{failure:?}").contains(text), "{failure:?}");
+                }
+                (outcome, _) => panic!("{setting:?}: {outcome:?}"),
+            }
+        }
+    }
+}

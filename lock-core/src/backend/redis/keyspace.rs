@@ -1,0 +1,49 @@
+//! The names in a server: which keys there are, which of them cannot be locks, and how channels begin.
+
+use crate::error::{LockError, LockErrorKind, Result};
+use crate::key::Key;
+
+/// Which keys a server has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keyspace {
+    /// All of them.
+    Whole,
+    /// Those of its slots: it is a node of a Cluster, where a script names all its keys, and messages belong to slots.
+    Slots,
+}
+
+/// The beginning of every channel's name. On a Cluster the hash tag of a slot comes next.
+pub(crate) const CHANNEL: &str = "lock:wake:";
+
+/// Refuses what this backend does not do, before any I/O.
+pub(crate) fn supported<'a>(mut keys: impl Iterator<Item = &'a Key>) -> Result<()> {
+    match keys.find(|key| is_helper(key.as_str())) {
+        None => Ok(()),
+        Some(key) => {
+            let detail = "keys like `{..}:f` are where this backend keeps what belongs to another lock: choose \
+                          another name";
+            Err(LockError::new(LockErrorKind::InvalidKey, detail).with_key(key))
+        }
+    }
+}
+
+/// Whether a key has the form of a helper key: `{key}:` and one letter.
+pub(crate) fn is_helper(key: &str) -> bool {
+    let tail = key.as_bytes().last_chunk::<3>();
+    key.starts_with('{') && tail.is_some_and(|tail| tail.starts_with(b"}:") && tail[2].is_ascii_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_names_of_helper_keys_are_taken() {
+        for key in ["{a}:f", "{shop:order:42}:q", "{}:w"] {
+            assert!(is_helper(key), "{key}");
+        }
+        for key in ["a", "{a}", "{a}:", "{a}:ff", "a}:f", "{a}:1", "{orders}:42"] {
+            assert!(!is_helper(key), "{key}");
+        }
+    }
+}

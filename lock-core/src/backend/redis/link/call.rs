@@ -1,0 +1,106 @@
+//! Calling a script: sent, loaded where the server has forgotten it, and the server's clock read off its answer.
+
+use ::redis::{Cmd, Value};
+
+use super::connection::Connection;
+use super::role::Role;
+use crate::backend::redis::error::{Failure, Reaction};
+use crate::backend::redis::scripts::Script;
+use crate::clock::{Clock, Moment};
+
+/// The answer of a script that says what it did and when: `{verdict, now, ..}`.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) verdict: i64,
+    /// The server's time, in us.
+    pub(crate) now: i64,
+    /// When the request was sent that was answered.
+    pub(crate) sent: Moment,
+    parts: Vec<Value>,
+}
+
+impl Reply {
+    /// Reads an answer. A number alone is the shortest one: granted at that time, and nobody waits.
+    fn read(answer: Value, sent: Moment) -> Result<Self, Failure> {
+        let parts = match answer {
+            Value::Int(now) => vec![Value::Int(1), Value::Int(now), Value::Int(0)],
+            Value::Array(parts) => parts,
+            other => return Err(Failure::unexpected(&other)),
+        };
+        match parts.as_slice() {
+            [Value::Int(verdict), Value::Int(now), ..] => {
+                Ok(Self { verdict: *verdict, now: *now, sent, parts })
+            }
+            _ => Err(Failure::unexpected(&Value::Array(parts))),
+        }
+    }
+
+    /// What follows the verdict and the time.
+    pub(crate) fn rest(&self) -> &[Value] {
+        &self.parts[2..]
+    }
+
+    /// The failure for an answer that no version of the script gives.
+    pub(crate) fn unexpected(&self) -> Failure {
+        Failure::unexpected(&Value::Array(self.parts.clone()))
+    }
+}
+
+impl<R: Role> Connection<R> {
+    /// Calls a script that answers `{verdict, now, ..}`, and learns the server's clock from it.
+    pub(crate) async fn call(&self, script: Script, command: &Cmd) -> Result<Reply, Failure> {
+        let sent = Clock::Suspend.now();
+        let answer = self.run(script, command).await?;
+        self.reply(answer, sent)
+    }
+
+    /// As [`call`](Self::call), for a script that must not be loaded here: one that the server has forgotten is a failure.
+    pub(crate) async fn call_loaded(&self, command: &Cmd) -> Result<Reply, Failure> {
+        let sent = Clock::Suspend.now();
+        let answer = self.send(command).await?;
+        self.reply(answer, sent)
+    }
+
+    /// The one place that reads such an answer, so that no caller can forget to learn the clock.
+    fn reply(&self, answer: Value, sent: Moment) -> Result<Reply, Failure> {
+        let reply = Reply::read(answer, sent)?;
+        self.learn(reply.now, sent, Clock::Suspend.now());
+        Ok(reply)
+    }
+
+    /// Sends an EVALSHA; where the server has forgotten the script (and so ran nothing), loads it and sends again.
+    pub(crate) async fn run(&self, script: Script, command: &Cmd) -> Result<Value, Failure> {
+        match self.send(command).await {
+            Err(failure) if failure.reaction == Reaction::LoadScripts => {
+                self.send(&self.scripts.load(script)).await?;
+                self.send(command).await
+            }
+            answer => answer,
+        }
+    }
+
+    /// Learns that the server's clock said `now` some time between `sent` and `received`.
+    pub(crate) fn learn(&self, now: i64, sent: Moment, received: Moment) {
+        self.clock.learn(now, sent, received);
+        R::clock(&self.session, now, sent, received);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_read() {
+        let sent = Clock::Suspend.now();
+        let answer = Value::Array([1, 99, 3, 4].map(Value::Int).to_vec());
+        let reply = Reply::read(answer, sent).expect("numbers");
+        assert_eq!((reply.verdict, reply.now, reply.sent), (1, 99, sent));
+        assert_eq!(reply.rest(), [Value::Int(3), Value::Int(4)]);
+        let shortest = Reply::read(Value::Int(7), sent).expect("a time");
+        assert_eq!((shortest.verdict, shortest.now, shortest.rest()), (1, 7, &[Value::Int(0)][..]));
+        for answer in [Value::Nil, Value::Okay, Value::Array(vec![Value::Int(1)])] {
+            assert!(Reply::read(answer.clone(), sent).is_err(), "{answer:?}");
+        }
+    }
+}

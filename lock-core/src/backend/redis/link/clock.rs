@@ -1,0 +1,96 @@
+//! The clock of the server, as seen from here.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use ::redis::Value;
+
+use crate::backend::redis::error::Failure;
+use crate::clock::Moment;
+
+/// The server's clock as seen from here: by how much it is ahead of ours.
+#[derive(Debug)]
+pub(crate) struct ServerClock(AtomicI64);
+
+impl ServerClock {
+    pub(crate) fn new(now: i64, sent: Moment) -> Self {
+        Self(AtomicI64::new(now.saturating_sub(micros(sent))))
+    }
+
+    /// Learns that the server's time was `now` (in us) some time between `sent` and `received`.
+    ///
+    /// What is known already stays unless this answer contradicts it, so the quickest answer counts and one that was
+    /// slow spoils nothing. Where it contradicts, the server's clock was set, and the answer counts from `sent`: that
+    /// errs towards a clock that is ahead, so an instant made from it never refuses too early.
+    pub(crate) fn learn(&self, now: i64, sent: Moment, received: Moment) {
+        let (least, most) = (now.saturating_sub(micros(received)), now.saturating_sub(micros(sent)));
+        if !(least..=most).contains(&self.0.load(Ordering::Relaxed)) {
+            self.0.store(most, Ordering::Relaxed);
+        }
+    }
+
+    /// What the server's clock will say at `moment`, in us.
+    pub(crate) fn at(&self, moment: Moment) -> i64 {
+        micros(moment).saturating_add(self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// Of the two clocks of a moment the one that goes on during suspend, as the server's does.
+fn micros(moment: Moment) -> i64 {
+    moment.parts().1 / 1_000
+}
+
+/// Reads the answer to `TIME`, in us.
+pub(crate) fn server_time(answer: &Value) -> Result<i64, Failure> {
+    let number = |value: &Value| match value {
+        Value::BulkString(text) => std::str::from_utf8(text).ok()?.parse::<i64>().ok(),
+        _ => None,
+    };
+    match answer {
+        Value::ServerError(error) => Err(Failure::of_reply(error)),
+        Value::Array(parts) => match (parts.first().and_then(number), parts.get(1).and_then(number)) {
+            (Some(seconds), Some(micros)) => Ok(seconds.saturating_mul(1_000_000).saturating_add(micros)),
+            _ => Err(Failure::unexpected(answer)),
+        },
+        _ => Err(Failure::unexpected(answer)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn bulk(text: &str) -> Value {
+        Value::BulkString(text.as_bytes().to_vec())
+    }
+
+    #[test]
+    fn the_time_of_the_server_is_read() {
+        let answer = Value::Array(vec![bulk("1763672000"), bulk("123456")]);
+        assert_eq!(server_time(&answer).expect("a time"), 1_763_672_000_123_456);
+        for answer in [Value::Nil, Value::Array(vec![bulk("x"), bulk("1")]), Value::Array(vec![bulk("1")])] {
+            assert!(server_time(&answer).is_err());
+        }
+    }
+
+    #[test]
+    fn the_clock_of_the_server_is_followed() {
+        let sent = Moment::from_parts((0, 5_000_000));
+        let clock = ServerClock::new(1_000_000, sent);
+        assert_eq!(clock.at(sent), 1_000_000);
+        assert_eq!(clock.at(sent.plus(Duration::from_millis(250))), 1_250_000);
+        // Another answer took 40 ms: it agrees, and says less.
+        let later = |ms| sent.plus(Duration::from_millis(ms));
+        clock.learn(1_140_000, later(100), later(140));
+        assert_eq!(clock.at(sent), 1_000_000);
+        // One that took 1 ms shows that the first was 30 ms late.
+        clock.learn(1_170_000, later(200), later(201));
+        assert_eq!(clock.at(sent), 970_000);
+        // The server's clock was set back by an hour, and forward by a second.
+        clock.learn(970_000 - 3_600_000_000, sent, later(2));
+        assert_eq!(clock.at(sent), 970_000 - 3_600_000_000);
+        clock.learn(1_970_000, sent, later(2));
+        assert_eq!(clock.at(sent), 1_970_000);
+    }
+}

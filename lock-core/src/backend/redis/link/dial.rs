@@ -1,0 +1,343 @@
+//! From a configuration to a connection that can hold locks: dialled within a deadline, greeted and proved.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use ::redis::aio::MultiplexedConnection;
+use ::redis::{AsyncConnectionConfig, Cmd, Pipeline, PushInfo, RedisError, Value};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::clock::{ServerClock, server_time};
+use super::connection::{Connection, Poisoned};
+use super::messages;
+use super::probe;
+use super::role::{Greeting, Role};
+use super::sentinel;
+use super::shared::Shared;
+use crate::backend::redis::config::Address;
+use crate::backend::redis::config::Endpoint;
+use crate::backend::redis::error::{Failure, Reaction};
+use crate::backend::redis::keyspace::Keyspace;
+use crate::backend::redis::scripts::{Script, Scripts};
+use crate::clock::Clock;
+use crate::error::LockErrorKind;
+use crate::simulation;
+
+/// A connection and the task that drives it.
+#[derive(Debug)]
+pub(crate) struct Session<R: Role> {
+    pub(crate) live: Arc<Connection<R>>,
+    pub(crate) driver: Driver,
+    /// Where it goes to.
+    pub(crate) place: Option<Endpoint>,
+}
+
+/// The driver's task; ends with this value, so that a dial that was given up leaves no socket behind.
+#[derive(Debug)]
+pub(crate) struct Driver(pub(crate) JoinHandle<()>, Arc<Poisoned>);
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Connects once, within the deadline of the configuration.
+pub(crate) async fn dial<R: Role>(server: &Shared<R>) -> Result<Session<R>, Failure> {
+    let (deadline, progress) = (server.config.connect_timeout, Progress::default());
+    match timeout(deadline, connect(server, &progress)).await {
+        Ok(Ok(session)) => Ok(session),
+        Ok(Err(failure)) => Err(failure.before_any_request()),
+        Err(_) => Err(progress.out_of_time(deadline)),
+    }
+}
+
+/// How far a dial has come: whoever runs out of time is told what did not answer.
+#[derive(Debug, Default)]
+pub(crate) struct Progress(AtomicU8);
+
+impl Progress {
+    /// The server, or whoever knows where it is, is being reached. Also what every other step counts as.
+    const CONNECTING: u8 = 0;
+    const TLS: u8 = 1;
+    const GREETING: u8 = 2;
+
+    fn at(&self, step: u8) {
+        self.0.store(step, Ordering::Relaxed);
+    }
+
+    /// What to tell of a dial that was not over within `deadline`.
+    pub(crate) fn out_of_time(&self, deadline: Duration) -> Failure {
+        let text = match self.0.load(Ordering::Relaxed) {
+            Self::TLS => {
+                format!("TLS failed (no answer within {deadline:?}); does the server speak TLS on this port?")
+            }
+            Self::GREETING => format!(
+                "connected, but no greeting within {deadline:?}; does the server hang, and is it Redis that listens there?"
+            ),
+            _ => format!(
+                "no connection within {deadline:?}; is the server up, and does a firewall drop packets to it?"
+            ),
+        };
+        Failure::new(LockErrorKind::Unavailable, text)
+    }
+}
+
+async fn connect<R: Role>(server: &Shared<R>, progress: &Progress) -> Result<Session<R>, Failure> {
+    let place = match server.address() {
+        Address::Tcp { host, port } => Some((host.clone(), *port)),
+        Address::Sentinel(sentinels) => {
+            Some(sentinel::primary(&server.config, server.tls(), sentinels).await?)
+        }
+        Address::Unix(_) | Address::Cluster(_) => None,
+    };
+    let (Address::Sentinel(sentinels), Some(asked)) = (server.address(), &place) else {
+        let session = reach(server, place.as_ref(), progress).await?;
+        if let Some(place) = &place {
+            server.role.vouch(place).await?;
+        }
+        return Ok(session);
+    };
+    let mut session = match reach(server, place.as_ref(), progress).await {
+        Ok(session) => session,
+        // The sentinels are about to name another, or it is about to become the primary.
+        Err(failure) if failure.reaction == Reaction::Reconnect => return Err(failure.temporary()),
+        Err(failure) => return Err(failure),
+    };
+    // One that was stopped for a while takes itself for the primary when it goes on.
+    if sentinel::primary(&server.config, server.tls(), sentinels).await? != *asked {
+        let text = "the sentinels name another primary by now";
+        return Err(Failure::new(LockErrorKind::Unavailable, text));
+    }
+    session.place = place;
+    Ok(session)
+}
+
+/// Connects to the server at `place`, or at the socket of the configuration, and proves it.
+async fn reach<R: Role>(
+    server: &Shared<R>,
+    place: Option<&Endpoint>,
+    progress: &Progress,
+) -> Result<Session<R>, Failure> {
+    let (connection, driver) = open(server, place, progress).await?;
+    let session = greet(server, connection, driver).await;
+    progress.at(Progress::CONNECTING);
+    session
+}
+
+/// Connects, and says no more than who asks.
+pub(crate) async fn open<R: Role>(
+    server: &Shared<R>,
+    place: Option<&Endpoint>,
+    progress: &Progress,
+) -> Result<(MultiplexedConnection, Driver), Failure> {
+    match (place, server.address()) {
+        (Some((host, port)), _) => {
+            if let Some(simulated) = simulation::dial(host, *port) {
+                let stream = simulated.await.map_err(|error| unreachable(&error))?;
+                return handshake(server, stream).await.map_err(|error| Failure::of(&error));
+            }
+            let stream =
+                TcpStream::connect((host.as_str(), *port)).await.map_err(|error| unreachable(&error))?;
+            // Without this a small packet waits for the answer to the one before it.
+            stream.set_nodelay(true).map_err(|error| unreachable(&error))?;
+            give_up_unsent(&stream).map_err(|error| unreachable(&error))?;
+            if let Some(tls) = server.tls() {
+                progress.at(Progress::TLS);
+                let stream = tls.wrap(stream, host).await?;
+                progress.at(Progress::GREETING);
+                return handshake(server, stream).await.map_err(|error| Failure::of(&error));
+            }
+            progress.at(Progress::GREETING);
+            handshake(server, stream).await.map_err(|error| Failure::of_greeting(&error))
+        }
+        (None, Address::Unix(path)) => {
+            let stream = UnixStream::connect(path).await.map_err(|error| unreachable(&error))?;
+            progress.at(Progress::GREETING);
+            handshake(server, stream).await.map_err(|error| Failure::of(&error))
+        }
+        (None, Address::Tcp { .. } | Address::Sentinel(_) | Address::Cluster(_)) => {
+            let text = "there is no place to connect to";
+            Err(Failure::new(LockErrorKind::Unavailable, text))
+        }
+    }
+}
+
+/// How long the kernel goes on with bytes that the server does not take: less than the last repeat of a release comes
+/// after the request that it undoes. A connection that was dropped has them still, for minutes otherwise, and a grant that
+/// comes out of them then is nobody's.
+#[cfg(target_os = "linux")]
+const UNSENT: Duration = Duration::from_secs(5);
+
+#[cfg(target_os = "linux")]
+fn give_up_unsent(stream: &TcpStream) -> std::io::Result<()> {
+    let millis = u32::try_from(UNSENT.as_millis()).unwrap_or(u32::MAX);
+    rustix::net::sockopt::set_tcp_user_timeout(stream, millis).map_err(Into::into)
+}
+
+#[cfg(not(target_os = "linux"))]
+#[allow(clippy::unnecessary_wraps, reason = "as where there is such an option")]
+fn give_up_unsent(_stream: &TcpStream) -> std::io::Result<()> {
+    Ok(())
+}
+
+fn unreachable(error: &std::io::Error) -> Failure {
+    // The standard library has no kind for a name that nobody knows; its text begins like this.
+    let unknown_name = error.to_string().starts_with("failed to lookup address");
+    let advice = if unknown_name { "is the host name right?" } else { "is the server up?" };
+    Failure::new(LockErrorKind::Unavailable, format!("cannot connect ({error}); {advice}"))
+}
+
+/// HELLO 3 with the password, and the driver's task.
+async fn handshake<R: Role, S>(
+    server: &Shared<R>,
+    stream: S,
+) -> Result<(MultiplexedConnection, Driver), RedisError>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    // Every call has one deadline of its own, so the driver needs none.
+    let options = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
+    let (listeners, poisoned) = (Arc::clone(server.shared_listeners()), Arc::<Poisoned>::default());
+    let looking = Arc::clone(&poisoned);
+    let options = options.set_push_sender(move |push: PushInfo| {
+        looking.look(&push);
+        messages::deliver(&listeners, &push);
+        Ok::<_, Infallible>(())
+    });
+    let (connection, driver) =
+        MultiplexedConnection::new_with_config(&server.config.handshake(), stream, options).await?;
+    Ok((connection, Driver(tokio::spawn(driver), poisoned)))
+}
+
+/// Proves that this server can hold locks, loads the scripts and learns the server's clock, in one round trip.
+async fn greet<R: Role>(
+    server: &Shared<R>,
+    connection: MultiplexedConnection,
+    driver: Driver,
+) -> Result<Session<R>, Failure> {
+    let keyspace = server.role.keyspace();
+    let mut commands = Pipeline::with_capacity(2 + Script::ALL.len());
+    commands.cmd("INFO");
+    for script in Script::ALL {
+        commands.add_command(script.load(keyspace, R::text));
+    }
+    commands.cmd("TIME");
+    let sent = Clock::Suspend.now();
+    let answers = connection.clone().send_packed_commands(&commands, 0, commands.len()).await;
+    let answers = answers.map_err(|error| Failure::of(&error))?;
+
+    let received = Clock::Suspend.now();
+    let info = text(answers.first().unwrap_or(&Value::Nil))?;
+    let facts = probe::examine(info, keyspace)?;
+    let scripts = Scripts::of_answers(answers.get(1..).unwrap_or_default(), keyspace, R::text)?;
+    let now = server_time(answers.last().unwrap_or(&Value::Nil))?;
+    let is_first = server.warns();
+    if is_first {
+        warn(server, &facts, connection.clone()).await;
+    }
+    let greeting = Greeting { connection: &connection, info, now, asked: (sent, received), is_first };
+    let session = server.role.admit(server, &greeting).await?;
+    server.evictions.tell(info, server);
+    let clock = ServerClock::new(now, sent);
+    let live = Connection::new(connection, scripts, clock, session, Arc::clone(&driver.1));
+    Ok(Session { live: Arc::new(live), driver, place: None })
+}
+
+/// One warning for each thing in the server's settings that can lose a lock.
+async fn warn<R: Role>(server: &Shared<R>, facts: &probe::Facts, mut connection: MultiplexedConnection) {
+    let address = server.address();
+    if let Some(policy) = &facts.evicts {
+        tracing::warn!(
+            server = %address, policy,
+            "redis may evict locks when it is short of memory; set maxmemory-policy to noeviction"
+        );
+    }
+    if server.role.keyspace() == Keyspace::Slots
+        && setting(&mut connection, "cluster-require-full-coverage").await.as_deref() == Some("yes")
+    {
+        tracing::warn!(
+            server = %address,
+            "cluster-require-full-coverage is yes: while one slot has no node, every node refuses to renew its locks"
+        );
+    }
+    if facts.replicated
+        && server.config.durability.is_none()
+        && setting(&mut connection, "min-replicas-to-write").await.as_deref() == Some("0")
+    {
+        tracing::warn!(
+            server = %address,
+            "redis has replicas and min-replicas-to-write is 0: a primary that was replaced goes on granting locks"
+        );
+    }
+}
+
+/// A setting of the server, if it may be read: a user without CONFIG is no mistake.
+async fn setting(connection: &mut MultiplexedConnection, name: &'static str) -> Option<String> {
+    let mut command = Cmd::new();
+    command.arg("CONFIG").arg("GET").arg(name);
+    match command.query_async::<HashMap<String, String>>(connection).await {
+        Ok(settings) => settings.into_values().next(),
+        Err(error) => {
+            tracing::debug!(name, %error, "a setting of redis could not be read");
+            None
+        }
+    }
+}
+
+pub(crate) fn text(answer: &Value) -> Result<&str, Failure> {
+    match answer {
+        Value::VerbatimString { text, .. } | Value::SimpleString(text) => Ok(text),
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).map_err(|_| Failure::unexpected(answer)),
+        Value::ServerError(error) => Err(Failure::of_reply(error)),
+        _ => Err(Failure::unexpected(answer)),
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_kernel_forgets_what_was_not_taken_before_the_last_repeat_of_a_release() {
+        let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+        let stream = TcpStream::connect(listener.local_addr().expect("bound")).await.expect("it listens");
+        give_up_unsent(&stream).expect("Linux has the option");
+        assert_eq!(rustix::net::sockopt::tcp_user_timeout(&stream).expect("Linux has it"), 5_000);
+    }
+
+    /// A peer that reads nothing takes what fits into its kernel, and never says that it has gone.
+    #[tokio::test]
+    async fn a_connection_to_a_peer_that_reads_nothing_ends_and_the_rest_never_arrives() {
+        const PATIENCE: Duration = Duration::from_secs(30);
+        let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+        let mut stream = TcpStream::connect(listener.local_addr().expect("bound")).await.expect("it listens");
+        let (mut peer, _) = listener.accept().await.expect("it connects");
+        give_up_unsent(&stream).expect("Linux has the option");
+        let (chunk, mut sent) = ([0; 65_536], 0);
+        let (began, ended) = loop {
+            let began = Clock::Suspend.now();
+            match timeout(PATIENCE, stream.write(&chunk)).await.expect("the kernel gives up") {
+                Ok(taken) => sent += taken,
+                Err(error) => break (began, error),
+            }
+        };
+        let stalled = Clock::Suspend.now().since(began);
+        assert_eq!(ended.kind(), std::io::ErrorKind::TimedOut, "{ended}");
+        assert!(stalled > UNSENT / 2, "a server that is slow is waited for: {stalled:?}");
+        drop(stream);
+        let (mut buffer, mut arrived) = (vec![0; 65_536], 0);
+        while let Ok(taken @ 1..) = timeout(PATIENCE, peer.read(&mut buffer)).await.expect("it ends") {
+            arrived += taken;
+        }
+        assert!(arrived < sent, "all of the {sent} bytes arrived");
+    }
+}

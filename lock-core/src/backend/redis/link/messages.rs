@@ -1,0 +1,147 @@
+//! The messages that the server pushes, and the channels that they arrive on.
+//!
+//! Every process has a channel of its own, `lock:wake:<process>`, so that a release wakes exactly the next claim in the
+//! queue, and another, `lock:wake:held:<process>`, for its holders. The messages are hints: a waiter also asks the store
+//! now and then, and a holder renews.
+
+use std::fmt;
+
+use ::redis::{PushInfo, PushKind, Value};
+
+use crate::backend::redis::keyspace::CHANNEL;
+use crate::backend::remote::Listeners;
+use crate::error::LossReason;
+use crate::owner::Owner;
+
+/// The part that follows in the names of the holders' channels. A message on one of them reaches all nodes of a Cluster,
+/// because nobody knows which of them a holder listens on.
+const HELD: &str = "held:";
+
+/// The random part of owner tokens, as it is written in them and in the name of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Process(pub(crate) u128);
+
+impl fmt::Display for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+/// Returns the channels of all waiters. `beginning` is [`CHANNEL`], or on a Cluster that of a slot.
+pub(crate) fn channels(listeners: &Listeners, beginning: &str) -> Vec<String> {
+    listeners.processes().into_iter().map(|process| format!("{beginning}{}", Process(process))).collect()
+}
+
+/// Returns the channels of all holders.
+pub(crate) fn held_channels(listeners: &Listeners) -> Vec<String> {
+    channels(listeners, &format!("{CHANNEL}{HELD}"))
+}
+
+/// Delivers a message. Ignores messages that it does not know, because anybody may publish to a channel.
+pub(crate) fn deliver(listeners: &Listeners, push: &PushInfo) {
+    match push.kind {
+        PushKind::Message | PushKind::SMessage => {}
+        // This client never unsubscribes: the slot has left the node, and the channel with it.
+        PushKind::SUnsubscribe => return listeners.unsubscribed(),
+        _ => return,
+    }
+    let Some((process, message)) = parse(&push.data) else {
+        tracing::debug!("an unknown message on a wake channel was ignored");
+        return;
+    };
+    for listener in listeners.of(process.0) {
+        match message {
+            Message::Granted(owner, waiters) => listener.granted(owner, waiters),
+            Message::Contended(key) => listener.contended(key),
+            Message::Opened(key) => listener.opened(key),
+            Message::Forced(owner) => listener.lost(owner, LossReason::Forced),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Message<'a> {
+    Granted(Owner, usize),
+    Contended(&'a str),
+    Opened(&'a str),
+    Forced(Owner),
+}
+
+/// Parses a message, `[channel, text]`: `granted <token> <waiters>`, `contended <key>`, `opened <key>` or
+/// `forced <token>`.
+fn parse(data: &[Value]) -> Option<(Process, Message<'_>)> {
+    let [Value::BulkString(channel), Value::BulkString(text)] = data else { return None };
+    let process = std::str::from_utf8(channel).ok()?.strip_prefix(CHANNEL)?;
+    let process = process.strip_prefix(HELD).unwrap_or(process);
+    let process = process.rsplit('}').next()?;
+    let process = Process(u128::from_str_radix(process, 16).ok()?);
+    let (what, about) = std::str::from_utf8(text).ok()?.split_once(' ')?;
+    let message = match what {
+        "granted" => {
+            let (token, waiters) = about.split_once(' ')?;
+            let owner = Owner::from_token(token).filter(|owner| owner.process() == process.0)?;
+            Message::Granted(owner, waiters.parse().ok()?)
+        }
+        "contended" => Message::Contended(about),
+        "opened" => Message::Opened(about),
+        "forced" => Message::Forced(Owner::from_token(about).filter(|owner| owner.process() == process.0)?),
+        _ => return None,
+    };
+    Some((process, message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::owner::OwnerSource;
+
+    fn bulk(text: &str) -> Value {
+        Value::BulkString(text.as_bytes().to_vec())
+    }
+
+    #[test]
+    fn messages_are_parsed() {
+        let owner = OwnerSource::new().expect("random bytes").mint();
+        let (process, token) = (Process(owner.process()), owner.token());
+        let channel = bulk(&format!("{CHANNEL}{process}"));
+        assert!(token.as_str().starts_with(&process.to_string()));
+        let table = [
+            (format!("granted {} 3", token.as_str()), Message::Granted(owner, 3)),
+            ("contended order: 42".to_owned(), Message::Contended("order: 42")),
+            ("opened start".to_owned(), Message::Opened("start")),
+            (format!("forced {}", token.as_str()), Message::Forced(owner)),
+        ];
+        let held = [bulk(&format!("{CHANNEL}{HELD}{process}")), bulk(&format!("forced {}", token.as_str()))];
+        assert_eq!(parse(&held), Some((process, Message::Forced(owner))));
+        let sharded = [bulk(&format!("{CHANNEL}{{42}}{process}")), bulk("opened start")];
+        assert_eq!(parse(&sharded), Some((process, Message::Opened("start"))));
+        for (text, expected) in table {
+            let data = [channel.clone(), bulk(&text)];
+            assert_eq!(parse(&data), Some((process, expected)), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_message_is_ignored() {
+        let owner = OwnerSource::new().expect("random bytes").mint();
+        let token = owner.token();
+        let channel = format!("{CHANNEL}{}", Process(owner.process()));
+        let granted = format!("granted {} 0", token.as_str());
+        let others = format!("{CHANNEL}{}", Process(7));
+        for (channel, text) in [
+            (channel.as_str(), "granted x 0"),
+            (&channel, "granted"),
+            (&channel, ""),
+            (&channel, "hello world"),
+            (&channel, &format!("granted {} many", token.as_str())),
+            ("other", &granted),
+            (&others, &granted),
+            (CHANNEL, &granted),
+        ] {
+            assert_eq!(parse(&[bulk(channel), bulk(text)]), None, "{channel} {text}");
+        }
+        assert_eq!(parse(&[]), None);
+        assert_eq!(parse(&[Value::Nil, Value::Int(1)]), None);
+        assert_eq!(parse(&[Value::BulkString(vec![0xff]), Value::BulkString(vec![0xff])]), None);
+    }
+}

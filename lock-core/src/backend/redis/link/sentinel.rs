@@ -1,0 +1,361 @@
+//! Sentinels: who is the primary, and when it is another.
+//!
+//! Source: [Guidelines for Redis clients with support for Redis Sentinel](https://redis.io/docs/latest/develop/reference/sentinel-clients/).
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::io;
+use std::time::Duration;
+
+use ::redis::aio::MultiplexedConnection;
+use ::redis::{
+    AsyncConnectionConfig, Cmd, Pipeline, ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo,
+    RedisResult, Value, from_redis_value,
+};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{sleep, timeout};
+
+use crate::backend::redis::config::{Config, Endpoint, Sentinels};
+use crate::backend::redis::error::Failure;
+use crate::backend::remote::Tls;
+use crate::error::LockErrorKind;
+
+/// How long one sentinel may take: a healthy one answers within a millisecond, and a dial asks all of them at once.
+const PATIENCE: Duration = Duration::from_millis(300);
+/// How much longer the others may take once more than half have answered: one that hangs must not slow down every dial.
+const GRACE: Duration = Duration::from_millis(50);
+/// Between two tries to find a sentinel that tells of a failover.
+const PAUSE: Duration = Duration::from_millis(500);
+/// How often a sentinel that tells is asked as well: what it told while nobody listened is lost.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// What one sentinel says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Answer {
+    /// Where the primary is, and since which failover.
+    Primary(Endpoint, u64),
+    /// It watches no primary of this name, but these.
+    Unknown(Vec<String>),
+    /// It wants another password, or the user may not ask.
+    Refused(String),
+    Silent(String),
+}
+
+/// Asks all sentinels for the primary. The server itself is asked for its role after that.
+pub(crate) async fn primary(
+    config: &Config,
+    tls: Option<&Tls>,
+    sentinels: &Sentinels,
+) -> Result<Endpoint, Failure> {
+    let mut asked = JoinSet::new();
+    for place in sentinels.places.clone() {
+        let (tls, info, master) = (tls.cloned(), login(config), sentinels.master.clone());
+        asked.spawn(async move { ask(&place, tls.as_ref(), info, &master).await });
+    }
+    let (count, mut answers) = (asked.len(), Vec::new());
+    loop {
+        let patience = if is_enough(&answers, count) { GRACE } else { PATIENCE + GRACE };
+        match timeout(patience, asked.join_next()).await {
+            Ok(Some(Ok(answer))) => answers.push(answer),
+            Ok(Some(Err(_))) => {}
+            Ok(None) | Err(_) => break,
+        }
+    }
+    newest(&answers).ok_or_else(|| nobody(sentinels, &answers))
+}
+
+/// Whether more than half of all sentinels have said where the primary is.
+fn is_enough(answers: &[Answer], count: usize) -> bool {
+    answers.iter().filter(|answer| matches!(answer, Answer::Primary(..))).count() * 2 > count
+}
+
+/// The place with the largest epoch: it takes most of the sentinels to begin a new one, and one that was cut off, or has
+/// not heard of the failover yet, names the last. In one epoch, the place that most of them name.
+fn newest(answers: &[Answer]) -> Option<Endpoint> {
+    let votes = |place: &Endpoint| {
+        answers.iter().filter(|answer| matches!(answer, Answer::Primary(named, _) if named == place)).count()
+    };
+    let places = answers.iter().filter_map(|answer| match answer {
+        Answer::Primary(place, epoch) => Some((place, *epoch)),
+        Answer::Unknown(_) | Answer::Refused(_) | Answer::Silent(_) => None,
+    });
+    // The first of equals; `max_by_key` takes the last.
+    places.rev().max_by_key(|(place, epoch)| (*epoch, votes(place))).map(|(place, _)| place.clone())
+}
+
+/// Why there is no place.
+fn nobody(sentinels: &Sentinels, answers: &[Answer]) -> Failure {
+    let master = &sentinels.master;
+    let (mut why, mut refused, mut unknown) = ("no answer", None, None);
+    for answer in answers {
+        match answer {
+            Answer::Unknown(names) => unknown = Some(names),
+            Answer::Refused(text) => refused = Some(text),
+            Answer::Silent(text) => why = text,
+            Answer::Primary(..) => {}
+        }
+    }
+    if let Some(names) = unknown {
+        let known = match names.as_slice() {
+            [] => "none at all".to_owned(),
+            names => format!("`{}`", names.join("`, `")),
+        };
+        let text = format!(
+            "the sentinels watch no primary `{master}`, but {known}; the name stands behind the `/` of the URL, and is \
+             the one of `sentinel monitor`"
+        );
+        return Failure::new(LockErrorKind::InvalidRequest, text);
+    }
+    if let Some(text) = refused {
+        let text = format!(
+            "the sentinels refuse to say where `{master}` is ({text}); their own login goes into the options \
+             `sentinel_user` and `sentinel_password` of the URL"
+        );
+        return Failure::new(LockErrorKind::Unavailable, text).permanent();
+    }
+    let text = format!("no sentinel says where `{master}` is ({why}); are they up?");
+    Failure::new(LockErrorKind::Unavailable, text)
+}
+
+async fn ask(place: &Endpoint, tls: Option<&Tls>, info: RedisConnectionInfo, master: &str) -> Answer {
+    let asked = async {
+        let (mut sentinel, _driver, _) = connect(place, tls, info).await?;
+        look_up(&mut sentinel, master).await
+    };
+    match timeout(PATIENCE, asked).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(error)) if matches!(error.code(), Some("NOAUTH" | "WRONGPASS" | "NOPERM")) => {
+            Answer::Refused(error.code().unwrap_or_default().to_owned())
+        }
+        Ok(Err(error)) => Answer::Silent(error.to_string()),
+        Err(_) => {
+            let tls = if tls.is_some() { ", do they speak TLS on this port?" } else { "" };
+            Answer::Silent(format!("no answer within {PATIENCE:?}{tls}"))
+        }
+    }
+}
+
+/// Where the primary is, and its epoch; else which ones there are.
+async fn look_up(sentinel: &mut MultiplexedConnection, master: &str) -> RedisResult<Answer> {
+    let mut questions = Pipeline::with_capacity(2);
+    questions.cmd("SENTINEL").arg("MASTER").arg(master);
+    questions.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(master);
+    let answers = sentinel.send_packed_commands(&questions, 0, 2).await?;
+    let [details, place] = answers.as_slice() else { return Ok(Answer::Unknown(Vec::new())) };
+    if let Value::ServerError(error) = place {
+        return Err(error.clone().into());
+    }
+    match from_redis_value::<Option<Endpoint>>(place.clone())? {
+        // A user that may not ask for details is told no epoch; the others then decide.
+        Some(place) => Ok(Answer::Primary(place, epoch(details).unwrap_or(0))),
+        None => {
+            let mut question = Cmd::new();
+            question.arg("SENTINEL").arg("MASTERS");
+            let all: Vec<HashMap<String, String>> = question.query_async(sentinel).await.unwrap_or_default();
+            Ok(Answer::Unknown(all.into_iter().filter_map(|mut one| one.remove("name")).collect()))
+        }
+    }
+}
+
+/// The number of the failover that made it the primary.
+fn epoch(details: &Value) -> Option<u64> {
+    let details: HashMap<String, String> = from_redis_value(details.clone()).ok()?;
+    details.get("config-epoch")?.parse().ok()
+}
+
+fn login(config: &Config) -> RedisConnectionInfo {
+    let mut info = RedisConnectionInfo::default()
+        .set_protocol(ProtocolVersion::RESP3)
+        .set_lib_name(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
+    if let Some((user, password)) = &config.sentinel_login {
+        if let Some(user) = user {
+            info = info.set_username(user);
+        }
+        info = info.set_password(password);
+    }
+    info
+}
+
+/// The task that drives a connection; ends with this value.
+struct Driver(JoinHandle<()>);
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// What a sentinel tells by itself.
+type Told = mpsc::UnboundedReceiver<PushInfo>;
+
+async fn connect(
+    (host, port): &Endpoint,
+    tls: Option<&Tls>,
+    info: RedisConnectionInfo,
+) -> RedisResult<(MultiplexedConnection, Driver, Told)> {
+    let stream = TcpStream::connect((host.as_str(), *port)).await?;
+    stream.set_nodelay(true)?;
+    let (tell, told) = mpsc::unbounded_channel();
+    let options = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
+    let options = options.set_push_sender(move |push: PushInfo| {
+        // Nobody listens where only a question is asked.
+        let _ = tell.send(push);
+        Ok::<_, Infallible>(())
+    });
+    let (connection, driver) = match tls {
+        Some(tls) => {
+            let stream =
+                tls.wrap(stream, host).await.map_err(|failure: Failure| io::Error::other(failure.text()))?;
+            let (connection, driver) = MultiplexedConnection::new_with_config(&info, stream, options).await?;
+            (connection, tokio::spawn(driver))
+        }
+        None => {
+            let (connection, driver) = MultiplexedConnection::new_with_config(&info, stream, options).await?;
+            (connection, tokio::spawn(driver))
+        }
+    };
+    Ok((connection, Driver(driver), told))
+}
+
+/// Returns when another server than `current` is the primary: told by a sentinel, or found out by asking it.
+pub(crate) async fn replaced(config: &Config, tls: Option<&Tls>, sentinels: &Sentinels, current: &Endpoint) {
+    // Not all processes of a service with the same sentinel.
+    let mut next = fastrand::usize(..sentinels.places.len().max(1));
+    loop {
+        let place = &sentinels.places[next % sentinels.places.len()];
+        // One that has not heard of the last failover yet names the primary before: all of them say which is newer.
+        if listen(place, (config, tls), &sentinels.master, current).await
+            && primary(config, tls, sentinels).await.is_ok_and(|named| named != *current)
+        {
+            return;
+        }
+        next += 1;
+        sleep(PAUSE).await;
+    }
+}
+
+/// Listens to one sentinel; whether it names another primary, and not that it is gone.
+async fn listen(
+    place: &Endpoint,
+    (config, tls): (&Config, Option<&Tls>),
+    master: &str,
+    current: &Endpoint,
+) -> bool {
+    let connecting = connect(place, tls, login(config));
+    let Ok(Ok((mut sentinel, _driver, mut told))) = timeout(PATIENCE, connecting).await else {
+        return false;
+    };
+    match timeout(PATIENCE, sentinel.subscribe("+switch-master")).await {
+        Ok(Ok(())) => {}
+        // It is asked now and then in any case.
+        Ok(Err(error)) if error.code() == Some("NOPERM") => tracing::warn!(
+            sentinel = %format_args!("{}:{}", place.0, place.1),
+            "the user of the sentinels may not subscribe to `+switch-master`: a failover is found out up to {LOOK:?} later"
+        ),
+        Ok(Err(_)) | Err(_) => return false,
+    }
+    loop {
+        match timeout(PATIENCE, look_up(&mut sentinel, master)).await {
+            Ok(Ok(Answer::Primary(named, _))) if named != *current => return true,
+            Ok(Ok(_)) => {}
+            Ok(Err(_)) | Err(_) => return false,
+        }
+        tokio::select! {
+            push = told.recv() => match push {
+                Some(push) if is_switch(&push, master) => return true,
+                Some(_) => {}
+                None => return false,
+            },
+            () = sleep(LOOK) => {}
+        }
+    }
+}
+
+/// Whether a message says `<master> <old host> <old port> <new host> <new port>` of this one.
+fn is_switch(push: &PushInfo, master: &str) -> bool {
+    match (&push.kind, &push.data[..]) {
+        (PushKind::Message, [_, Value::BulkString(text)]) => {
+            std::str::from_utf8(text).is_ok_and(|text| text.split(' ').next() == Some(master))
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(port: u16, epoch: u64) -> Answer {
+        Answer::Primary(("h".to_owned(), port), epoch)
+    }
+
+    fn silent() -> Answer {
+        Answer::Silent("x".to_owned())
+    }
+
+    #[test]
+    fn the_newest_answer_counts_and_among_equals_that_of_most() {
+        let unknown = || Answer::Unknown(Vec::new());
+        let table = [
+            (vec![at(1, 0), at(1, 0), at(2, 1)], Some(2)),
+            (vec![at(2, 3), at(1, 2), at(1, 2)], Some(2)),
+            (vec![at(2, 1), at(1, 1), at(1, 1)], Some(1)),
+            (vec![at(2, 1), silent(), silent()], Some(2)),
+            (vec![unknown(), at(3, 0), silent()], Some(3)),
+            (vec![at(1, 1), at(2, 1)], Some(1)),
+            (vec![silent(), unknown()], None),
+            (vec![], None),
+        ];
+        for (answers, expected) in table {
+            assert_eq!(newest(&answers).map(|(_, port)| port), expected, "{answers:?}");
+        }
+    }
+
+    #[test]
+    fn more_than_half_of_all_is_enough_to_be_short_with_the_rest() {
+        let table = [
+            (vec![at(1, 0), at(2, 1)], 3, true),
+            (vec![at(1, 0)], 3, false),
+            (vec![at(1, 0), silent()], 3, false),
+            (vec![at(1, 0)], 1, true),
+            (vec![at(1, 0), at(1, 0)], 4, false),
+        ];
+        for (answers, count, expected) in table {
+            assert_eq!(is_enough(&answers, count), expected, "{answers:?} of {count}");
+        }
+    }
+
+    #[test]
+    fn who_gets_no_answer_is_told_why() {
+        let sentinels = Sentinels { places: Vec::new(), master: "m".to_owned() };
+        let unknown = Answer::Unknown(vec!["a".to_owned(), "b".to_owned()]);
+        let refused = Answer::Refused("NOAUTH".to_owned());
+        let table = [
+            (vec![silent(), unknown], "no primary `m`, but `a`, `b`;", true),
+            (vec![Answer::Unknown(Vec::new())], "but none at all;", true),
+            (vec![refused, silent()], "`sentinel_password`", true),
+            (vec![silent()], "(x); are they up?", false),
+            (vec![], "(no answer); are they up?", false),
+        ];
+        for (answers, expected, permanent) in table {
+            let failure = nobody(&sentinels, &answers);
+            assert!(format!("{failure:?}").contains(expected), "{failure:?}");
+            assert_eq!(failure.is_permanent(), permanent, "{expected}");
+        }
+    }
+
+    #[test]
+    fn a_switch_of_another_primary_is_none() {
+        let push = |text: &str| PushInfo {
+            kind: PushKind::Message,
+            data: vec![
+                Value::BulkString(b"+switch-master".to_vec()),
+                Value::BulkString(text.as_bytes().to_vec()),
+            ],
+        };
+        assert!(is_switch(&push("mymaster 127.0.0.1 1 127.0.0.1 2"), "mymaster"));
+        assert!(!is_switch(&push("mymaster2 127.0.0.1 1 127.0.0.1 2"), "mymaster"));
+    }
+}

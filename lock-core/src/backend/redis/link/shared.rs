@@ -1,0 +1,78 @@
+//! What all connections to one server share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::evictions::Evictions;
+use super::role::Role;
+use crate::backend::redis::config::{Address, Config, FORM};
+use crate::backend::remote::{Listeners, Tls};
+use crate::error::LockError;
+
+/// What all connections of one backend share.
+#[derive(Debug)]
+pub(crate) struct Shared<R: Role> {
+    pub(crate) config: Config,
+    tls: Option<Tls>,
+    warned: AtomicBool,
+    pub(crate) evictions: Evictions,
+    listeners: Arc<Listeners>,
+    pub(crate) role: R,
+}
+
+impl<R: Role> Shared<R> {
+    /// Reads the files that the configuration names.
+    pub(crate) fn new(config: Config, role: R) -> Result<Self, LockError> {
+        Ok(Self {
+            tls: match &config.tls {
+                Some(files) => Some(Tls::new(&FORM, files, config.address.hosts())?),
+                None => None,
+            },
+            config,
+            warned: AtomicBool::new(false),
+            evictions: Evictions::default(),
+            listeners: Arc::default(),
+            role,
+        })
+    }
+
+    /// The same in another role.
+    pub(crate) fn with_role<S: Role>(self, role: S) -> Shared<S> {
+        let Self { config, tls, warned, evictions, listeners, role: _ } = self;
+        Shared { config, tls, warned, evictions, listeners, role }
+    }
+
+    pub(crate) fn address(&self) -> &Address {
+        &self.config.address
+    }
+
+    pub(crate) fn tls(&self) -> Option<&Tls> {
+        self.tls.as_ref()
+    }
+
+    /// Whether its settings have not been complained of yet.
+    pub(crate) fn warns(&self) -> bool {
+        !self.warned.swap(true, Ordering::Relaxed)
+    }
+
+    pub(crate) fn shared_listeners(&self) -> &Arc<Listeners> {
+        &self.listeners
+    }
+
+    /// Who is told what the server tells by itself.
+    pub(crate) fn listeners(&self) -> &Listeners {
+        &self.listeners
+    }
+
+    /// The same for another server of the store: it has the same listeners, and no file is read again.
+    pub(crate) fn sibling(&self, config: Config, role: R) -> Self {
+        Self {
+            config,
+            tls: self.tls.clone(),
+            warned: AtomicBool::new(false),
+            evictions: Evictions::default(),
+            listeners: Arc::clone(&self.listeners),
+            role,
+        }
+    }
+}

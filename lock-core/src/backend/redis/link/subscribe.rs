@@ -1,0 +1,134 @@
+//! Subscriptions: the messages that a server pushes over one connection.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ::redis::Cmd;
+use tokio::sync::MutexGuard;
+use tokio::time::timeout;
+
+use super::connection::Connection;
+use super::messages;
+use super::role::Role;
+use crate::backend::redis::error::Failure;
+use crate::backend::redis::keyspace::CHANNEL;
+use crate::backend::redis::keyspace::Keyspace;
+use crate::backend::redis::slot;
+use crate::backend::remote::Listeners;
+use crate::key::Key;
+
+/// The longest wait for another caller that is subscribing.
+const SUBSCRIBING: Duration = Duration::from_millis(250);
+
+/// The subscriptions of one connection, by the [version](Listeners::version) of the listeners that they cover.
+#[derive(Debug, Default)]
+pub(crate) struct Subscriptions {
+    /// The version whose waiters are covered; 0 for none.
+    waiters: AtomicU64,
+    /// The same for each slot, on a node of a Cluster.
+    waiters_by_slot: Mutex<HashMap<u16, u64>>,
+    /// The version whose holders are covered, or about to be; 0 for none.
+    holders: AtomicU64,
+    subscribing: tokio::sync::Mutex<()>,
+}
+
+impl Subscriptions {
+    /// Returns whether a waiter was promised a message over this connection.
+    pub(crate) fn has_waiters(&self) -> bool {
+        self.waiters.load(Ordering::Acquire) > 0
+    }
+
+    /// Returns whether holders were subscribed for.
+    pub(crate) fn has_holders(&self) -> bool {
+        self.holders.load(Ordering::Acquire) > 0
+    }
+
+    fn version_of(&self, slot: u16) -> u64 {
+        let slots = self.waiters_by_slot.lock().unwrap_or_else(PoisonError::into_inner);
+        slots.get(&slot).copied().unwrap_or(0)
+    }
+
+    fn covers(&self, slot: u16, version: u64) {
+        let mut slots = self.waiters_by_slot.lock().unwrap_or_else(PoisonError::into_inner);
+        slots.insert(slot, version);
+        drop(slots);
+        self.waiters.fetch_max(version, Ordering::AcqRel);
+    }
+
+    /// Waits for the right to subscribe, which one caller has at a time. `None` where another caller has had it for too
+    /// long: a future that is no longer polled must not keep the others from subscribing, and subscribing twice does no
+    /// harm.
+    async fn alone(&self) -> Option<MutexGuard<'_, ()>> {
+        timeout(SUBSCRIBING, self.subscribing.lock()).await.ok()
+    }
+}
+
+impl<R: Role> Connection<R> {
+    /// Subscribes for the holders of this process, once and in the background. Called with every grant and renewal over
+    /// this connection. Where the user may not subscribe, holders find out at their next renewal.
+    pub(crate) fn subscribe_holders(self: &Arc<Self>, listeners: &Arc<Listeners>) {
+        let (subscribed, version) = (&self.subscriptions.holders, listeners.version());
+        // Every grant passes here, so nothing is written where nothing is new.
+        if subscribed.load(Ordering::Acquire) >= version {
+            return;
+        }
+        if subscribed.fetch_max(version, Ordering::AcqRel) < version {
+            let (live, listeners) = (Arc::clone(self), Arc::clone(listeners));
+            tokio::spawn(async move {
+                let _one = live.subscriptions.alone().await;
+                // One channel a command: see `subscribe_slot`.
+                for channel in messages::held_channels(&listeners) {
+                    if let Err(error) = live.multiplexed().subscribe(channel).await {
+                        tracing::debug!(%error, "holders are not told when their lock is taken by force");
+                        return;
+                    }
+                }
+            });
+        }
+    }
+
+    /// Subscribes for the waiters of this process, unless that is done. Called before the first command whose outcome the
+    /// server may push, and not when the connection is made, because most connections never wait.
+    pub(crate) async fn subscribe_waiters(&self, listeners: &Listeners, key: &Key) -> Result<(), Failure> {
+        if self.scripts.keyspace() == Keyspace::Slots {
+            return self.subscribe_slot(listeners, slot::of(key.as_str())).await;
+        }
+        let subscribed = &self.subscriptions.waiters;
+        if subscribed.load(Ordering::Acquire) >= listeners.version() {
+            return Ok(());
+        }
+        // One caller at a time, so that no other goes on before the server has answered the first. A caller that is dropped
+        // here has changed nothing.
+        let _one = self.subscriptions.alone().await;
+        let version = listeners.version();
+        if subscribed.load(Ordering::Acquire) >= version {
+            return Ok(());
+        }
+        let answer = self.multiplexed().subscribe(messages::channels(listeners, CHANNEL)).await;
+        answer.map_err(|error| self.noted(Failure::of(&error)).before_any_request())?;
+        subscribed.store(version, Ordering::Release);
+        Ok(())
+    }
+
+    /// The same for the channels of one slot. One channel a command: the driver takes the second confirmation of a
+    /// command for the answer to the next one.
+    async fn subscribe_slot(&self, listeners: &Listeners, slot: u16) -> Result<(), Failure> {
+        if self.subscriptions.version_of(slot) >= listeners.version() {
+            return Ok(());
+        }
+        let _one = self.subscriptions.alone().await;
+        let version = listeners.version();
+        if self.subscriptions.version_of(slot) >= version {
+            return Ok(());
+        }
+        for channel in messages::channels(listeners, &slot::channel(slot)) {
+            let mut command = Cmd::new();
+            command.arg("SSUBSCRIBE").arg(channel);
+            self.send(&command).await.map_err(Failure::before_any_request)?;
+        }
+        self.subscriptions.covers(slot, version);
+        Ok(())
+    }
+}

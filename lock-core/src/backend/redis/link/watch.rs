@@ -1,0 +1,134 @@
+//! How a connection to a Redis server is watched while it lives.
+//!
+//! The server is asked for its time twice a second, which also keeps its clock known, and the connection is dropped after
+//! two missed answers.
+
+use std::fmt;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::redis::Cmd;
+use tokio::time::{sleep, timeout};
+
+use super::clock::server_time;
+use super::connection::Connection;
+use super::dial::{Session, dial};
+use super::role::Role;
+use super::sentinel;
+use super::shared::Shared;
+use crate::backend::redis::config::Address;
+use crate::backend::redis::config::Endpoint;
+use crate::backend::redis::error::{Failure, Reaction};
+use crate::backend::remote::Connector;
+use crate::backoff::Pauses;
+use crate::clock::Clock;
+use crate::error::LockErrorKind;
+
+/// How often the server is asked for its time. Two missed answers end the connection, so a server that hangs is
+/// noticed within 1.5 s.
+const HEARTBEAT: Duration = Duration::from_millis(500);
+const MISSED: u32 = 2;
+
+/// Whether a lost connection had subscriptions.
+#[derive(Debug, Default)]
+pub(crate) struct Subscribed {
+    /// For waiters. A new connection is then news for them: earlier messages are lost, and a waiter that asks again
+    /// subscribes again.
+    waiters: bool,
+    /// For holders. They do not ask again, so the new connection subscribes for them.
+    holders: bool,
+}
+
+impl<R: Role> Connector for Shared<R> {
+    type Connection = Connection<R>;
+    type Session = Session<R>;
+    type Reaction = Reaction;
+    type Legacy = Subscribed;
+
+    const PAUSES: Pauses = Pauses::new(Duration::from_millis(10), Duration::from_millis(250));
+
+    fn address(&self) -> impl fmt::Display {
+        self.address()
+    }
+
+    fn connection(session: &Session<R>) -> &Arc<Connection<R>> {
+        &session.live
+    }
+
+    fn is_usable(connection: &Connection<R>) -> bool {
+        !connection.is_out_of_step()
+    }
+
+    async fn dial(&self) -> Result<Session<R>, Failure> {
+        match dial(self).await {
+            // The server was a primary when the backend was made, so it may be one again.
+            Err(failure) if failure.reaction == Reaction::Reconnect => Err(failure.temporary()),
+            dialled => dialled,
+        }
+    }
+
+    async fn watch(&self, session: &mut Session<R>, legacy: &mut Subscribed, pauses: &mut Pauses) -> Failure {
+        if legacy.waiters {
+            self.listeners().reconnected();
+        }
+        if legacy.holders {
+            session.live.subscribe_holders(self.shared_listeners());
+        }
+        let failure = watch_over(self, session, pauses).await;
+        legacy.waiters |= session.live.subscriptions.has_waiters();
+        legacy.holders |= session.live.subscriptions.has_holders();
+        failure
+    }
+}
+
+/// Returns when the server is no longer the primary; never where no sentinels name the primary.
+async fn replaced<R: Role>(server: &Shared<R>, place: Option<&Endpoint>) {
+    match (server.address(), place) {
+        (Address::Sentinel(sentinels), Some(place)) => {
+            sentinel::replaced(&server.config, server.tls(), sentinels, place).await;
+        }
+        _ => std::future::pending().await,
+    }
+}
+
+/// Returns when the connection is lost, with the reason.
+async fn watch_over<R: Role>(server: &Shared<R>, session: &mut Session<R>, pauses: &mut Pauses) -> Failure {
+    let lost = |why: &'static str| Failure::new(LockErrorKind::Unavailable, why);
+    let Session { live, driver, place } = session;
+    let mut replaced = pin!(replaced(server, place.as_ref()));
+    let bound = HEARTBEAT + R::delay(&live.session, server.config.timeout);
+    let (mut missed, mut beats) = (0, 0_u32);
+    loop {
+        tokio::select! {
+            // `biased` keeps the simulation deterministic.
+            biased;
+            _ = &mut driver.0 => return lost("the server closed the connection"),
+            () = live.poisoned.told.notified() => return lost(match live.is_out_of_step() {
+                true => "the node has given a slot away",
+                false => "the server has become a replica",
+            }),
+            () = &mut replaced => return lost("the sentinels name another primary"),
+            // The wait for a missing answer was the pause.
+            () = sleep(if missed == 0 { HEARTBEAT } else { Duration::ZERO }) => {}
+        }
+        let mut command = Cmd::new();
+        command.arg("TIME");
+        let sent = Clock::Suspend.now();
+        match timeout(bound, live.send(&command)).await {
+            Ok(Ok(answer)) => {
+                pauses.reset();
+                if let Ok(now) = server_time(&answer) {
+                    live.learn(now, sent, Clock::Suspend.now());
+                }
+                let beat = server.role.heartbeat(live, server, beats);
+                missed = u32::from(timeout(bound, beat).await.is_err());
+                beats = beats.wrapping_add(1);
+            }
+            // An error reply is an answer too, and a broken connection ends the driver.
+            Ok(Err(_)) => missed = 0,
+            Err(_) if missed + 1 < MISSED => missed += 1,
+            Err(_) => return lost("the server stopped answering"),
+        }
+    }
+}

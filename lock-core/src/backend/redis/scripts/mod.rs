@@ -1,0 +1,5 @@
+//! The Lua scripts, each of which does in one step what must not be seen half done.
+
+mod script;
+
+pub(crate) use script::{Script, Scripts};

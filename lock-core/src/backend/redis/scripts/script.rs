@@ -1,0 +1,208 @@
+//! The scripts, and the names under which the server keeps them.
+
+use ::redis::{Cmd, Value};
+
+use crate::backend::redis::error::Failure;
+use crate::backend::redis::keyspace::Keyspace;
+use crate::backend::redis::slot;
+
+/// The text of each script.
+pub(crate) type Texts = fn(Script) -> &'static str;
+
+/// A script of this backend. Its header says what it takes and answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Script {
+    Acquire,
+    AcquireAll,
+    Heartbeat,
+    Fence,
+    Renew,
+    Release,
+    Keep,
+    Downgrade,
+    Latch,
+    List,
+    ForceRelease,
+}
+
+/// A script and the library that it uses. One with a hot path is in two parts, with the library between them: to
+/// define the functions costs as much as a command.
+macro_rules! script {
+    ($text:literal) => {
+        concat!(include_str!("lib.lua"), include_str!($text))
+    };
+    ($hot:literal, $rest:literal) => {
+        concat!(include_str!($hot), include_str!("lib.lua"), include_str!($rest))
+    };
+}
+
+impl Script {
+    pub(crate) const ALL: [Self; 11] = [
+        Self::Acquire,
+        Self::AcquireAll,
+        Self::Heartbeat,
+        Self::Fence,
+        Self::Renew,
+        Self::Release,
+        Self::Keep,
+        Self::Downgrade,
+        Self::Latch,
+        Self::List,
+        Self::ForceRelease,
+    ];
+
+    pub(crate) const fn text(self) -> &'static str {
+        match self {
+            Self::Acquire => script!("acquire.lua", "acquire_taken.lua"),
+            Self::AcquireAll => script!("acquire_all.lua"),
+            Self::Heartbeat => script!("heartbeat.lua"),
+            Self::Fence => script!("fence.lua"),
+            Self::Renew => script!("renew.lua", "renew_shared.lua"),
+            Self::Release => script!("release.lua", "release_queued.lua"),
+            Self::Keep => script!("keep.lua"),
+            Self::Downgrade => script!("downgrade.lua"),
+            Self::Latch => script!("latch.lua"),
+            Self::List => script!("list.lua"),
+            Self::ForceRelease => script!("force_release.lua"),
+        }
+    }
+
+    /// What stands in front of it on a node of a Cluster. A renewal names the locks alone: one that waits for its helper
+    /// keys to be moved as well would come too late.
+    const fn preamble(self, keyspace: Keyspace) -> &'static str {
+        match (keyspace, self) {
+            (Keyspace::Whole, _) | (Keyspace::Slots, Self::Renew) => "",
+            (Keyspace::Slots, _) => include_str!("cluster.lua"),
+        }
+    }
+
+    /// `SCRIPT LOAD` of this script, with the text that a role gives it.
+    pub(crate) fn load(self, keyspace: Keyspace, text: Texts) -> Cmd {
+        let text = [self.preamble(keyspace), text(self)].concat();
+        let mut command = Cmd::with_capacity(3, text.len() + 16);
+        command.arg("SCRIPT").arg("LOAD").arg(text);
+        command
+    }
+
+    /// The keys that stand behind the locks in a call of it on a node of a Cluster: see `scripts/cluster.lua`.
+    fn declared<'a>(self, locks: impl Iterator<Item = &'a str>) -> Vec<String> {
+        if self == Self::Renew {
+            return locks.map(str::to_owned).collect();
+        }
+        let (mut keys, mut last) = (Vec::new(), "");
+        for lock in locks {
+            keys.push(lock.to_owned());
+            keys.extend(slot::helpers(lock));
+            last = lock;
+        }
+        keys.push(slot::channel(slot::of(last)));
+        keys
+    }
+}
+
+/// The SHA-1 of every script, as the server answered it.
+#[derive(Clone, Debug)]
+pub(crate) struct Scripts {
+    names: [[u8; 40]; Script::ALL.len()],
+    keyspace: Keyspace,
+    text: Texts,
+}
+
+impl Scripts {
+    /// Reads the answers to [`Script::load`], in the order of [`Script::ALL`].
+    pub(crate) fn of_answers(answers: &[Value], keyspace: Keyspace, text: Texts) -> Result<Self, Failure> {
+        let mut names = [[0; 40]; Script::ALL.len()];
+        for (at, sha) in names.iter_mut().enumerate() {
+            let answer = answers.get(at).unwrap_or(&Value::Nil);
+            match answer {
+                Value::BulkString(text) if text.len() == sha.len() => sha.copy_from_slice(text),
+                Value::ServerError(error) => return Err(Failure::of_reply(error)),
+                other => return Err(Failure::unexpected(other)),
+            }
+        }
+        Ok(Self { names, keyspace, text })
+    }
+
+    /// `EVALSHA` of a script on these locks; `args` and `bytes` say how much will be added.
+    pub(crate) fn call<'a>(
+        &self,
+        script: Script,
+        locks: impl Iterator<Item = &'a str> + Clone,
+        args: usize,
+        bytes: usize,
+    ) -> Cmd {
+        if self.keyspace == Keyspace::Slots {
+            let keys = script.declared(locks);
+            return self.evalsha(script, keys.iter().map(String::as_str), args, bytes);
+        }
+        self.evalsha(script, locks, args, bytes)
+    }
+
+    fn evalsha<'a>(
+        &self,
+        script: Script,
+        keys: impl Iterator<Item = &'a str> + Clone,
+        args: usize,
+        bytes: usize,
+    ) -> Cmd {
+        let sha = &self.names[script as usize];
+        let (count, length) =
+            keys.clone().fold((0_usize, 0), |(count, bytes), key| (count + 1, bytes + key.len() + 8));
+        let mut command = Cmd::with_capacity(3 + count + args, 16 + sha.len() + length + bytes);
+        command.arg("EVALSHA").arg(sha.as_slice()).arg(count);
+        for key in keys {
+            command.arg(key);
+        }
+        command
+    }
+
+    pub(crate) fn keyspace(&self) -> Keyspace {
+        self.keyspace
+    }
+
+    /// `SCRIPT LOAD`, for this server.
+    pub(crate) fn load(&self, script: Script) -> Cmd {
+        script.load(self.keyspace, self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_script_says_what_it_takes_and_why_it_is_atomic() {
+        for script in Script::ALL {
+            let text = script.text().replacen(include_str!("lib.lua"), "", 1);
+            let header: String =
+                text.trim_start().lines().take_while(|line| line.starts_with("--")).collect();
+            for word in ["KEYS", "ARGV", "Returns", "Atomic because"] {
+                assert!(header.contains(word), "{script:?} lacks {word}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_names_are_in_order() {
+        let answers: Vec<Value> = (0..11).map(|n| Value::BulkString(vec![b'a' + n; 40])).collect();
+        let scripts = Scripts::of_answers(&answers, Keyspace::Whole, Script::text).expect("eleven names");
+        let command = scripts.call(Script::Release, ["a"].into_iter(), 2, 10).get_packed_command();
+        let text = String::from_utf8(command).expect("ASCII");
+        let expected = format!("*4\r\n$7\r\nEVALSHA\r\n$40\r\n{}\r\n$1\r\n1\r\n$1\r\na\r\n", "f".repeat(40));
+        assert_eq!(text, expected);
+        assert!(Scripts::of_answers(&answers[..10], Keyspace::Whole, Script::text).is_err());
+    }
+
+    /// Else a Cluster refuses the call, or the script fails half-way.
+    #[test]
+    fn all_keys_of_a_call_are_in_one_slot() {
+        let locks = ["order:42", "{order:42}", "x{order:42}y{z}"];
+        let scripts = |script: Script| script.declared(locks.into_iter());
+        assert_eq!(scripts(Script::Renew), locks);
+        for script in Script::ALL.into_iter().filter(|script| *script != Script::Renew) {
+            let keys = scripts(script);
+            assert_eq!(keys.len(), 5 * locks.len() + 1);
+            assert!(keys.iter().all(|key| slot::of(key) == slot::of("order:42")), "{keys:?}");
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Which of the 16,384 slots of a Cluster a key belongs to.
+//!
+//! Source: [Redis cluster specification](https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/),
+//! "Key distribution model" and "Hash tags".
+
+use std::fmt::Write as _;
+
+use once_cell::sync::Lazy;
+
+use crate::error::{LockError, LockErrorKind, Result};
+use crate::key::Key;
+
+/// How many slots every Cluster has.
+pub(crate) const SLOTS: u16 = 16_384;
+/// What the library keeps beside a lock, one letter each: see `scripts/lib.lua`.
+const HELPERS: [char; 4] = ['q', 'w', 'f', 'l'];
+
+/// The slot of a key: CRC16 of its hash tag, or of all of it where it has none.
+pub(crate) fn of(key: &str) -> u16 {
+    crc16(tag(key).unwrap_or(key).as_bytes()) % SLOTS
+}
+
+/// What stands between the first `{` and the first `}` behind it, if anything does.
+fn tag(key: &str) -> Option<&str> {
+    let (_, rest) = key.split_once('{')?;
+    let (tag, _) = rest.split_once('}')?;
+    (!tag.is_empty()).then_some(tag)
+}
+
+/// CRC-16/XMODEM: polynomial 0x1021, nothing reflected, from zero.
+fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc, byte| add(crc, *byte))
+}
+
+/// The CRC of a text and one byte more.
+fn add(crc: u16, byte: u8) -> u16 {
+    (crc << 8) ^ CRCS[usize::from((crc >> 8) ^ u16::from(byte))]
+}
+
+/// The CRC of each byte alone.
+static CRCS: [u16; 256] = crcs();
+
+const fn crcs() -> [u16; 256] {
+    let (mut crcs, mut byte) = ([0; 256], 0);
+    while byte < 256 {
+        let (mut crc, mut bit) = ((byte as u16) << 8, 0);
+        while bit < 8 {
+            crc = if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 };
+            bit += 1;
+        }
+        crcs[byte] = crc;
+        byte += 1;
+    }
+    crcs
+}
+
+/// Whether helper keys can be in the slot of this key. They cannot where it has a `}` and no hash tag: what stands
+/// around it to make it the hash tag of another key ends at that `}`.
+fn can_have_helpers(key: &str) -> bool {
+    tag(key).is_some() || !key.contains('}')
+}
+
+/// Refuses a key that cannot be a lock on a Cluster.
+pub(crate) fn takes(key: &Key) -> Result<()> {
+    if can_have_helpers(key.as_str()) {
+        return Ok(());
+    }
+    let detail = "a key with a `}` and no hash tag cannot be a lock on a Redis Cluster, because nothing else could be stored in \
+                  its slot: write it as `{tag}rest`, or without the `}`";
+    Err(LockError::new(LockErrorKind::InvalidKey, detail).with_key(key))
+}
+
+/// The helper keys of a lock, named as the scripts name them, in one text each.
+pub(crate) fn helpers(key: &str) -> impl Iterator<Item = String> {
+    let mut names = String::with_capacity(2 * key.len() + 8);
+    if let Some(tag) = tag(key) {
+        let _ = write!(names, "{{{tag}}}");
+    }
+    let _ = write!(names, "{{{key}}}:");
+    HELPERS.into_iter().map(move |letter| format!("{names}{letter}"))
+}
+
+/// A hash tag for each slot, the shortest number that does.
+static TAGS: Lazy<Vec<u32>> = Lazy::new(|| {
+    let mut tags = vec![None; usize::from(SLOTS)];
+    // Of each number: that of a longer one is made from it.
+    let mut crcs: Vec<u16> = Vec::with_capacity(200_000);
+    let (mut number, mut missing) = (0_u32, tags.len());
+    while missing > 0 {
+        let before = if number < 10 { 0 } else { crcs[number as usize / 10] };
+        let crc = add(before, b'0' + (number % 10) as u8);
+        crcs.push(crc);
+        let tag = &mut tags[usize::from(crc % SLOTS)];
+        if tag.is_none() {
+            *tag = Some(number);
+            missing -= 1;
+        }
+        number += 1;
+    }
+    tags.into_iter().flatten().collect()
+});
+
+/// Makes the names of the channels, which takes a while: when a Cluster is connected to, and not within the deadline of the
+/// first call that names one.
+pub(crate) fn prepare() {
+    Lazy::force(&TAGS);
+}
+
+/// What the channels of a slot begin with. Sharded messages stay among the servers that have the slot of their channel, so
+/// each slot has channels of its own; that they depend on nothing but the slot makes everybody name them alike.
+pub(crate) fn channel(slot: u16) -> String {
+    format!("{}{{{}}}", crate::backend::redis::keyspace::CHANNEL, TAGS[usize::from(slot)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// From the specification, and what `CLUSTER KEYSLOT` of Redis 7.0.15 answers.
+    #[test]
+    fn the_slots_are_those_of_the_servers() {
+        assert_eq!(crc16(b"123456789"), 0x31c3);
+        let table = [
+            ("", 0),
+            ("foo", 12_182),
+            ("order:42", 8_691),
+            ("{user1000}.following", 3_443),
+            ("user1000", 3_443),
+            ("foo{}{bar}", 8_363),
+            ("foo{{bar}}zap", 4_015),
+            ("{bar", 4_015),
+            ("foo{bar}{zap}", 5_061),
+            ("bar", 5_061),
+            ("a}b", 7_866),
+        ];
+        for (key, slot) in table {
+            assert_eq!(of(key), slot, "{key}");
+        }
+    }
+
+    #[test]
+    fn helpers_are_in_the_slot_of_their_lock() {
+        for key in ["order:42", "{user}:7", "a{b}c{d}", "a{b", "x{{y}z", "ü{ß}"] {
+            assert!(can_have_helpers(key), "{key}");
+            for helper in helpers(key) {
+                assert_eq!(of(&helper), of(key), "{helper}");
+                assert!(crate::backend::redis::keyspace::is_helper(&helper), "{helper}");
+            }
+        }
+        for key in ["a}b", "{}a", "}{", "}"] {
+            assert!(!can_have_helpers(key), "{key}");
+        }
+        assert_eq!(helpers("a").collect::<Vec<_>>(), ["{a}:q", "{a}:w", "{a}:f", "{a}:l"]);
+        assert_eq!(helpers("x{y}z").next().as_deref(), Some("{y}{x{y}z}:q"));
+    }
+
+    #[test]
+    fn every_slot_has_a_channel_in_it() {
+        for slot in 0..SLOTS {
+            assert_eq!(of(&channel(slot)), slot);
+        }
+    }
+
+    /// Every process names them alike, whatever version it runs.
+    #[test]
+    fn a_channel_is_named_by_the_least_number_that_does() {
+        let least = |slot| (0_u32..).find(|number| of(&number.to_string()) == slot);
+        for slot in [0, 1, 5_061, 12_182, SLOTS - 1] {
+            assert_eq!(Some(TAGS[usize::from(slot)]), least(slot), "{slot}");
+        }
+    }
+}
