@@ -1,4 +1,4 @@
-//! Options that contradict each other.
+//! Contradictions between the options of a layer.
 
 use lock_core::strategy::{Contention, Decision, Strategy};
 use lock_core::{Kind, LockError, LockErrorKind, Result};
@@ -7,11 +7,11 @@ use super::methods::Methods;
 use super::options::Options;
 use crate::key::Keys;
 
-/// Refuses options that contradict each other. `strategy` is `None` if it comes from the profile.
+/// Refuses options that only a layer has, if they contradict each other. The options of a request are checked by a sample
+/// request. `strategy` is `None` if it comes from the profile.
 pub(super) fn all(keys: &Keys, options: &Options, strategy: Option<&dyn Strategy>) -> Result<()> {
     waiting(options, strategy)?;
     kind(keys, options)?;
-    hold_times(options)?;
     requests(keys, options)?;
     options.answers.check().map_err(invalid)
 }
@@ -21,14 +21,6 @@ fn invalid(contradiction: String) -> LockError {
 }
 
 fn waiting(options: &Options, strategy: Option<&dyn Strategy>) -> Result<()> {
-    if let (Some(wait), Some(strategy)) = (options.wait, strategy)
-        && !strategy.takes_wait_limit()
-    {
-        let name = strategy.name();
-        return Err(invalid(format!(
-            "wait is {wait:?}, but the strategy `{name}` takes no limit: remove one of them, or use `retry`"
-        )));
-    }
     let tries_again =
         |strategy: &dyn Strategy| matches!(strategy.decide(&Contention::new()), Decision::RetryAfter(_));
     let nobody_waits = match strategy {
@@ -48,24 +40,12 @@ fn waiting(options: &Options, strategy: Option<&dyn Strategy>) -> Result<()> {
 
 fn kind(keys: &Keys, options: &Options) -> Result<()> {
     let kind = options.kind;
-    if matches!(kind, Kind::Semaphore { permits: 0 }) {
-        return Err(invalid("a semaphore with 0 permits admits no request: give it at least 1".to_owned()));
-    }
     if matches!(keys, Keys::All { .. }) && kind != Kind::Reentrant {
         return Err(invalid(format!(
             "kind is {kind}, but several keys have one holder each: remove `kind`, or lock one `key`"
         )));
     }
     Ok(())
-}
-
-fn hold_times(options: &Options) -> Result<()> {
-    match (options.min_hold, options.max_hold) {
-        (Some(min), Some(max)) if min > max => {
-            Err(invalid(format!("min_hold is {min:?}, longer than max_hold {max:?}: change one of them")))
-        }
-        _ => Ok(()),
-    }
 }
 
 fn requests(keys: &Keys, options: &Options) -> Result<()> {

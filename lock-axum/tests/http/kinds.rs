@@ -274,7 +274,7 @@ fn what_contradicts_itself_is_found_at_start_up() {
     for (layer, says) in [
         (new().keys(["a", "b"]).kind(Kind::Read), "kind is read, but several keys have one holder each"),
         (new().kind(Kind::Fair).keys(["a"]), "kind is fair, but several keys have one holder each"),
-        (new().key("a").kind(Kind::Semaphore { permits: 0 }), "0 permits admits no request"),
+        (new().key("a").kind(Kind::Semaphore { permits: 0 }), "0 permits"),
         (new().key("a").wait(wait).max_waiters(0), "max_waiters is 0"),
         (new().key("a").max_waiters(64), "no request waits"),
         (new().key("a").ttl(Duration::ZERO), "ttl is 0"),

@@ -31,8 +31,12 @@ fn contradictions() -> Vec<(LockLayer, &'static str)> {
     let two = LockManager::builder(Memory::new()).max_keys(2).build().expect("a manager");
     vec![
         (layer().profile("chekout"), "profile `chekout` is not there"),
-        (layer().strategy(strategy::fail_fast()).wait(SECOND), "the strategy `fail_fast` takes no limit"),
+        (layer().strategy(strategy::fail_fast()).wait(SECOND), "strategy `fail_fast` takes no limit"),
         (LockLayer::new(profiled).key("k").profile("patient").wait(SECOND), "takes no limit"),
+        (
+            new().key(&"long".repeat(200)).strategy(strategy::skip()).wait(SECOND),
+            "strategy `skip` takes no limit",
+        ),
         (layer().max_waiters(0), "max_waiters is 0"),
         (layer().strategy(strategy::fail_fast()).max_waiters(3), "but no request waits: add `wait`"),
         (layer().max_waiters(5), "max_waiters is 5, but no request waits: add `wait`"),
