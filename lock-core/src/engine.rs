@@ -11,8 +11,9 @@ use tokio::sync::Notify;
 use crate::backend::{Capability, Claim, DynBackend, LeaseScope, Listener, Released};
 use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
+use crate::expiry;
 use crate::latch::Latches;
-use crate::lease::{Certainty, Lease, LostOwners, PendingRelease, ReleaseContext, Renewers, outlasts};
+use crate::lease::{Certainty, Lease, LostOwners, PendingRelease, ReleaseContext, Renewers};
 use crate::local_queue::LocalQueue;
 use crate::notifications::Notifications;
 use crate::observe::{Observer, Settings};
@@ -130,7 +131,7 @@ impl Engine {
     /// Whether a lease that the store has until `store_until` is longer than `ttl`, asked for now. Never where all grants
     /// live in one session.
     pub(crate) fn outlasts(&self, store_until: Moment, ttl: Duration, now: Moment) -> bool {
-        !self.has_session() && outlasts(store_until, ttl, now)
+        !self.has_session() && expiry::outlasts(store_until, ttl, now)
     }
 
     /// Why the store lately reported the grant of `owner` as lost, if it did. Whoever makes a lease of it asks once more

@@ -96,6 +96,7 @@ mod store;
 
 pub mod clock;
 mod error;
+mod expiry;
 pub mod owner;
 
 // The stores.

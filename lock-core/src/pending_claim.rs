@@ -7,8 +7,8 @@ use crate::backend::{Ask, Attempt, Claim, Grant, Heartbeat, Held};
 use crate::clock::Moment;
 use crate::engine::Engine;
 use crate::error::{LockError, LockErrorKind, Result};
+use crate::expiry;
 use crate::lease::Certainty;
-use crate::lease::drift;
 use crate::notifications::{Notifications, Subscription};
 
 /// For so long at least an unanswered request is cleaned up after, however short its ttl.
@@ -237,7 +237,7 @@ impl PendingClaim {
         let entry = self.entry.as_ref()?;
         let lease = entry.lease;
         let grant = Grant::new(entry.sent, lease).with_waiters(Some(waiters));
-        let end = grant.sent.plus(lease.saturating_sub(drift(self.engine.capability.placement, lease)));
+        let end = grant.sent.plus(expiry::safe(self.engine.capability.placement, lease));
         (!end.is_past(self.engine.clock.now())).then_some(grant)
     }
 
@@ -251,8 +251,7 @@ impl PendingClaim {
 
     /// A grant whose answer took as long as its lease is no grant.
     fn in_time(&mut self, grant: Grant) -> Result<Grant> {
-        let drift = drift(self.engine.capability.placement, grant.lease);
-        let deadline = grant.sent.plus(grant.lease.saturating_sub(drift));
+        let deadline = grant.sent.plus(expiry::safe(self.engine.capability.placement, grant.lease));
         if !deadline.is_past(self.engine.clock.now()) {
             return Ok(grant);
         }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{self, Ordering};
 use std::time::Duration;
 
-use super::deadline::{drift, forgotten, moment, raise};
 use super::{Lease, LeaseOptions, state};
 use crate::backend::{Mode, Queue};
 use crate::engine::Engine;
+use crate::expiry;
 use crate::lease::Renewer;
 use crate::local_queue::{Handoff, HandoffLease};
 
@@ -26,13 +26,13 @@ impl Lease {
         let lease = Self::unleased(engine, renewer, claim, options, ttl, now, span, sequence);
         if lease.ends_by_itself() {
             // The holder before may have counted the whole lease of the session.
-            let safe = ttl.saturating_sub(drift(lease.engine.capability.placement, ttl));
+            let safe = expiry::safe(lease.engine.capability.placement, ttl);
             deadline = deadline.earlier(confirmed.plus(safe), now);
-            store_until = store_until.earlier(forgotten(confirmed, ttl), now);
+            store_until = store_until.earlier(expiry::forgotten(confirmed, ttl), now);
         }
-        raise(&lease.deadline, deadline);
-        raise(&lease.store_until, store_until);
-        raise(&lease.confirmed, confirmed);
+        lease.deadline.raise(deadline);
+        lease.store_until.raise(store_until);
+        lease.confirmed.raise(confirmed);
         Arc::new(lease)
     }
 
@@ -69,7 +69,7 @@ impl Lease {
             claim,
             deadline: self.deadline(),
             store_until: self.store_until(),
-            confirmed: moment(&self.confirmed),
+            confirmed: self.confirmed.get(),
             sequence,
         };
         Some(Handoff::new(Arc::clone(&self.engine), Box::new(handed)))

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use super::atomic_moment::AtomicMoment;
 use super::deadline::nanos;
 use super::fencing::FenceSequence;
 use super::recorder::HoldRecorder;
@@ -38,17 +39,17 @@ pub(crate) struct Lease {
     pub(super) state: AtomicU8,
     /// Guards that share the grant: the outermost and those of nested calls.
     pub(super) entries: AtomicUsize,
-    /// The local deadline. Its two halves only grow, so a torn read is an earlier deadline, never a later one.
-    pub(super) deadline: (AtomicI64, AtomicI64),
+    /// The local deadline.
+    pub(super) deadline: AtomicMoment,
     /// Until when the store may have the grant, whatever was answered: counted from when a request was sent, so later
-    /// than the deadline. Only grows.
-    pub(super) store_until: (AtomicI64, AtomicI64),
+    /// than the deadline.
+    pub(super) store_until: AtomicMoment,
     /// Who renews it.
     pub(super) renewer: Weak<Renewer>,
     /// The lease that renewals ask for, in nanoseconds; `extend` changes it.
     pub(super) ttl: AtomicU64,
     /// When the last request was sent that was answered with yes.
-    pub(super) confirmed: (AtomicI64, AtomicI64),
+    pub(super) confirmed: AtomicMoment,
     /// The token of this turn: the first that was made.
     pub(super) fence: OnceLock<FenceSequence>,
     /// Of the turns before this one.
@@ -103,7 +104,6 @@ impl Lease {
         span: tracing::Span,
         earlier: Option<FenceSequence>,
     ) -> Self {
-        let never = || (AtomicI64::new(i64::MIN), AtomicI64::new(i64::MIN));
         Self {
             options,
             since,
@@ -111,9 +111,9 @@ impl Lease {
             recorder: HoldRecorder::default(),
             state: AtomicU8::new(state::HELD),
             entries: AtomicUsize::new(1),
-            deadline: never(),
-            store_until: never(),
-            confirmed: never(),
+            deadline: AtomicMoment::never(),
+            store_until: AtomicMoment::never(),
+            confirmed: AtomicMoment::never(),
             renewer: Arc::downgrade(renewer),
             ttl: AtomicU64::new(nanos(ttl)),
             fence: OnceLock::new(),

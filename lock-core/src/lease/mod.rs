@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `lease` | [`Lease`], and the guards that share it |
 //! | `state` | what it may be: held, endangered, ended, lost |
-//! | `deadline` | until when it is certainly ours, and what is taken off a lease |
+//! | `deadline`, `atomic_moment` | until when it is certainly ours |
 //! | `loss` | whether it is still ours |
 //! | `lost_owners` | whose grants the store has reported as lost |
 //! | `fencing` | its fencing token |
@@ -22,6 +22,7 @@
 //! caller's runtime keeps its lock; over the memory store it runs on the caller's runtime, so that a paused clock
 //! drives it. Releases of dropped guards and of cancelled acquires go to the same place (`cleanup`).
 
+mod atomic_moment;
 mod cleanup;
 mod deadline;
 mod fencing;
@@ -40,7 +41,6 @@ mod tests;
 mod worker;
 
 pub(crate) use cleanup::{Certainty, PendingRelease};
-pub(crate) use deadline::{drift, forgotten, outlasts};
 pub(crate) use fencing::FenceSequence;
 pub(crate) use lease::{Lease, LeaseOptions};
 pub(crate) use lost_owners::LostOwners;

@@ -7,8 +7,9 @@ use std::time::Duration;
 use crate::backend::Claim;
 use crate::clock::Moment;
 use crate::engine::Engine;
+use crate::expiry;
 use crate::key::Key;
-use crate::lease::{Certainty, FenceSequence, drift, forgotten};
+use crate::lease::{Certainty, FenceSequence};
 
 /// What a holder knows of its grant.
 #[derive(Debug)]
@@ -43,15 +44,15 @@ impl Handoff {
         }
         let now = self.engine.clock.now();
         if let Some(lease) = self.lease.as_deref_mut() {
-            lease.store_until = lease.store_until.later(forgotten(now, ttl), now);
+            lease.store_until = lease.store_until.later(expiry::forgotten(now, ttl), now);
         }
     }
 
     /// The store promised `length` from `sent` on.
     pub(crate) fn leased(&mut self, sent: Moment, length: Duration) {
-        let safe = length.saturating_sub(drift(self.engine.capability.placement, length));
+        let safe = expiry::safe(self.engine.capability.placement, length);
         if let Some(lease) = self.lease.as_deref_mut() {
-            lease.store_until = lease.store_until.later(forgotten(sent, length), sent);
+            lease.store_until = lease.store_until.later(expiry::forgotten(sent, length), sent);
             lease.deadline = lease.deadline.later(sent.plus(safe), sent);
             lease.confirmed = sent;
         }

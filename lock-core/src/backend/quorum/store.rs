@@ -16,8 +16,8 @@ use crate::backend::{
 };
 use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, Result};
+use crate::expiry;
 use crate::key::Key;
-use crate::lease::drift;
 
 /// Several independent stores as one: a claim is granted when more than half of them grant it. See the
 /// [module](super) for what it promises.
@@ -141,7 +141,7 @@ impl<B> Inner<B> {
     }
 
     pub(super) fn drift(&self, lease: Duration) -> Duration {
-        drift(self.capability.placement, lease)
+        expiry::drift(self.capability.placement, lease)
     }
 
     /// Until when a lease that was asked for at `sent` is certainly the holder's.

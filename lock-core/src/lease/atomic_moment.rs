@@ -1,0 +1,33 @@
+//! A moment that several threads move forward.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use crate::clock::Moment;
+
+/// A moment that only moves forward.
+///
+/// Its two halves are read one after the other. Because both only grow, a torn read is an earlier moment, never a later
+/// one: a deadline that is read too early is safe.
+#[derive(Debug)]
+pub(super) struct AtomicMoment {
+    mono: AtomicI64,
+    boot: AtomicI64,
+}
+
+impl AtomicMoment {
+    /// A moment before every other.
+    pub(super) fn never() -> Self {
+        Self { mono: AtomicI64::new(i64::MIN), boot: AtomicI64::new(i64::MIN) }
+    }
+
+    pub(super) fn get(&self) -> Moment {
+        Moment::from_parts((self.mono.load(Ordering::Acquire), self.boot.load(Ordering::Acquire)))
+    }
+
+    /// Moves to `to`, unless that lies before it.
+    pub(super) fn raise(&self, to: Moment) {
+        let (mono, boot) = to.parts();
+        self.mono.fetch_max(mono, Ordering::AcqRel);
+        self.boot.fetch_max(boot, Ordering::AcqRel);
+    }
+}
