@@ -13,10 +13,10 @@ use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
 use crate::expiry;
 use crate::latch::Latches;
-use crate::lease::{Certainty, Lease, LostOwners, PendingRelease, ReleaseContext, Renewers};
+use crate::lease::{Certainty, Lease, LostOwners, PendingRelease, Renewers};
 use crate::local_queue::LocalQueue;
 use crate::notifications::Notifications;
-use crate::observe::{Observer, Settings};
+use crate::observe::{Observer, ReleaseContext, Settings};
 use crate::options::Profiles;
 use crate::owner::{Identity, Owner, OwnerSource};
 use crate::store::Store;
@@ -235,7 +235,7 @@ impl Engine {
     pub(crate) fn release_lease_in_background(&self, lease: &Lease) {
         let (claim, until) = (&lease.claim, lease.store_until());
         self.hand_to_background(claim, lease.keep_until(), Certainty::Granted, until, || {
-            lease.release_context()
+            lease.recorder.release_context()
         });
     }
 
@@ -251,7 +251,7 @@ impl Engine {
             certainty: Certainty::Granted,
             not_before: Some(lease.store_until()),
             until: None,
-            context: lease.release_context(),
+            context: lease.recorder.release_context(),
         });
     }
 

@@ -8,8 +8,7 @@ use super::plan::Plan;
 use crate::clock::Moment;
 use crate::error::{LockError, Result};
 use crate::guard::LockGuard;
-use crate::lease::HoldStart;
-use crate::observe::{LockEvent, LockName, Meter, Observer, Outcome, Warning, failed, millis};
+use crate::observe::{HoldStart, LockEvent, LockName, Meter, Observer, Outcome, Warning, failed, millis};
 
 /// A request under way. Dropped before it has [ended](Self::ended), it was cancelled.
 #[derive(Debug)]
@@ -26,7 +25,7 @@ impl<'a> AcquireRecorder<'a> {
     pub(super) fn begin(plan: &'a Plan, span: &'a Span, started: Moment) -> Self {
         let group = Observer::group(plan.template.as_deref(), plan.label.as_deref());
         let meter = plan.engine.observer.meters.of(group, started);
-        meter.asks();
+        meter.request_began();
         Self { plan, span, started, meter, finished: false }
     }
 
@@ -54,7 +53,7 @@ impl<'a> AcquireRecorder<'a> {
             return HoldStart { meter, waited: None };
         }
         let waited = self.waited();
-        meter.asked(Outcome::Acquired, waited);
+        meter.request_ended(Outcome::Acquired, waited);
         if let Some(token) = guard.lease().known_fence() {
             self.span.record("lock.fencing_token", token.get());
         }
@@ -73,7 +72,7 @@ impl<'a> AcquireRecorder<'a> {
     fn refused(&self, error: &LockError) -> HoldStart {
         let waited = error.waited().unwrap_or_else(|| self.waited());
         let outcome = Outcome::of(error);
-        self.meter.asked(outcome, waited);
+        self.meter.request_ended(outcome, waited);
         self.span.record("lock.waited_ms", millis(waited));
         if let Some(waiters) = error.waiters() {
             self.span.record("lock.waiters", waiters);
@@ -85,7 +84,7 @@ impl<'a> AcquireRecorder<'a> {
             failed(self.span, &self.observer().redact_error(error));
         }
         self.log(error, outcome, waited);
-        self.observer().events.tell(|| LockEvent::Refused {
+        self.observer().events.emit(|| LockEvent::Refused {
             lock: self.name(),
             why: error.kind(),
             skipped: error.is_skipped(),
@@ -137,9 +136,9 @@ impl Drop for AcquireRecorder<'_> {
             return;
         }
         let waited = self.waited();
-        self.meter.asked(Outcome::Cancelled, waited);
+        self.meter.request_ended(Outcome::Cancelled, waited);
         self.span.record("lock.waited_ms", millis(waited));
-        self.observer().events.tell(|| LockEvent::Cancelled { lock: self.name(), waited });
+        self.observer().events.emit(|| LockEvent::Cancelled { lock: self.name(), waited });
     }
 }
 
@@ -157,7 +156,7 @@ fn name(plan: &Plan) -> LockName {
 pub(super) fn store_fails(plan: &Plan, error: &LockError) {
     let observer = &plan.engine.observer;
     let (template, label) = (plan.template.as_deref(), plan.label.as_deref());
-    observer.events.tell(|| LockEvent::StoreFailed { lock: name(plan), error: error.to_string() });
+    observer.events.emit(|| LockEvent::StoreFailed { lock: name(plan), error: error.to_string() });
     let Some(left_out) = observer.admit(Observer::group(template, label), Warning::StoreFails) else {
         return;
     };

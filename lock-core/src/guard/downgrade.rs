@@ -73,7 +73,7 @@ async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
     let (engine, span) = (Arc::clone(&lease.engine), lease.span.clone());
     let reader = Lease::since(lease.since, engine, &renewer, claim, options, &grant, span);
     reader.set_ttl(lease.ttl());
-    reader.continue_record(&lease);
+    reader.recorder.continue_from(&lease.recorder);
     lease.engine.lease_began();
     renewer.watch_handoff(&reader);
     guard.supersede();

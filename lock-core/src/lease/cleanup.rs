@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use super::recorder::ReleaseContext;
 use super::renewer::Renewer;
 use crate::backend::{Claim, Released};
 use crate::backoff::Pauses;
@@ -14,7 +13,7 @@ use crate::clock::Moment;
 use crate::engine;
 use crate::error::{LockError, LockErrorKind};
 use crate::local_queue::LocalQueue;
-use crate::observe::Observer;
+use crate::observe::{Observer, ReleaseContext};
 
 /// Whether the claim is known to be granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,14 +8,14 @@ use tokio::sync::Notify;
 
 use super::atomic_moment::AtomicMoment;
 use super::deadline::nanos;
-use super::fencing::FenceSequence;
-use super::recorder::HoldRecorder;
+use super::fence_sequence::FenceSequence;
 use super::state;
 use crate::backend::{Claim, Grant};
 use crate::clock::Moment;
 use crate::engine::Engine;
 use crate::kind::Kind;
 use crate::lease::Renewer;
+use crate::observe::HoldRecorder;
 
 /// How a hold is to be kept.
 #[derive(Clone, Copy, Debug)]
@@ -85,8 +85,7 @@ impl Lease {
         let ttl = claim.ttl;
         let lease = Self::unleased(engine, renewer, claim, options, ttl, since, span, None);
         if let Some(first) = grant.fence {
-            let arrived = lease.now();
-            let _ = lease.fence.set(FenceSequence { first, arrived, last: first });
+            let _ = lease.fence.set(FenceSequence::new(first, lease.now()));
         }
         lease.asked(ttl.max(grant.lease));
         lease.leased(grant.sent, grant.lease);

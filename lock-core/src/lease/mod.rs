@@ -7,7 +7,7 @@
 //! | `deadline`, `atomic_moment` | until when it is certainly ours |
 //! | `loss` | whether it is still ours |
 //! | `lost_owners` | whose grants the store has reported as lost |
-//! | `fencing` | its fencing token |
+//! | `fencing`, `fence_sequence` | its fencing token |
 //! | `fork` | what is refused in a forked child |
 //! | `handoff` | passing it on inside the process |
 //! | `recorder` | what an operator sees of it: metrics, events, log |
@@ -25,6 +25,7 @@
 mod atomic_moment;
 mod cleanup;
 mod deadline;
+mod fence_sequence;
 mod fencing;
 mod fork;
 mod handoff;
@@ -41,9 +42,8 @@ mod tests;
 mod worker;
 
 pub(crate) use cleanup::{Certainty, PendingRelease};
-pub(crate) use fencing::FenceSequence;
+pub(crate) use fence_sequence::FenceSequence;
 pub(crate) use lease::{Lease, LeaseOptions};
 pub(crate) use lost_owners::LostOwners;
-pub(crate) use recorder::{HoldStart, ReleaseContext};
 pub(crate) use renewer::Renewer;
 pub(crate) use worker::Renewers;

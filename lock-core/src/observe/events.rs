@@ -63,7 +63,7 @@ impl Events {
     }
 
     /// Tells those who listen. Never waits for them: who is too far behind misses the oldest.
-    pub(crate) fn tell(&self, event: impl FnOnce() -> LockEvent) {
+    pub(crate) fn emit(&self, event: impl FnOnce() -> LockEvent) {
         if !self.are_wanted() {
             return;
         }

@@ -2,6 +2,7 @@
 
 mod event;
 mod events;
+mod hold;
 #[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "nothing shows the names of the values"))]
 mod labels;
 mod metrics;
@@ -15,6 +16,7 @@ pub use events::LockEvents;
 
 #[cfg(feature = "testing")]
 pub(crate) use events::Witness;
+pub(crate) use hold::{HoldRecorder, HoldStart, ReleaseContext, Subject};
 pub(crate) use labels::{End, Op, Outcome, ReleaseError, Renewed};
 pub(crate) use metrics::Meter;
 #[cfg(feature = "redis")]

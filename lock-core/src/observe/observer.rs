@@ -80,14 +80,14 @@ impl Observer {
     /// Something ran without its lock.
     pub(crate) fn record_bypass(&self, template: &str) {
         self.meter(template).record_bypass();
-        self.events.tell(|| super::LockEvent::Bypassed { template: template.into() });
+        self.events.emit(|| super::LockEvent::Bypassed { template: template.into() });
         tracing::debug!(lock.template = template, "ran without its lock: the store does not answer");
     }
 
     /// The store has thrown keys away, as it has told in the log.
     pub(crate) fn evicted(&self, keys: u64) {
         self.meters.evicted(keys);
-        self.events.tell(|| super::LockEvent::StoreEvicted { keys });
+        self.events.emit(|| super::LockEvent::StoreEvicted { keys });
     }
 
     fn meter(&self, template: &str) -> Meter {

@@ -180,12 +180,12 @@ impl Meter {
     }
 
     /// A request begins.
-    pub(crate) fn asks(&self) {
+    pub(crate) fn request_began(&self) {
         self.with(|series| series.pending.increment(1));
     }
 
-    /// A request that [began](Self::asks) has ended.
-    pub(crate) fn asked(&self, outcome: Outcome, waited: Duration) {
+    /// A request that [began](Self::request_began) has ended.
+    pub(crate) fn request_ended(&self, outcome: Outcome, waited: Duration) {
         self.with(|series| {
             series.pending.decrement(1);
             series.attempts[outcome as usize].increment(1);
@@ -194,17 +194,17 @@ impl Meter {
     }
 
     /// A lock is held.
-    pub(crate) fn holds(&self) {
+    pub(crate) fn hold_began(&self) {
         self.with(|series| series.held.increment(1));
     }
 
-    /// A lock that [was held](Self::holds) is not any more.
-    pub(crate) fn holds_no_more(&self) {
+    /// A lock that [was held](Self::hold_began) is not any more.
+    pub(crate) fn hold_ended(&self) {
         self.with(|series| series.held.decrement(1));
     }
 
     /// The use of a lock has ended.
-    pub(crate) fn used(&self, end: End, held: Duration) {
+    pub(crate) fn hold_time(&self, end: End, held: Duration) {
         self.with(|series| series.used(end).record(held));
     }
 

@@ -53,19 +53,19 @@ impl Meter {
     }
 
     #[inline(always)]
-    pub(crate) fn asks(&self) {}
+    pub(crate) fn request_began(&self) {}
 
     #[inline(always)]
-    pub(crate) fn asked(&self, _outcome: Outcome, _waited: Duration) {}
+    pub(crate) fn request_ended(&self, _outcome: Outcome, _waited: Duration) {}
 
     #[inline(always)]
-    pub(crate) fn holds(&self) {}
+    pub(crate) fn hold_began(&self) {}
 
     #[inline(always)]
-    pub(crate) fn holds_no_more(&self) {}
+    pub(crate) fn hold_ended(&self) {}
 
     #[inline(always)]
-    pub(crate) fn used(&self, _end: End, _held: Duration) {}
+    pub(crate) fn hold_time(&self, _end: End, _held: Duration) {}
 
     #[inline(always)]
     pub(crate) fn renewed(&self, _answer: Renewed) {}

@@ -1,0 +1,90 @@
+//! The numbers that a process gives between two fencing tokens of the store.
+
+use crate::backend::FencingToken;
+use crate::clock::Moment;
+
+/// The sequence of fencing tokens of the holders that share one grant by hand-off.
+///
+/// Where a token is at least the store's time in microseconds ([`Fencing::StoreTime`]), a process numbers its own
+/// holders. Each gets the next number, below a time that the store certainly showed while the grant was this process's.
+/// Whoever gets the key after that gets a token that is at least the time of its own grant, and so a larger one, even if
+/// the store has forgotten the grant. The clock of this process alone proves nothing: it runs on after the grant is gone.
+///
+/// [`Fencing::StoreTime`]: crate::backend::Fencing::StoreTime
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct FenceSequence {
+    /// The last token that the store has made for the grant: its time then.
+    first: FencingToken,
+    /// When that token arrived, which is later than when the store made it.
+    arrived: Moment,
+    /// The last number that was given.
+    last: FencingToken,
+}
+
+impl FenceSequence {
+    /// A sequence that begins with a token of the store, which arrived at `arrived`.
+    pub(super) fn new(first: FencingToken, arrived: Moment) -> Self {
+        Self { first, arrived, last: first }
+    }
+
+    /// Returns the token of the holder that has this sequence.
+    pub(super) fn token(self) -> FencingToken {
+        self.last
+    }
+
+    /// Returns the next number, if the store's clock had certainly passed it at `confirmed`. That is when the last
+    /// request was sent that the store has answered with yes, and so has carried out later than that.
+    pub(super) fn next(self, confirmed: Moment) -> Option<Self> {
+        let between = confirmed.remaining(self.arrived);
+        // 1 % for clocks that run at different speeds, as it is taken off a lease.
+        let passed = u64::try_from((between - between / 100).as_micros()).unwrap_or(u64::MAX);
+        let last = self.last.get() + 1;
+        (last < self.first.get().saturating_add(passed))
+            .then_some(Self { last: FencingToken::new(last), ..self })
+    }
+
+    /// Returns the number after `earlier` below a token that the store has just made, which then counts for the store's
+    /// time alone.
+    pub(super) fn next_after(self, earlier: Self) -> Option<Self> {
+        Self { last: earlier.last, ..self }.next(self.arrived)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::clock::Clock;
+
+    #[test]
+    fn a_process_numbers_its_turns_no_further_than_the_store_has_confirmed() {
+        let start = Clock::Suspend.now();
+        let at = |us| start.plus(Duration::from_micros(us));
+        let first = FencingToken::new(1_000);
+        let sequence = FenceSequence { first, arrived: start, last: first };
+        let before = Moment::from_parts({
+            let (mono, boot) = start.parts();
+            (mono - 5_000_000, boot - 5_000_000)
+        });
+        for early in [before, at(0), at(1), at(2)] {
+            assert_eq!(sequence.next(early), None, "the store's clock may show the first number yet");
+        }
+        let one = sequence.next(at(3)).expect("a microsecond has certainly passed");
+        assert_eq!((one.last.get(), one.first, one.arrived), (1_001, first, start));
+        assert_eq!(one.next(at(3)), None);
+        assert_eq!(one.next(at(50)).expect("time has passed").last.get(), 1_002, "the next, not the time");
+        let largest = std::iter::successors(Some(sequence), |last| last.next(at(1_000))).last();
+        assert_eq!(largest.map(|largest| largest.last.get()), Some(1_989), "1 % for the speed of clocks");
+    }
+
+    #[test]
+    fn the_clock_that_shows_less_time_counts() {
+        let start = Clock::Suspend.now();
+        let first = FencingToken::new(1_000);
+        let sequence = FenceSequence { first, arrived: start, last: first };
+        let (mono, boot) = start.parts();
+        assert_eq!(sequence.next(Moment::from_parts((mono, boot + 1_000_000))), None, "the machine slept");
+        assert_eq!(sequence.next(Moment::from_parts((mono + 1_000_000, boot))), None);
+    }
+}

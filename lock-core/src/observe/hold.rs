@@ -1,0 +1,107 @@
+//! The record of one hold, from its grant to its release or loss.
+
+use std::borrow::Cow;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::time::Duration;
+
+use super::labels::ReleaseError;
+use super::metrics::Meter;
+
+/// The record of one hold.
+///
+/// Nothing is reported until the guard reaches its caller; single keys of a multi-key lock and grants without their
+/// fencing token are never reported. Once open, the record counts as held until it is closed, which succeeds once.
+#[derive(Debug, Default)]
+pub(crate) struct HoldRecorder {
+    phase: AtomicU8,
+    subject: OnceLock<Subject>,
+    reported_long: AtomicBool,
+}
+
+const IDLE: u8 = 0;
+const OPEN: u8 = 1;
+const CLOSED: u8 = 2;
+
+/// The lock that a record is about.
+#[derive(Clone, Debug)]
+pub(crate) struct Subject {
+    pub(crate) template: Option<Cow<'static, str>>,
+    pub(crate) meter: Meter,
+}
+
+/// What the record of a hold takes over from that of its request.
+#[derive(Debug)]
+pub(crate) struct HoldStart {
+    pub(crate) meter: Meter,
+    /// The time from the request to the grant; `None` where nobody looks.
+    pub(crate) waited: Option<Duration>,
+}
+
+impl HoldRecorder {
+    /// Sets the subject, and returns it.
+    pub(crate) fn describe(&self, template: Option<Cow<'static, str>>, meter: Meter) -> &Subject {
+        self.subject.get_or_init(|| Subject { template, meter })
+    }
+
+    /// Returns the subject; `None` before the guard has reached its caller.
+    pub(crate) fn subject(&self) -> Option<&Subject> {
+        self.subject.get()
+    }
+
+    /// Opens the record. Returns `false` where it is closed already: the lock was lost on its way to the caller.
+    pub(crate) fn open(&self) -> bool {
+        self.phase.compare_exchange(IDLE, OPEN, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// Closes the record. Returns its subject if this call was the one that closed an open record.
+    pub(crate) fn close(&self) -> Option<&Subject> {
+        (self.phase.swap(CLOSED, Ordering::AcqRel) == OPEN).then(|| self.subject.get()).flatten()
+    }
+
+    /// Goes on with the record of `before`, which is closed without a report: the hold has not ended. For a record that
+    /// no other thread knows yet.
+    pub(crate) fn continue_from(&self, before: &Self) {
+        let Some(subject) = before.subject.get() else { return };
+        if before.phase.swap(CLOSED, Ordering::AcqRel) != OPEN {
+            subject.meter.hold_began();
+        }
+        let _ = self.subject.set(subject.clone());
+        self.reported_long.store(before.has_reported_long(), Ordering::Relaxed);
+        self.phase.store(OPEN, Ordering::Release);
+    }
+
+    /// Returns whether a long hold was reported.
+    pub(crate) fn has_reported_long(&self) -> bool {
+        self.reported_long.load(Ordering::Relaxed)
+    }
+
+    /// Notes the report of a long hold. Returns `false` where another call did so before.
+    pub(crate) fn report_long(&self) -> bool {
+        !self.reported_long.swap(true, Ordering::Relaxed)
+    }
+
+    /// Returns what a release in the background reports about this hold.
+    pub(crate) fn release_context(&self) -> ReleaseContext {
+        ReleaseContext { subject: self.subject.get().cloned() }
+    }
+}
+
+/// The lock that a release in the background is about; empty for a claim that no caller has held.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ReleaseContext {
+    subject: Option<Subject>,
+}
+
+impl ReleaseContext {
+    pub(crate) fn template(&self) -> Option<&str> {
+        self.subject.as_ref()?.template.as_deref()
+    }
+
+    /// Counts a release that was given up.
+    pub(crate) fn abandoned(&self) {
+        if let Some(subject) = &self.subject {
+            subject.meter.release_failed(ReleaseError::Abandoned);
+        }
+    }
+}
