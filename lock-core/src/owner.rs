@@ -26,12 +26,15 @@ impl Owner {
     /// Length of [`Owner::token`] in bytes.
     pub const TOKEN_LEN: usize = 48;
 
+    /// Length of the first part of a token, the [process](Self::process).
+    pub(crate) const PROCESS_LEN: usize = 32;
+
     /// The token as the store keeps it: 48 lower-case hexadecimal digits, the first 32 the process.
     #[must_use]
     pub fn token(&self) -> OwnerToken {
         let mut text = [0; Self::TOKEN_LEN];
-        hex(&self.process.to_be_bytes(), &mut text[..32]);
-        hex(&self.counter.to_be_bytes(), &mut text[32..]);
+        hex(&self.process.to_be_bytes(), &mut text[..Self::PROCESS_LEN]);
+        hex(&self.counter.to_be_bytes(), &mut text[Self::PROCESS_LEN..]);
         OwnerToken(text)
     }
 }
@@ -58,7 +61,7 @@ impl Owner {
         if token.len() != Self::TOKEN_LEN || !token.as_bytes().iter().all(digits) {
             return None;
         }
-        let (process, counter) = token.split_at(32);
+        let (process, counter) = token.split_at(Self::PROCESS_LEN);
         Some(Self {
             process: u128::from_str_radix(process, 16).ok()?,
             counter: u64::from_str_radix(counter, 16).ok()?,

@@ -4,6 +4,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use lock_core::testkit::scripts;
 use lock_tests::RedisServer;
 use redis::Value;
 
@@ -156,21 +157,14 @@ fn the_simulated_server_answers_as_a_real_one() {
     }
 }
 
-macro_rules! shipped {
-    ($($part:literal),+) => {
-        concat!($(include_str!(concat!("../../lock-core/src/backend/redis/scripts/", $part, ".lua"))),+)
-    };
-}
+const ACQUIRE: &str = "Acquire";
+const ACQUIRE_ALL: &str = "AcquireAll";
+const RENEW: &str = "Renew";
+const RELEASE: &str = "Release";
+const FENCE: &str = "Fence";
+const DOWNGRADE: &str = "Downgrade";
 
-const BOOT: &str = shipped!("voter_boot");
-const ACQUIRE: &str = shipped!("acquire", "lib", "acquire_taken");
-const ACQUIRE_ALL: &str = shipped!("lib", "acquire_all");
-const RENEW: &str = shipped!("renew", "lib", "renew_shared");
-const RELEASE: &str = shipped!("release", "lib", "release_queued");
-const FENCE: &str = shipped!("lib", "fence");
-const DOWNGRADE: &str = shipped!("lib", "downgrade");
-
-/// Calls of the scripts as they are shipped: the keys, and the arguments. `A`, `B` and `C` are owners, `A+` what is
+/// Calls: the name of a script of the library or a text, the keys, and the arguments. `A`, `B` and `C` are owners, `A+` what is
 /// stored of one; `never` is an instant that does not come, `lease` a minute.
 const CALLS: &[(&str, &str, &str)] = &[
     (ACQUIRE, "k", "A A+ lease never 0 s - 1"),
@@ -267,6 +261,7 @@ fn the_scripts_as_they_are_shipped_answer_as_on_a_real_server() {
         let count = keys.len().to_string();
         let arguments: Vec<_> = arguments.split(' ').filter(|word| !word.is_empty()).map(argument).collect();
         let arguments = arguments.iter().map(String::as_str);
+        let script = &scripts::shipped(script).unwrap_or_else(|| (*script).to_owned());
         let words: Vec<_> = ["EVAL", script, &count].into_iter().chain(keys).chain(arguments).collect();
         let (expected, found) =
             (alike(real_answer(&real, &words)), alike(answer(&simulated, &mut talk, &words)));
@@ -285,7 +280,7 @@ fn an_eviction_is_what_a_real_server_does() {
         found
     };
     const EVICTED: &str = "return string.match(redis.call('INFO', 'stats'), 'evicted_keys:(%d+)')";
-    let boot = ["EVAL", BOOT, "1", "lock:voter", "1000", "0"];
+    let boot = ["EVAL", &scripts::voter_boot(), "1", "lock:voter", "1000", "0"];
     compare(&boot);
     compare(&["SET", "k", "v", "NX", "PX", "60000"]);
     for setting in [["maxmemory-policy", "volatile-ttl"], ["maxmemory", "1"], ["maxmemory", "0"]] {

@@ -22,6 +22,9 @@ mod claims;
 pub mod contract;
 mod flaky;
 pub mod history;
+#[cfg(feature = "redis")]
+#[doc(hidden)]
+pub mod scripts;
 #[doc(hidden)]
 pub mod simulation {
     //! The hooks of the simulation of this workspace; no part of the public promise.

@@ -15,6 +15,10 @@ pub(crate) enum Keyspace {
 /// The beginning of every channel's name. On a Cluster the hash tag of a slot comes next.
 pub(crate) const CHANNEL: &str = "lock:wake:";
 
+/// The beginning of the names of the holders' channels. A message on one of them reaches all nodes of a Cluster, because
+/// nobody knows which of them a holder listens on.
+pub(crate) const HELD_CHANNEL: &str = "lock:wake:held:";
+
 /// Refuses what this backend does not do, before any I/O.
 pub(crate) fn supported<'a>(mut keys: impl Iterator<Item = &'a Key>) -> Result<()> {
     match keys.find(|key| is_helper(key.as_str())) {

@@ -9,7 +9,7 @@ mod error;
 mod keyspace;
 mod link;
 mod primary;
-mod scripts;
+pub(crate) mod scripts;
 mod slot;
 mod units;
 pub mod voter;

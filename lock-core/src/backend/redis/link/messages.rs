@@ -8,14 +8,10 @@ use std::fmt;
 
 use ::redis::{PushInfo, PushKind, Value};
 
-use crate::backend::redis::keyspace::CHANNEL;
+use crate::backend::redis::keyspace::{CHANNEL, HELD_CHANNEL};
 use crate::backend::remote::Listeners;
 use crate::error::LossReason;
 use crate::owner::Owner;
-
-/// The part that follows in the names of the holders' channels. A message on one of them reaches all nodes of a Cluster,
-/// because nobody knows which of them a holder listens on.
-const HELD: &str = "held:";
 
 /// The random part of owner tokens, as it is written in them and in the name of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +30,7 @@ pub(crate) fn channels(listeners: &Listeners, beginning: &str) -> Vec<String> {
 
 /// Returns the channels of all holders.
 pub(crate) fn held_channels(listeners: &Listeners) -> Vec<String> {
-    channels(listeners, &format!("{CHANNEL}{HELD}"))
+    channels(listeners, HELD_CHANNEL)
 }
 
 /// Delivers a message. Ignores messages that it does not know, because anybody may publish to a channel.
@@ -71,8 +67,9 @@ enum Message<'a> {
 /// `forced <token>`.
 fn parse(data: &[Value]) -> Option<(Process, Message<'_>)> {
     let [Value::BulkString(channel), Value::BulkString(text)] = data else { return None };
-    let process = std::str::from_utf8(channel).ok()?.strip_prefix(CHANNEL)?;
-    let process = process.strip_prefix(HELD).unwrap_or(process);
+    let channel = std::str::from_utf8(channel).ok()?;
+    let process = channel.strip_prefix(HELD_CHANNEL).or_else(|| channel.strip_prefix(CHANNEL))?;
+    // Behind the hash tag of a slot.
     let process = process.rsplit('}').next()?;
     let process = Process(u128::from_str_radix(process, 16).ok()?);
     let (what, about) = std::str::from_utf8(text).ok()?.split_once(' ')?;
@@ -111,7 +108,7 @@ mod tests {
             ("opened start".to_owned(), Message::Opened("start")),
             (format!("forced {}", token.as_str()), Message::Forced(owner)),
         ];
-        let held = [bulk(&format!("{CHANNEL}{HELD}{process}")), bulk(&format!("forced {}", token.as_str()))];
+        let held = [bulk(&format!("{HELD_CHANNEL}{process}")), bulk(&format!("forced {}", token.as_str()))];
         assert_eq!(parse(&held), Some((process, Message::Forced(owner))));
         let sharded = [bulk(&format!("{CHANNEL}{{42}}{process}")), bulk("opened start")];
         assert_eq!(parse(&sharded), Some((process, Message::Opened("start"))));

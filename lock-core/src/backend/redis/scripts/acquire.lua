@@ -15,6 +15,7 @@
 --          {-1, now}                                                too late
 --          {-2, now, mode}                                          the key is in use in a mode with nothing in common
 --          with now = server time in us.
+-- Constants  CHANNEL, PROCESS_LEN, TOKEN_LEN, HANDOFF_LEN, WAITER_LEASE, QUEUE_TTL, QUEUE_TTL_LEAST: see lib.lua
 --
 -- Atomic because nobody may take the key between the look and the write, because an older place goes first, and because
 -- the fencing token must belong to this grant. Asked again by its owner it answers granted, and never shortens the
@@ -57,7 +58,7 @@ local function line_up()
   end
   local call, token = redis.call, ARGV[1]
   local queue, waiting = names .. 'q', names .. 'w'
-  local own = string.sub(held, 1, 33) == string.sub(token, 1, 33)
+  local own = string.sub(held, 1, HANDOFF_LEN) == string.sub(token, 1, HANDOFF_LEN)
   local others, place, kept = call('HLEN', waiting), nil, 0
   -- How many wait is told, or decides: not with the dead, who are dropped further below.
   if others > 0 and (ARGV[7] == '' or others >= tonumber(ARGV[7])) then
@@ -82,16 +83,17 @@ local function line_up()
   end
   if place and ARGV[7] ~= '' then
     kept = 1
-    local till = string.format('%.0f ', math.floor(now / 1000) + 1 + math.min(tonumber(ARGV[3]), 2000))
-    call('HSET', waiting, token, till .. ARGV[3] .. ' ' .. ARGV[6] .. ' ' .. string.sub(ARGV[2], 50))
+    local till = string.format('%.0f ', math.floor(now / 1000) + 1 + math.min(tonumber(ARGV[3]), WAITER_LEASE))
+    call('HSET', waiting, token, till .. ARGV[3] .. ' ' .. ARGV[6] .. ' ' .. string.sub(ARGV[2], TOKEN_LEN + 2))
     -- They live equally long, and are far from their end: a look at one of them is less work than two writes.
-    if others == 0 or call('PTTL', queue) < 45000 then
-      call('PEXPIRE', queue, 60000)
-      call('PEXPIRE', waiting, 60000)
+    if others == 0 or call('PTTL', queue) < QUEUE_TTL_LEAST then
+      call('PEXPIRE', queue, QUEUE_TTL)
+      call('PEXPIRE', waiting, QUEUE_TTL)
     end
     -- The holder goes on taking turns in its process as long as it knows of nobody else.
-    if others == 0 and place == 0 and #held >= 48 and string.find(string.sub(held, 1, 48), '^[0-9a-f]+$') then
-      redis.pcall('PUBLISH', 'lock:wake:' .. string.sub(held, 1, 32), 'contended ' .. KEYS[1])
+    if others == 0 and place == 0 and #held >= TOKEN_LEN
+      and string.find(string.sub(held, 1, TOKEN_LEN), '^[0-9a-f]+$') then
+      redis.pcall('PUBLISH', CHANNEL .. string.sub(held, 1, PROCESS_LEN), 'contended ' .. KEYS[1])
     end
   end
   return {0, now, call('PTTL', KEYS[1]), held, others, place or -1, own and 1 or 0, kept}

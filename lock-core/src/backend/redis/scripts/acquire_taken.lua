@@ -1,5 +1,7 @@
 
 -- The rest of acquire.lua: the lock is taken or waited for, or the mode is not exclusive.
+--
+-- Constants  HANDOFF_LEN: see lib.lua
 local token, value, lease, mode = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[6]
 local lock = open(KEYS[1], now)
 local bad = lock:look()
@@ -41,7 +43,7 @@ if ARGV[7] ~= '' then
   if kept then
     lock:stay(token, value, mode, lease)
   else
-    local own = lock.mode == 'x' and string.sub(lock.value, 1, 33) == string.sub(token, 1, 33)
+    local own = lock.mode == 'x' and string.sub(lock.value, 1, HANDOFF_LEN) == string.sub(token, 1, HANDOFF_LEN)
     local others = lock:waiters()
     if others >= tonumber(ARGV[7]) then
       others = lock:living()

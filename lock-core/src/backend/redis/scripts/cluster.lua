@@ -4,6 +4,7 @@
 -- KEYS     for each lock: the lock, then `q`, `w`, `f` and `l` of its helper keys; last what the channels of the slot
 --          begin with, which is in the slot too and never a key
 -- Leaves   the locks alone in KEYS, and PUBLISH as SPUBLISH to the channel of the slot
+-- Constants  CHANNEL: see lib.lua
 local KEYS, redis = (function(named, real)
   local locks, wake = {}, named[#named]
   for i = 1, #named - 1, 5 do
@@ -11,7 +12,7 @@ local KEYS, redis = (function(named, real)
   end
   local function pcall(command, channel, ...)
     if command == 'PUBLISH' then
-      return real.pcall('SPUBLISH', wake .. string.sub(channel, 11), ...)
+      return real.pcall('SPUBLISH', wake .. string.sub(channel, #CHANNEL + 1), ...)
     end
     return real.pcall(command, channel, ...)
   end

@@ -3,6 +3,7 @@
 -- KEYS     1  the lock
 -- ARGV     1  which grant, as list.lua tells it
 -- Returns  1 done, 0 there is no such grant any more
+-- Constants  HELD_CHANNEL, PROCESS_LEN, TOKEN_LEN: see lib.lua
 --
 -- Atomic because a holder that came meanwhile must not be hit, and because the key must go to the next in the queue
 -- before anybody else can see it free.
@@ -34,7 +35,7 @@ lock:serve()
 -- Without it the holder finds out by its next renewal. By `redis.call`, also on a Cluster: a message that all nodes hear,
 -- because a holder listens on any of them.
 local token = string.match(value, '^(%x+)')
-if token and #token == 48 then
-  pcall(redis.call, 'PUBLISH', 'lock:wake:held:' .. string.sub(token, 1, 32), 'forced ' .. token)
+if token and #token == TOKEN_LEN then
+  pcall(redis.call, 'PUBLISH', HELD_CHANNEL .. string.sub(token, 1, PROCESS_LEN), 'forced ' .. token)
 end
 return 1

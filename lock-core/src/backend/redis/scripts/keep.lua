@@ -10,6 +10,7 @@
 --          5  the last fencing token of this grant that was numbered in its process; "0": none
 --          6  how long to remember it, in ms
 -- Returns  1 kept, 0 nobody had it, -1 somebody else has it. Of several locks the least of these
+-- Constants  TOKEN_LEN: see lib.lua
 --
 -- Atomic because the lock may expire and be taken by another between the look and the write.
 -- The token moves from the head of the value to its end: a renewal that is still on its way no longer finds its
@@ -27,7 +28,7 @@ local function keep_one(key)
   end
   local mine = lock:mine(token, value)
   if mine then
-    local kept = string.rep('0', 48) .. string.sub(mine, 49) .. mark
+    local kept = string.rep('0', TOKEN_LEN) .. string.sub(mine, TOKEN_LEN + 1) .. mark
     if lock.mode == 'x' then
       local written = redis.pcall('SET', key, kept, 'PX', keep)
       if type(written) == 'table' and written.err then

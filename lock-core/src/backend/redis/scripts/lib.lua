@@ -9,6 +9,9 @@
 -- `{key}:w`  hash: who waits -> `<deadline ms> <ttl ms> <mode> <owner record>`; past its deadline a waiter is dead
 -- `{key}:f`  string: `<last fencing token> <whose>`
 -- Modes are written `x` (exclusive), `s` (shared), `p<of>` (one of so many permits).
+--
+-- Constants  CHANNEL, PROCESS_LEN, TOKEN_LEN, HANDOFF_LEN, WAITER_LEASE, QUEUE_TTL: defined in front of each script by
+--            constants.rs; times are in ms
 
 -- The server's time in us.
 local function server_time()
@@ -29,7 +32,7 @@ end
 
 -- Tells the process of an owner. What is told is a hint, so a server or user that forbids it changes nothing else.
 local function tell(owner, message)
-  redis.pcall('PUBLISH', 'lock:wake:' .. string.sub(owner, 1, 32), message)
+  redis.pcall('PUBLISH', CHANNEL .. string.sub(owner, 1, PROCESS_LEN), message)
 end
 
 -- The last fencing token of a key and whose it is, or an error as the third value.
@@ -88,10 +91,8 @@ local function peek(key)
   return value, redis.sha1hex(value)
 end
 
--- How long the queue outlives its last sign of life, in ms; far above the life of a place.
-local KEEP = 60000
--- A grant by place, in ms, and how much of a queue one script looks at.
-local PLACE, LIMIT = 2000, 100
+-- The number of waiters in a queue that one script looks at.
+local LIMIT = 100
 
 -- What can be done with one lock. Defined once for all locks of a script: to define it costs as much as a command.
 local Lock = {}
@@ -325,10 +326,10 @@ end
 -- Notes a sign of life of one who has a place, or gets it now. Both keys live equally long: without the one, the
 -- other would tell of places that are none.
 function Lock.stay(lock, token, value, mode, ttl)
-  local till = string.format('%.0f', lock.ms + 1 + math.min(ttl, PLACE))
-  redis.call('HSET', lock.waiting, token, till .. ' ' .. ttl .. ' ' .. mode .. ' ' .. string.sub(value, 50))
-  redis.call('PEXPIRE', lock.queue, KEEP)
-  redis.call('PEXPIRE', lock.waiting, KEEP)
+  local till = string.format('%.0f', lock.ms + 1 + math.min(ttl, WAITER_LEASE))
+  redis.call('HSET', lock.waiting, token, till .. ' ' .. ttl .. ' ' .. mode .. ' ' .. string.sub(value, TOKEN_LEN + 2))
+  redis.call('PEXPIRE', lock.queue, QUEUE_TTL)
+  redis.call('PEXPIRE', lock.waiting, QUEUE_TTL)
 end
 
 -- Takes a place behind everybody who has one, also when the clock was set back. `others` is how many wait.
@@ -338,8 +339,8 @@ function Lock.join(lock, token, value, mode, ttl, others)
   redis.call('ZADD', lock.queue, 'NX', string.format('%.0f', ticket), token)
   lock:stay(token, value, mode, ttl)
   -- The holder goes on taking turns in its process as long as it knows of nobody else.
-  if others == 0 and lock.mode == 'x' and string.find(string.sub(lock.value, 1, 48), '^[0-9a-f]+$')
-    and #lock.value >= 48 then
+  if others == 0 and lock.mode == 'x' and string.find(string.sub(lock.value, 1, TOKEN_LEN), '^[0-9a-f]+$')
+    and #lock.value >= TOKEN_LEN then
     tell(lock.value, 'contended ' .. lock.key)
   end
 end
@@ -369,7 +370,7 @@ function Lock.serve(lock, me, lease)
       lock:put(head .. ' ' .. record, mode, lease)
       won = true
     elseif alive then
-      lock:put(head .. ' ' .. record, mode, math.min(tonumber(ttl), PLACE))
+      lock:put(head .. ' ' .. record, mode, math.min(tonumber(ttl), WAITER_LEASE))
       tell(head, 'granted ' .. head .. ' ' .. lock:waiters())
     end
   end
@@ -381,7 +382,7 @@ function Lock.held(lock, token, mode, more)
   local left, holder, own = 0, '', 0
   if lock.mode == 'x' then
     left, holder = redis.call('PTTL', lock.key), lock.value
-    own = string.sub(holder, 1, 33) == string.sub(token, 1, 33) and 1 or 0
+    own = string.sub(holder, 1, HANDOFF_LEN) == string.sub(token, 1, HANDOFF_LEN) and 1 or 0
   elseif lock.mode == 'latch' then
     left = redis.call('PTTL', lock.key)
   elseif lock.mode then

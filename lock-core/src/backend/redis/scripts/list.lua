@@ -9,18 +9,19 @@
 --          {key, mode, {{id, record, pttl, kept} ..}, how many hold, how many wait, {{mode, record} ..}}
 --          mode: `x`, `s` or `p<of>`; id: SHA-1 of what is stored; record: owner record, "" for another library's;
 --          pttl: ms, -1 without an expiry; kept: 1 when nobody renews it any more. No answer has an owner token.
+-- Constants  TOKEN_LEN: see lib.lua
 --
 -- Atomic because the holders and the waiters of a key must be those of one moment. Changes nothing. It looks into what is
 -- none of this library's as well, so it reads nothing whole that may be long, and stops when it has read enough.
 local now = math.floor(server_time() / 1000)
-local zeros = string.rep('0', 48)
+local zeros = string.rep('0', TOKEN_LEN)
 -- Holders and waiters that one script looks at, and of one queue: behind these the dead are counted too.
 local ENOUGH, spent = 1000, 0
 
 -- One who holds, by what is stored; nil when it is none of ours.
 local function holder(value, id, left)
   local token, rest = string.match(value, '^(%x+) (.*)$')
-  if not token or #token ~= 48 then
+  if not token or #token ~= TOKEN_LEN then
     return nil
   end
   return {id, (string.gsub(rest, ' kept=%x+$', '')), left, token == zeros and 1 or 0}

@@ -10,6 +10,7 @@
 --          5  how long to remember it, in ms
 -- Returns  1 freed, 0 nobody had it, -1 somebody else has it; the last two also for one who left the queue. Of several
 --          locks the least of these
+-- Constants  CHANNEL, PROCESS_LEN, WAITER_LEASE: see lib.lua
 --
 -- Atomic because the lock may expire and be taken by another between the look and DEL, and because it must go to the
 -- next in the queue before anybody else can see it free.
@@ -36,11 +37,11 @@ if not ARGV[2] then
       local till, ttl, record = string.match(entry, '^(%d+) (%d+) x (.*)$')
       if till and tonumber(till) >= math.floor((time[1] * 1000000 + time[2]) / 1000) then
         -- First what needs memory: refused, it leaves everything as it was, and the rest of the script frees the key.
-        local given = redis.pcall('SET', KEYS[1], head .. ' ' .. record, 'PX', math.min(tonumber(ttl), 2000))
+        local given = redis.pcall('SET', KEYS[1], head .. ' ' .. record, 'PX', math.min(tonumber(ttl), WAITER_LEASE))
         if given.ok then
           call('ZREM', names .. 'q', head)
           call('HDEL', names .. 'w', head)
-          redis.pcall('PUBLISH', 'lock:wake:' .. string.sub(head, 1, 32),
+          redis.pcall('PUBLISH', CHANNEL .. string.sub(head, 1, PROCESS_LEN),
             'granted ' .. head .. ' ' .. call('HLEN', names .. 'w'))
           return 1
         end

@@ -2,6 +2,7 @@
 
 use ::redis::{Cmd, Value};
 
+use super::constants::inject;
 use crate::backend::redis::error::Failure;
 use crate::backend::redis::keyspace::Keyspace;
 use crate::backend::redis::slot;
@@ -51,6 +52,7 @@ impl Script {
         Self::ForceRelease,
     ];
 
+    /// The text as the files have it, without the constants in front.
     pub(crate) const fn text(self) -> &'static str {
         match self {
             Self::Acquire => script!("acquire.lua", "acquire_taken.lua"),
@@ -78,7 +80,7 @@ impl Script {
 
     /// `SCRIPT LOAD` of this script, with the text that a role gives it.
     pub(crate) fn load(self, keyspace: Keyspace, text: Texts) -> Cmd {
-        let text = [self.preamble(keyspace), text(self)].concat();
+        let text = inject(&[self.preamble(keyspace), text(self)].concat(), &[]);
         let mut command = Cmd::with_capacity(3, text.len() + 16);
         command.arg("SCRIPT").arg("LOAD").arg(text);
         command

@@ -9,6 +9,7 @@
 --                                  why: 0 the marker was right, 1 there was none, 2 it was of another run, 3 keys were
 --                                  evicted since, 4 a new cluster; left: of the quarantine, in us, 0 for none;
 --                                  till: its end, server time in us
+-- Constants  QUARANTINE_FACTOR, QUARANTINE_MARGIN: see voter_gate.lua
 --
 -- Atomic because the gate must never see a part of it. Runs in one transaction with the load of the gated scripts, so
 -- that a script of them which runs has had a bootstrap in the same life.
@@ -39,5 +40,5 @@ local seal = run .. ' ' .. began .. ' ' .. max
 if why > 0 or evicted ~= counted or marker[5] ~= seal then
   redis.call('HSET', KEYS[1], 'run', run, 'since', began, 'max', max, 'evicted', evicted, 'seal', seal)
 end
-local till = since + max * 1020 + 10000
+local till = since + max * QUARANTINE_FACTOR + QUARANTINE_MARGIN
 return {run, max, why, math.max(till - now, 0), till, seal}

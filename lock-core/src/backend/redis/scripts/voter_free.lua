@@ -6,6 +6,7 @@
 -- ARGV     as in the script behind the gate, and the two of the gate
 -- Returns  now   granted; server time in us
 --          or what the gate returns
+-- Constants  VOTER_MARKER: see voter_gate.lua
 --
 -- Atomic because the marker must be of the same life and data as the key, and the write of the same moment.
 
@@ -14,7 +15,7 @@ if redis.replicate_commands then redis.replicate_commands() end
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 if ARGV[6] == 'x' and ARGV[5] == '0' and now <= tonumber(ARGV[4]) and now >= tonumber(ARGV[#ARGV - 1])
-  and redis.call('HGET', 'lock:voter', 'seal') == ARGV[#ARGV]
+  and redis.call('HGET', VOTER_MARKER, 'seal') == ARGV[#ARGV]
   and redis.call('SET', KEYS[1], ARGV[2], 'NX', 'PX', ARGV[3]) then
   return now
 end

@@ -10,6 +10,8 @@
 --          {-4, now, max ttl}   the lease is longer than the marker allows, in ms
 --          {-5, now, left}      quarantine, for so many us more
 --          or what the script behind it returns; with now = server time in us.
+-- Constants  VOTER_MARKER, RUN_ID_LEN, QUARANTINE_FACTOR (us for each ms of a lease), QUARANTINE_MARGIN (us): defined in
+--            front of each script by the bootstrap
 --
 -- Atomic because the marker must be of the same life and data as the key that is granted behind it.
 -- Before Redis 7, a script that asks for the time must say that its effects are replicated, not its text.
@@ -17,8 +19,8 @@ if redis.replicate_commands then redis.replicate_commands() end
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 do
-  local marker = redis.call('HMGET', 'lock:voter', 'run', 'since', 'max')
-  if marker[1] ~= string.sub(ARGV[#ARGV], 1, 40) then
+  local marker = redis.call('HMGET', VOTER_MARKER, 'run', 'since', 'max')
+  if marker[1] ~= string.sub(ARGV[#ARGV], 1, RUN_ID_LEN) then
     return {-3, now}
   end
   local max = tonumber(marker[3])
@@ -26,7 +28,7 @@ do
     return {-4, now, max}
   end
   -- The longest lease that can have been forgotten, 2 % for clocks of another speed, and 10 ms for what was rounded.
-  local till = marker[2] + max * 1020 + 10000
+  local till = marker[2] + max * QUARANTINE_FACTOR + QUARANTINE_MARGIN
   if now < till then
     return {-5, now, till - now}
   end

@@ -18,6 +18,10 @@ mod url;
 mod vote;
 
 pub use backend::Voter;
+#[cfg(test)]
+pub(super) use boot::CONSTANTS;
+#[cfg(feature = "testkit")]
+pub(crate) use boot::boot_script;
 pub use options::VoterOptions;
 #[cfg(feature = "redlock")]
 pub(crate) use redlock::connect;
