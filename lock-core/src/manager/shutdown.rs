@@ -1,4 +1,7 @@
 //! The orderly end of a manager.
+//!
+//! It counts pending requests, not only guards, and refuses a grant that arrives after it began. Otherwise a body could
+//! start after the report says that all is released, or a key stay locked for its ttl at every deployment.
 
 use std::time::Duration;
 

@@ -12,6 +12,9 @@
 //! | [`wait()`] | waits for ever | work in the background that must happen |
 //! | [`shed()`] | waits like another strategy while few wait, fails at once with `Overloaded` when many do | hot keys under load |
 //!
+//! A strategy also decides how long the store may be away: [`wait()`] waits through an outage, and a bounded strategy waits
+//! until its bound.
+//!
 //! To *do without* means that the body does not run and nothing is wrong: a locked function gives `None` or `()`, and
 //! [`LockError::is_skipped`](crate::LockError::is_skipped) is true.
 //!

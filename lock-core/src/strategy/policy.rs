@@ -66,6 +66,7 @@ pub enum Decision {
     Fail,
     /// Do without: the body does not run, and nothing is wrong.
     Skip,
-    /// Give up because too many wait: `Overloaded`.
+    /// Give up because too many wait: `Overloaded`. Not a kind of `Fail`, because callers treat load differently from a key
+    /// that is held.
     Shed,
 }
