@@ -6,6 +6,8 @@
 mod broken;
 #[path = "contract_memory/heartbeats.rs"]
 mod heartbeats;
+#[path = "contract_memory/sessions.rs"]
+mod sessions;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -34,6 +36,7 @@ async fn memory_keeps_the_contract() {
         "refusal::a_token_that_it_cannot_give",
         "refusal::a_downgrade_that_it_cannot_do",
         "refusal::a_latch_that_it_does_not_have",
+        "session::",
     ]);
 }
 
@@ -56,6 +59,7 @@ fn no_case_is_missing() {
         ("refusal", 6),
         ("release", 8),
         ("renewal", 9),
+        ("session", 8),
         ("several", 9),
         ("shared", 5),
     ];
@@ -81,6 +85,7 @@ async fn a_report_that_lacks_a_case_is_not_complete() {
         "refusal::a_token_that_it_cannot_give",
         "refusal::a_downgrade_that_it_cannot_do",
         "refusal::a_latch_that_it_does_not_have",
+        "session::",
     ];
     let exact = [&none[..], &refusals].concat();
     whole.assert_complete(&exact);

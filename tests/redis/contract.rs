@@ -17,6 +17,7 @@ pub(crate) const NOT_APPLICABLE: &[&str] = &[
     "refusal::a_sign_of_life_that_it_does_not_need",
     "refusal::a_downgrade_that_it_cannot_do",
     "refusal::a_latch_that_it_does_not_have",
+    "session::",
 ];
 
 async fn keeps_the_contract(url: &str) {

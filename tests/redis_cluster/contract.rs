@@ -20,5 +20,6 @@ async fn a_cluster_keeps_the_contract() {
         "refusal::a_sign_of_life_that_it_does_not_need",
         "refusal::a_downgrade_that_it_cannot_do",
         "refusal::a_latch_that_it_does_not_have",
+        "session::",
     ]);
 }

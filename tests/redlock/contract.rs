@@ -33,6 +33,7 @@ const NOT_APPLICABLE: &[&str] = &[
     "cancel::a_wait",
     "release::a_waiter_is_told",
     "fifo::",
+    "session::",
     "line::",
     "latch::",
     "listener::",

@@ -3,6 +3,7 @@
 //! - [`contract`]: the suite that every backend passes, chosen by its [`Capability`](crate::backend::Capability).
 //! - [`history`]: records who held what and when, and finds two holders at once or a fencing token out of order.
 //! - [`Flaky`]: a backend around another that fails on command, before or after the store did its part.
+//! - [`SessionStore`]: a store whose grants live in sessions, and a handle that ends them.
 //! - [`Claims`]: claims of fresh owners, which otherwise only a manager makes.
 //!
 //! # Examples
@@ -25,6 +26,7 @@ pub mod history;
 #[cfg(feature = "redis")]
 #[doc(hidden)]
 pub mod scripts;
+mod session;
 #[doc(hidden)]
 pub mod simulation {
     //! The hooks of the simulation of this workspace; no part of the public promise.
@@ -34,3 +36,4 @@ pub mod simulation {
 
 pub use claims::Claims;
 pub use flaky::{Fault, Flaky, FlakyControl, Operation};
+pub use session::{SessionControl, SessionStore};

@@ -20,6 +20,8 @@ mod queue_store;
 mod reentrancy;
 mod renewal;
 mod scripted;
+#[cfg(feature = "testkit")]
+mod sessions;
 mod storm;
 mod waiting;
 mod watching;

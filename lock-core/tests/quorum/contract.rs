@@ -36,6 +36,7 @@ async fn a_quorum_of_three() {
         "cancel::a_wait",
         "release::a_waiter_is_told",
         "fifo::",
+        "session::",
         "line::",
         "permit::",
         "latch::",

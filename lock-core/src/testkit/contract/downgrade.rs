@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use super::{Case, Subject, list};
+use super::{Case, Subject, leases, list};
 use crate::backend::{Capability, Claim, Mode, Queue, Released, Renewal};
 
 pub(super) fn cases() -> impl IntoIterator<Item = Case> {
-    let all = list![|can: &Capability| can.shared; lets_readers_in, has_the_lease_of_its_ttl, is_for_the_holder,
-        goes_one_way];
+    let all = list![|can: &Capability| can.shared; lets_readers_in, is_for_the_holder, goes_one_way];
+    let leased = list![|can: &Capability| can.shared && leases(can); has_the_lease_of_its_ttl];
     let fifo = list![|can: &Capability| can.shared && can.waiting.in_order(); serves_readers_that_wait, overtakes_no_writer];
-    all.into_iter().chain(fifo)
+    all.into_iter().chain(leased).chain(fifo)
 }
 
 async fn downgraded(subject: &Subject, claim: &mut Claim) {

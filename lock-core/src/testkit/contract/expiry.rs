@@ -1,11 +1,11 @@
 //! Leases run out, and not before.
 
-use super::{Case, Subject, list};
+use super::{Case, Subject, leases, list};
 use crate::backend::Attempt;
 use crate::clock::Moment;
 
 pub(super) fn cases() -> impl IntoIterator<Item = Case> {
-    list![|_| true; frees, not_early, shortest, longest]
+    list![leases; frees, not_early, shortest, longest]
 }
 
 /// The lease of a holder that went away runs out and frees the key.

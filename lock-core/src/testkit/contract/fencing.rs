@@ -1,12 +1,14 @@
 //! Fencing tokens.
 
-use super::{Case, Subject, list};
+use super::{Case, Subject, leases, list};
 use crate::backend::{Capability, Claim, FencingToken, Mode, Queue};
 use crate::error::LockErrorKind;
 
 pub(super) fn cases() -> impl IntoIterator<Item = Case> {
-    list![|can: &Capability| can.fencing.gives_tokens(); grows_with_every_owner, grows_over_expiry, on_demand, only_for_the_holder,
-        one_a_turn]
+    let all = list![|can: &Capability| can.fencing.gives_tokens(); grows_with_every_owner, on_demand, only_for_the_holder,
+        one_a_turn];
+    let leased = |can: &Capability| can.fencing.gives_tokens() && leases(can);
+    all.into_iter().chain(list![leased; grows_over_expiry])
 }
 
 pub(super) fn over_readers() -> impl IntoIterator<Item = Case> {
@@ -82,17 +84,22 @@ async fn on_demand(subject: Subject) {
     subject.release(&next).await;
 }
 
-/// Nobody but the holder gets a token: not one who was refused, not one who released, not one who ran out.
+/// Nobody but the holder gets a token: not one who was refused, not one who released, not one who ran out, where leases
+/// do.
 async fn only_for_the_holder(subject: Subject) {
     let key = subject.key("k");
     let (holder, refused, released) = (subject.mutex(&key), subject.mutex(&key), subject.mutex(&key));
     let ran_out = subject.brief(subject.mutex(&key));
     subject.acquire(&released).await;
     subject.release(&released).await;
-    subject.acquire(&ran_out).await;
+    if leases(&subject.capability()) {
+        subject.acquire(&ran_out).await;
+    }
     subject.granted_within(&holder, ran_out.ttl).await;
     subject.refused(&refused).await;
-    for (claim, who) in [(&refused, "refused"), (&released, "released"), (&ran_out, "ran out")] {
+    for (claim, who) in
+        [(&refused, "refused"), (&released, "released"), (&ran_out, "ran out, or never asked")]
+    {
         match subject.backend().fence_dyn(claim).await {
             Ok(token) => panic!("one who {who} got {token}"),
             Err(error) => assert_eq!(error.kind(), LockErrorKind::Lost, "one who {who}: {error}"),

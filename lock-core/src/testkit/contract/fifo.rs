@@ -2,18 +2,20 @@
 
 use std::time::Duration;
 
-use super::{Case, Subject, list};
+use super::{Case, Subject, leases, list};
 use crate::backend::{Capability, Claim, Heartbeat, Mode, Queue, Released, WAITER_LEASE};
 use crate::key::Key;
 
 pub(super) fn cases() -> impl IntoIterator<Item = Case> {
     let all = list![|can: &Capability| can.waiting.in_order(); a_try_takes_no_place, order_of_arrival, one_who_leaves,
-        one_who_leaves_when_served, one_who_dies, one_who_dies_with_a_short_ttl, keeps_its_place, a_holder_that_dies];
+        one_who_leaves_when_served, keeps_its_place];
+    let leased = list![|can: &Capability| can.waiting.in_order() && leases(can); one_who_dies,
+        one_who_dies_with_a_short_ttl, a_holder_that_dies];
     let shared = list![|can: &Capability| can.waiting.in_order() && can.shared; a_writer_is_not_overtaken, readers_at_the_head_together];
     let permits = list![|can: &Capability| can.waiting.in_order() && can.permits; permits_in_order];
     let beats =
         list![|can: &Capability| can.waiting.by_heartbeats(); without_a_place_there_is_nothing_to_keep];
-    all.into_iter().chain(shared).chain(permits).chain(beats)
+    all.into_iter().chain(leased).chain(shared).chain(permits).chain(beats)
 }
 
 fn fifo(subject: &Subject, key: &Key, mode: Mode) -> Claim {

@@ -26,6 +26,7 @@ mod refusal;
 mod release;
 mod renewal;
 mod report;
+mod session;
 mod several;
 mod shared;
 mod subject;
@@ -41,7 +42,7 @@ pub use variant::Variant;
 
 use once_cell::sync::Lazy;
 
-use crate::backend::{BoxFuture, Capability};
+use crate::backend::{BoxFuture, Capability, LeaseScope};
 
 /// A case that takes longer has failed.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -78,6 +79,11 @@ macro_rules! list {
     };
 }
 use list;
+
+/// Whether each grant has a lease of its own, which runs out. In a session nothing does.
+fn leases(can: &Capability) -> bool {
+    can.lease == LeaseScope::Grant
+}
 
 /// Every case, whatever it needs.
 #[must_use]
@@ -120,6 +126,7 @@ fn other_cases() -> Vec<Case> {
     all.extend(latch::cases());
     all.extend(listener::cases());
     all.extend(inspect::cases());
+    all.extend(session::cases());
     all.extend(refusal::cases());
     named(all)
 }

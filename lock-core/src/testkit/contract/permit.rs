@@ -1,13 +1,14 @@
 //! Semaphores.
 
-use super::{Case, Subject, list};
+use super::{Case, Subject, leases, list};
 use crate::backend::{Ask, Capability, Claim, Mode, Queue, Released};
 use crate::error::LockErrorKind;
 use crate::key::Key;
 
 pub(super) fn cases() -> impl IntoIterator<Item = Case> {
-    list![|can: &Capability| can.permits; so_many_and_no_more, one_permit_is_a_mutex, permits_end_one_by_one,
-        one_owner_takes_one, other_kinds_are_refused]
+    let all = list![|can: &Capability| can.permits; so_many_and_no_more, one_permit_is_a_mutex, one_owner_takes_one,
+        other_kinds_are_refused];
+    all.into_iter().chain(list![|can: &Capability| can.permits && leases(can); permits_end_one_by_one])
 }
 
 fn permit(subject: &Subject, key: &Key, of: u32) -> Claim {

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::{Case, Subject, list};
+use super::{Case, Subject, leases, list};
 use crate::backend::{Capability, Claim, Released};
 
 pub(super) fn cases() -> impl IntoIterator<Item = Case> {
-    let all =
-        list![|_| true; says_released, twice, of_another, of_one_who_ran_out, after_expiry, now_or_never];
-    all.into_iter().chain(list![|can: &Capability| can.keeps_after_release.is_some(); keeps])
+    let all = list![|_| true; says_released, twice, of_another, now_or_never];
+    let leased = list![leases; of_one_who_ran_out, after_expiry];
+    all.into_iter().chain(leased).chain(list![|can: &Capability| can.keeps_after_release.is_some(); keeps])
 }
 
 pub(super) fn telling() -> impl IntoIterator<Item = Case> {

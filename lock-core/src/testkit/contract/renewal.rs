@@ -1,11 +1,12 @@
 //! Keeping a grant.
 
-use super::{Case, Subject, list};
+use super::{Case, Subject, leases, list};
 use crate::backend::{Claim, Renew, Renewal};
 
 pub(super) fn cases() -> impl IntoIterator<Item = Case> {
-    list![|_| true; outlives_its_first_lease, never_shortens, not_after_release, not_after_expiry, not_of_another,
-        a_batch_is_answered_in_order, an_empty_batch, is_dated, promises_what_is_kept]
+    let all = list![|_| true; outlives_its_first_lease, never_shortens, not_after_release, not_of_another,
+        a_batch_is_answered_in_order, an_empty_batch, is_dated];
+    all.into_iter().chain(list![leases; not_after_expiry, promises_what_is_kept])
 }
 
 /// A grant that is renewed outlives its first lease.
@@ -61,8 +62,11 @@ async fn not_of_another(subject: Subject) {
     let (holder, other) = (subject.brief(subject.mutex(&key)), subject.mutex(&key));
     subject.acquire(&holder).await;
     subject.not_renewed(&other).await;
-    // Had it extended the holder's lease, this would take as long.
-    subject.granted_within(&subject.mutex(&key), holder.ttl).await;
+    subject.refused(&subject.mutex(&key)).await;
+    if leases(&subject.capability()) {
+        // Had it extended the holder's lease, this would take as long.
+        subject.granted_within(&subject.mutex(&key), holder.ttl).await;
+    }
 }
 
 /// A large batch of grants that are ours and others that are not is answered in its order, one each.

@@ -2,17 +2,18 @@
 
 use std::time::Duration;
 
-use super::{Case, Subject, list};
+use super::{Case, Subject, leases, list};
 use crate::backend::{Capability, Claim, Mode, Queue, Released};
 use crate::key::Key;
 
 pub(super) fn cases() -> impl IntoIterator<Item = Case> {
     let all = list![|can: &Capability| can.several; all_or_none, excludes_on_every_key, has_one_owner,
-        is_renewed_whole_or_not, runs_out_whole, sets_that_overlap_are_all_served, turns_single_grants_into_one];
+        is_renewed_whole_or_not, sets_that_overlap_are_all_served, turns_single_grants_into_one];
     let fifo = list![|can: &Capability| can.several && can.waiting.in_order(); overtakes_nobody];
     let fencing =
         list![|can: &Capability| can.several && can.fencing.gives_tokens(); has_one_token_above_all];
-    all.into_iter().chain(fifo).chain(fencing)
+    let leased = list![|can: &Capability| can.several && leases(can); runs_out_whole];
+    all.into_iter().chain(leased).chain(fifo).chain(fencing)
 }
 
 fn keys<const N: usize>(subject: &Subject) -> [Key; N] {

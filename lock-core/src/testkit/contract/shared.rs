@@ -1,12 +1,13 @@
 //! Readers and writers.
 
-use super::{Case, Subject, list};
+use super::{Case, Subject, leases, list};
 use crate::backend::{Capability, Claim, Mode, Queue, Released};
 use crate::key::Key;
 
 pub(super) fn cases() -> impl IntoIterator<Item = Case> {
-    list![|can: &Capability| can.shared; readers_together, a_reader_keeps_writers_out, a_writer_keeps_readers_out,
-        readers_end_one_by_one, a_reader_asks_again]
+    let all = list![|can: &Capability| can.shared; readers_together, a_reader_keeps_writers_out, a_writer_keeps_readers_out,
+        a_reader_asks_again];
+    all.into_iter().chain(list![|can: &Capability| can.shared && leases(can); readers_end_one_by_one])
 }
 
 fn reader(subject: &Subject, key: &Key) -> Claim {

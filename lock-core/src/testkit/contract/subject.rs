@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use super::Variant;
+use super::{Variant, leases};
 use crate::backend::{
-    Ask, Attempt, Backend, Capability, Claim, DynBackend, FencingToken, Grant, Heartbeat, Held, LatchState,
-    LatchStep, Listener, Mode, Queue, Released, Renew, Renewal,
+    Ask, Attempt, Backend, BoxFuture, Capability, Claim, DynBackend, FencingToken, Grant, Heartbeat, Held,
+    LatchState, LatchStep, LeaseScope, Listener, Mode, Queue, Released, Renew, Renewal,
 };
 use crate::clock::Moment;
 use crate::error::Result;
@@ -34,6 +34,26 @@ pub struct Subject {
     prefix: String,
     variant: Variant,
     short: Duration,
+    /// Ends the session of a process at the store.
+    ends_session: Option<EndsSession>,
+    /// Who listens for the claims, where the store wants their processes attached.
+    attached: Vec<Arc<dyn Listener>>,
+}
+
+type EndsSession = Arc<dyn Fn(u128) -> BoxFuture<'static, ()> + Send + Sync>;
+
+/// A listener for claims whose case hears nothing.
+#[derive(Debug)]
+struct Silent;
+
+impl Listener for Silent {
+    fn granted(&self, _owner: Owner, _waiters: usize) {}
+
+    fn contended(&self, _key: &str) {}
+
+    fn opened(&self, _key: &str) {}
+
+    fn reconnected(&self) {}
 }
 
 impl fmt::Debug for Subject {
@@ -60,7 +80,8 @@ impl Subject {
     pub fn from_dyn(backend: Arc<dyn DynBackend>) -> Self {
         let [claims, strangers] = [(); 2].map(|()| Arc::new(Claims::new().expect("random bytes")));
         let prefix = format!("testkit:{}", &claims.owner().token().as_str()[..16]);
-        Self { backend, claims, strangers, prefix, variant: Variant::Plain, short: SHORT }
+        let (variant, short) = (Variant::Plain, SHORT);
+        Self { backend, claims, strangers, prefix, variant, short, ends_session: None, attached: Vec::new() }
     }
 
     /// Sets how long a lease is that runs out within a case; at least the shortest that the backend holds. Default:
@@ -72,7 +93,25 @@ impl Subject {
         self
     }
 
+    /// Says how the session of a process ends at the store, before its client knows, as it does when it expires. For a
+    /// store whose grants live in sessions ([`LeaseScope::Session`]), whose cases need it.
+    #[must_use]
+    pub fn with_session_end(
+        mut self,
+        end: impl Fn(u128) -> BoxFuture<'static, ()> + Send + Sync + 'static,
+    ) -> Self {
+        self.ends_session = Some(Arc::new(end));
+        self
+    }
+
     pub(super) fn for_case(mut self, case: &str, variant: Variant) -> Self {
+        if self.capability().lease == LeaseScope::Session {
+            for process in [&self.claims, &self.strangers].map(|claims| claims.owner().process()) {
+                let silent: Arc<dyn Listener> = Arc::new(Silent);
+                self.attach(process, Arc::downgrade(&silent));
+                self.attached.push(silent);
+            }
+        }
         self.prefix = format!("{}:{case}", self.prefix);
         self.variant = variant;
         self
@@ -89,6 +128,12 @@ impl Subject {
     /// Attaches a process whose claims the case makes, as its manager would.
     pub(super) fn attach(&self, process: u128, listener: Weak<dyn Listener>) {
         self.backend.attach_dyn(process, listener, Handle::try_current().ok().as_ref());
+    }
+
+    /// Ends the session of `process` at the store.
+    pub(super) async fn end_session(&self, process: u128) {
+        let end = self.ends_session.as_ref().expect("say how a session ends: `Subject::with_session_end`");
+        end(process).await;
     }
 
     /// A key of this case.
@@ -291,8 +336,11 @@ impl Subject {
         }
     }
 
-    /// Waits until a short lease that starts now has run out in the store.
+    /// Waits until a short lease that starts now has run out in the store; for as long where none does.
     pub(super) async fn short_lease_runs_out(&self) {
+        if !leases(&self.capability()) {
+            return tokio::time::sleep(self.short()).await;
+        }
         let key = self.key("measure");
         self.acquire(&self.brief(self.exclusive(&key))).await;
         let next = self.exclusive(&key);

@@ -1,0 +1,53 @@
+//! What a test does to the sessions of a store.
+
+use std::sync::Arc;
+
+use super::sessions::Sessions;
+
+/// The handle that ends the sessions of a [`SessionStore`](super::SessionStore). Clones control the same store.
+#[derive(Clone, Debug)]
+pub struct SessionControl(pub(super) Arc<Sessions>);
+
+impl SessionControl {
+    /// Ends the session of `process` as its expiry would: its grants and its queue entries are gone, its waiters are
+    /// woken, and its [`Listener`](crate::backend::Listener) is told. The process begins another session with its next
+    /// claim. Nothing happens for a process that is not attached.
+    pub fn end(&self, process: u128) {
+        self.0.end(process);
+    }
+
+    /// Ends every session.
+    pub fn end_all(&self) {
+        self.processes().into_iter().for_each(|process| self.end(process));
+    }
+
+    /// The processes that are attached, in order: one for each manager. See
+    /// [`Owner::process`](crate::owner::Owner::process).
+    #[must_use]
+    pub fn processes(&self) -> Vec<u128> {
+        self.0.processes()
+    }
+
+    /// Loses every notification from now on, or none any more: no [`changed`](crate::backend::Backend::changed) completes,
+    /// and nobody is told that a session has ended.
+    pub fn lose_notifications(&self, lose: bool) {
+        self.0.lose_notifications(lose);
+    }
+
+    /// Tells every process that its connection was made anew, as a store does after an outage.
+    pub fn reconnect(&self) {
+        self.0.listeners().iter().for_each(|listener| listener.reconnected());
+    }
+
+    /// The number of grants that live in some session.
+    #[must_use]
+    pub fn grants(&self) -> usize {
+        self.0.grants()
+    }
+
+    /// The number of sessions that have ended so far.
+    #[must_use]
+    pub fn ended(&self) -> u64 {
+        self.0.ended()
+    }
+}

@@ -1,0 +1,246 @@
+//! The sessions of a store, and what lives in them.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::backend::memory::Memory;
+use crate::backend::{Backend, BoxFuture, Claim, Listener, Placement};
+use crate::clock::Moment;
+use crate::error::{LockError, LockErrorKind, Result};
+use crate::key::Key;
+use crate::owner::Owner;
+
+/// All sessions of one store.
+#[derive(Debug)]
+pub(super) struct Sessions {
+    pub(super) memory: Memory,
+    pub(super) placement: Placement,
+    /// How long the store keeps a session without a sign of life.
+    pub(super) timeout: Duration,
+    /// Whether a session needs signs of life at all.
+    pub(super) keep_alive: bool,
+    /// Notified when a session has ended: its process begins another.
+    pub(super) over: Arc<Notify>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    sessions: HashMap<u128, Session>,
+    /// In the order in which they were attached.
+    processes: Vec<u128>,
+    loses_notifications: bool,
+    ended: u64,
+}
+
+/// The session of one process.
+#[derive(Debug)]
+struct Session {
+    listener: Weak<dyn Listener>,
+    /// Grows with every session of the process.
+    number: u64,
+    /// The end of the session without a further sign of life.
+    until: Option<Moment>,
+    claims: HashMap<(Owner, Key), Entry>,
+}
+
+/// A claim that lives in a session.
+pub(super) struct Entry {
+    claim: Claim,
+    granted: bool,
+    /// Keeps the queue entry, which the memory store forgets while nobody watches it. Never polled again.
+    _watch: Option<BoxFuture<'static, ()>>,
+}
+
+impl Entry {
+    pub(super) fn granted(claim: Claim) -> Self {
+        Self { claim, granted: true, _watch: None }
+    }
+
+    /// Must not be made under the lock of the sessions: the memory store may call a listener.
+    pub(super) fn queued(memory: &Memory, claim: Claim) -> Self {
+        let (memory, watched) = (memory.clone(), claim.clone());
+        let mut watch: BoxFuture<'static, ()> = Box::pin(async move { memory.changed(&watched).await });
+        // The first poll registers the watch.
+        let done = watch.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
+        Self { claim, granted: false, _watch: (!done).then_some(watch) }
+    }
+}
+
+impl Entry {
+    pub(super) fn claim(&self) -> &Claim {
+        &self.claim
+    }
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entry")
+            .field("claim", &self.claim)
+            .field("granted", &self.granted)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Sessions {
+    pub(super) fn new(timeout: Duration, placement: Placement, keep_alive: bool) -> Self {
+        let (over, state) = (Arc::default(), Mutex::default());
+        Self { memory: Memory::new(), placement, timeout, keep_alive, over, state }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn now(&self) -> Moment {
+        self.placement.clock().now()
+    }
+
+    /// Whether this process is new.
+    pub(super) fn attach(&self, process: u128, listener: Weak<dyn Listener>) -> bool {
+        let mut state = self.state();
+        if let Some(session) = state.sessions.get_mut(&process) {
+            session.listener = listener;
+            return false;
+        }
+        state.processes.push(process);
+        state.sessions.insert(process, Session { listener, number: 0, until: None, claims: HashMap::new() });
+        true
+    }
+
+    /// The number of the session of `process`, and what is certain of it.
+    pub(super) fn session(&self, process: u128) -> Result<(u64, Duration)> {
+        self.expire();
+        let state = self.state();
+        let none = |detail: &'static str| LockError::new(LockErrorKind::Unavailable, detail).nothing_taken();
+        let session = state.sessions.get(&process).ok_or_else(|| none("its process is not attached"))?;
+        let lease = match session.until {
+            _ if !self.keep_alive => self.timeout,
+            Some(until) => until.remaining(self.now()),
+            None => Duration::ZERO,
+        };
+        if lease.is_zero() { Err(none("its process has no session")) } else { Ok((session.number, lease)) }
+    }
+
+    /// Keeps the session of `process` for another timeout. `false` once nobody listens for it: then the session ends.
+    pub(super) fn sign_of_life(&self, process: u128) -> bool {
+        self.expire();
+        let until = self.now().plus(self.timeout);
+        let mut state = self.state();
+        let Some(session) = state.sessions.get_mut(&process) else { return false };
+        session.until = Some(until);
+        let lives = session.listener.strong_count() > 0;
+        drop(state);
+        if !lives {
+            self.end(process);
+        }
+        lives
+    }
+
+    /// Files an entry in the session `number`; gives it back where that is over.
+    pub(super) fn file(&self, number: u64, entry: Entry) -> std::result::Result<(), Entry> {
+        let mut state = self.state();
+        let process = entry.claim.owner.process();
+        let Some(session) = state.sessions.get_mut(&process).filter(|session| session.number == number)
+        else {
+            return Err(entry);
+        };
+        let before = session.claims.insert((entry.claim.owner, entry.claim.key.clone()), entry);
+        // Its watch may call a listener as it goes.
+        drop(state);
+        drop(before);
+        Ok(())
+    }
+
+    /// Whether `claim` is granted in the session that its process has now.
+    pub(super) fn is_granted(&self, claim: &Claim) -> bool {
+        let state = self.state();
+        let session = state.sessions.get(&claim.owner.process());
+        session
+            .and_then(|session| session.claims.get(&(claim.owner, claim.key.clone())))
+            .is_some_and(|entry| entry.granted)
+    }
+
+    pub(super) fn forget(&self, claim: &Claim) {
+        let mut gone = Vec::new();
+        let mut state = self.state();
+        if let Some(session) = state.sessions.get_mut(&claim.owner.process()) {
+            gone.extend(claim.keys().filter_map(|key| session.claims.remove(&(claim.owner, key.clone()))));
+        }
+        drop(state);
+        drop(gone);
+    }
+
+    /// Ends the sessions that gave no sign of life.
+    pub(super) fn expire(&self) {
+        let now = self.now();
+        let silent: Vec<u128> = {
+            let state = self.state();
+            let is_over = |session: &Session| session.until.is_some_and(|until| until.is_past(now));
+            state
+                .sessions
+                .iter()
+                .filter(|(_, session)| is_over(session))
+                .map(|(process, _)| *process)
+                .collect()
+        };
+        silent.into_iter().for_each(|process| self.end(process));
+    }
+
+    pub(super) fn end(&self, process: u128) {
+        let mut state = self.state();
+        let Some(session) = state.sessions.get_mut(&process) else { return };
+        session.number += 1;
+        session.until = None;
+        let (claims, listener) = (std::mem::take(&mut session.claims), session.listener.upgrade());
+        state.ended += 1;
+        let is_told = !state.loses_notifications;
+        drop(state);
+        let granted = claims.values().filter(|entry| entry.granted).map(|entry| entry.claim.owner);
+        let granted: Vec<Owner> = granted.collect();
+        // The keys are free before the process knows.
+        for entry in claims.into_values() {
+            self.memory.release_now(&entry.claim, None);
+        }
+        if let Some(listener) = listener.filter(|_| is_told) {
+            listener.session_ended(&granted);
+            listener.reconnected();
+        }
+        self.over.notify_waiters();
+    }
+
+    pub(super) fn processes(&self) -> Vec<u128> {
+        self.state().processes.clone()
+    }
+
+    pub(super) fn listeners(&self) -> Vec<Arc<dyn Listener>> {
+        self.state().sessions.values().filter_map(|session| session.listener.upgrade()).collect()
+    }
+
+    pub(super) fn lose_notifications(&self, lose: bool) {
+        self.state().loses_notifications = lose;
+    }
+
+    pub(super) fn loses_notifications(&self) -> bool {
+        self.state().loses_notifications
+    }
+
+    pub(super) fn grants(&self) -> usize {
+        let state = self.state();
+        state
+            .sessions
+            .values()
+            .flat_map(|session| session.claims.values())
+            .filter(|entry| entry.granted)
+            .count()
+    }
+
+    pub(super) fn ended(&self) -> u64 {
+        self.state().ended
+    }
+}
