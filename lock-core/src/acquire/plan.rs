@@ -60,13 +60,7 @@ impl Plan {
             return Err(LockError::new(LockErrorKind::Unsupported, detail));
         }
         let ttl = self.ttl;
-        if ttl.is_zero() {
-            return invalid("ttl is 0: a lease needs a length, such as 10 s".to_owned());
-        }
-        if ttl < store.min_ttl || ttl > store.max_ttl {
-            let (min, max) = (store.min_ttl, store.max_ttl);
-            return invalid(format!("ttl is {ttl:?}: the {} store holds {min:?} to {max:?}", store.store));
-        }
+        store.check_ttl(ttl)?;
         if let Some(wait) = self.wait.filter(|_| !self.strategy.takes_wait_limit()) {
             let name = self.strategy.name();
             let detail =

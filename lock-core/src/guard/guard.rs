@@ -124,16 +124,9 @@ impl LockGuard {
     /// Cancel safe; the lease may or may not have been extended.
     pub async fn extend(&self, ttl: Duration) -> Result<()> {
         let lease = self.lease();
-        let store = &lease.engine.capability;
         lease.check_own_process()?;
         lease.check()?;
-        if ttl < store.min_ttl || ttl > store.max_ttl {
-            let detail = format!(
-                "ttl is {ttl:?}: the {} store holds {:?} to {:?}",
-                store.store, store.min_ttl, store.max_ttl
-            );
-            return Err(LockError::new(LockErrorKind::InvalidRequest, detail).with_key(&lease.claim.key));
-        }
+        lease.engine.capability.check_ttl(ttl).map_err(|error| error.with_key(&lease.claim.key))?;
         lease.asked(ttl);
         let batch = [Renew { claim: &lease.claim, ttl }];
         let answer = lease.engine.store.renew(&batch).await.into_iter().next();

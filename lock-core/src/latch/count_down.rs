@@ -227,16 +227,7 @@ impl CountDownLatch {
             let detail = format!("the {} store has no count-down latches in this version", store.store);
             return Err(LockError::new(LockErrorKind::Unsupported, detail));
         }
-        if ttl.is_zero() {
-            let detail = "ttl is 0: a lease needs a length, such as 10 s";
-            return Err(LockError::new(LockErrorKind::InvalidRequest, detail));
-        }
-        if ttl < store.min_ttl || ttl > store.max_ttl {
-            let (min, max) = (store.min_ttl, store.max_ttl);
-            let detail = format!("ttl is {ttl:?}: the {} store holds {min:?} to {max:?}", store.store);
-            return Err(LockError::new(LockErrorKind::InvalidRequest, detail));
-        }
-        Ok(())
+        store.check_ttl(ttl)
     }
 }
 

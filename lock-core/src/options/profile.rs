@@ -138,12 +138,8 @@ fn check(
     store: &Capability,
 ) -> Result<()> {
     let invalid = |detail: String| Err(LockError::new(LockErrorKind::InvalidRequest, detail));
-    if let Some(ttl) = ttl.filter(|ttl| *ttl < store.min_ttl || *ttl > store.max_ttl) {
-        let (min, max) = (store.min_ttl, store.max_ttl);
-        return invalid(format!(
-            "{whose} ttl is {ttl:?}: the {} store holds {min:?} to {max:?}; set one in between with `.ttl(..)`",
-            store.store
-        ));
+    if let Some(Err(error)) = ttl.map(|ttl| store.check_ttl(ttl)) {
+        return invalid(format!("{whose} {}; set another with `.ttl(..)`", error.detail()));
     }
     if let (Some(wait), Some(strategy)) = (wait, strategy)
         && !strategy.takes_wait_limit()

@@ -16,7 +16,6 @@ use crate::backend::{
 };
 use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, Result};
-use crate::expiry;
 use crate::key::Key;
 
 /// Several independent stores as one: a claim is granted when more than half of them grant it. See the
@@ -141,7 +140,7 @@ impl<B> Inner<B> {
     }
 
     pub(super) fn drift(&self, lease: Duration) -> Duration {
-        expiry::drift(self.capability.placement, lease)
+        self.capability.placement.drift(lease)
     }
 
     /// Until when a lease that was asked for at `sent` is certainly the holder's.
