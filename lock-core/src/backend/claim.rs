@@ -1,5 +1,6 @@
 //! What a backend is asked for.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -23,6 +24,18 @@ pub enum Mode {
         /// How many owners in all; every claim of a key must name the same number.
         of: u32,
     },
+}
+
+impl Mode {
+    /// Returns the name of such a lock for a text: `an exclusive lock`.
+    #[must_use]
+    pub fn name(self) -> Cow<'static, str> {
+        match self {
+            Self::Exclusive => "an exclusive lock".into(),
+            Self::Shared => "a shared lock".into(),
+            Self::Permit { of } => format!("a semaphore of {of} permits").into(),
+        }
+    }
 }
 
 /// In which order waiting claims are served.

@@ -1,12 +1,37 @@
 //! What the stores say of a key that is in use as something else.
 
-/// Names both uses, and the way out. `permits`: they differ in the number of permits alone.
-pub(super) fn in_use(which: &str, in_force: &str, asked: &str, permits: bool) -> String {
-    let way_out = if permits {
+use std::borrow::Cow;
+
+use super::Mode;
+
+/// What a key is used as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Use {
+    Lock(Mode),
+    Latch,
+}
+
+impl Use {
+    fn name(self) -> Cow<'static, str> {
+        match self {
+            Self::Lock(mode) => mode.name(),
+            Self::Latch => "a count-down latch".into(),
+        }
+    }
+
+    fn is_permit(self) -> bool {
+        matches!(self, Self::Lock(Mode::Permit { .. }))
+    }
+}
+
+/// Names both uses, and the way out.
+pub(super) fn in_use(which: &str, in_force: Use, asked: Use) -> String {
+    let way_out = if in_force.is_permit() && asked.is_permit() {
         "the number changes once the old permits are released and nobody waits for another one: stop whoever asks for the \
          old number first, or name the key anew with the number, as in `pool:8`"
     } else {
         "use one kind of lock, with one number of permits, per key"
     };
+    let (in_force, asked) = (in_force.name(), asked.name());
     format!("{which} is in use as {in_force} and was asked for as {asked}; {way_out}")
 }

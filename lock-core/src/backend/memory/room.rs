@@ -1,31 +1,6 @@
 //! How much of a key is in use, and what fits beside it. Pure.
 
-use std::borrow::Cow;
-
 use crate::backend::Mode;
-
-/// What a key is used as.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Use {
-    Lock(Mode),
-    Latch,
-}
-
-impl Use {
-    /// In the words of an error.
-    pub(super) fn name(self) -> Cow<'static, str> {
-        match self {
-            Self::Lock(Mode::Exclusive) => "an exclusive lock".into(),
-            Self::Lock(Mode::Shared) => "a shared lock".into(),
-            Self::Lock(Mode::Permit { of }) => format!("a semaphore of {of} permits").into(),
-            Self::Latch => "a count-down latch".into(),
-        }
-    }
-
-    pub(super) fn is_permit(self) -> bool {
-        matches!(self, Self::Lock(Mode::Permit { .. }))
-    }
-}
 
 /// How much of the key is in use: what the next in line is measured against.
 #[derive(Clone, Copy, Debug, Default)]

@@ -8,10 +8,10 @@ use std::sync::MutexGuard;
 use std::time::Duration;
 
 use super::fence;
-use super::room::Use;
 use super::signal::Signal;
 use super::state::{Entry, Standing, Verdict};
 use super::store::{Memory, Shard};
+use crate::backend::conflict::Use;
 use crate::backend::{Ask, Claim, FencingToken, Held, Mode, Released};
 use crate::clock::Moment;
 use crate::key::Key;

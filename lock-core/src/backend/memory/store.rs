@@ -9,14 +9,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use super::fence;
-use super::room::Use;
 use super::signal::Listeners;
 use super::state::{Entry, Verdict};
 use super::watch::Watch;
+use crate::backend::conflict::{self, Use};
 use crate::backend::{
     Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, Grant, GrantId, LatchState, LatchStep,
     LeaseScope, Listed, Listener, LockInfo, Order, Placement, Released, Renew, Renewal, WAITER_LEASE,
-    Waiting, conflict,
+    Waiting,
 };
 use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
@@ -311,7 +311,6 @@ impl Backend for Memory {
 }
 
 fn in_use(key: &Key, in_force: Use, asked: Use) -> LockError {
-    let permits = in_force.is_permit() && asked.is_permit();
-    let detail = conflict::in_use("the key", &in_force.name(), &asked.name(), permits);
+    let detail = conflict::in_use("the key", in_force, asked);
     LockError::new(LockErrorKind::InvalidRequest, detail).with_key(key)
 }

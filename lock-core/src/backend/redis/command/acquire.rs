@@ -9,6 +9,7 @@ use ::redis::{Cmd, Pipeline, Value};
 use super::grant::send_to_grant;
 use super::reply::{code, conflict, granted, held};
 use super::server::Server;
+use crate::backend::conflict::Use;
 use crate::backend::redis::error::Failure;
 use crate::backend::redis::link::Connection;
 use crate::backend::redis::primary::Primary;
@@ -76,7 +77,7 @@ impl Server<Primary> {
                     return self.durable(&live, (claim, granted), None, deadline).await;
                 }
                 0 => return Ok(Attempt::Held(held(reply.rest(), reply.sent, false))),
-                -2 => return Err(conflict(reply.rest(), &code(claim.mode))),
+                -2 => return Err(conflict(reply.rest(), Use::Lock(claim.mode))),
                 // Too late by the server's clock, which may have been set since it was last asked. It has just been
                 // asked, and nothing was done, so the request may be sent once more.
                 _ => {}

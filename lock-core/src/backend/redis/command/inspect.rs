@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use ::redis::{Cmd, Pipeline, Value};
 
+use super::reply::mode_of;
 use super::server::Server;
 use crate::backend::redis::keyspace::is_helper;
 use crate::backend::redis::link::Role;
@@ -16,7 +17,7 @@ use crate::backend::redis::error::{Failure, Reaction, Redirect};
 use crate::backend::redis::keyspace::Keyspace;
 use crate::backend::redis::link::Connection;
 use crate::backend::redis::scripts::Script;
-use crate::backend::{GrantId, HOLDERS_TOLD, HolderInfo, Listed, LockInfo, Mode, WAITERS_TOLD, WaiterInfo};
+use crate::backend::{GrantId, HOLDERS_TOLD, HolderInfo, Listed, LockInfo, WAITERS_TOLD, WaiterInfo};
 use crate::key::Key;
 use crate::owner::{Owner, OwnerRecord};
 
@@ -203,14 +204,6 @@ fn waiter(value: &Value) -> Option<WaiterInfo> {
 /// Reads a record that came without the token in front of it.
 fn record_of(record: &str) -> Option<OwnerRecord> {
     OwnerRecord::from_value(&format!("{} {record}", "0".repeat(Owner::TOKEN_LEN)))
-}
-
-fn mode_of(text: &str) -> Option<Mode> {
-    match text {
-        "x" => Some(Mode::Exclusive),
-        "s" => Some(Mode::Shared),
-        _ => text.strip_prefix('p')?.parse().ok().map(|of| Mode::Permit { of }),
-    }
 }
 
 #[cfg(test)]

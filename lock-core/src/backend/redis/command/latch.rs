@@ -6,6 +6,7 @@ use ::redis::Value;
 
 use super::reply::conflict;
 use super::server::Server;
+use crate::backend::conflict::Use;
 use crate::backend::redis::error::Failure;
 use crate::backend::redis::link::Process;
 use crate::backend::redis::primary::Primary;
@@ -36,7 +37,7 @@ impl Server<Primary> {
                 Ok(LatchState::Set { left, by_us: *by_us == 1, sent: reply.sent })
             }
             (0, _) => Ok(LatchState::Unset),
-            (-2, rest) => Err(conflict(rest, "latch")),
+            (-2, rest) => Err(conflict(rest, Use::Latch)),
             _ => Err(reply.unexpected()),
         }
     }

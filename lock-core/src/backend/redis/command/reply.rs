@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use ::redis::Value;
 
+use crate::backend::conflict::{self, Use};
 use crate::backend::redis::error::Failure;
 use crate::backend::redis::link::Reply;
-use crate::backend::{Claim, FencingToken, Grant, Held, Mode, conflict};
+use crate::backend::{Claim, FencingToken, Grant, Held, Mode};
 use crate::clock::Moment;
 use crate::error::LockErrorKind;
 use crate::owner::OwnerRecord;
@@ -80,29 +81,34 @@ pub(crate) fn code(mode: Mode) -> Cow<'static, str> {
     }
 }
 
-/// A key that is in use in a mode with nothing in common with the one that was asked for, both as the scripts write
-/// them, from `{.., mode[, number of the key]}`.
-pub(crate) fn conflict(rest: &[Value], asked: &str) -> Failure {
-    let in_force = match rest.first() {
-        Some(Value::BulkString(mode)) => String::from_utf8_lossy(mode),
-        _ => Cow::Borrowed(""),
+/// The mode that the scripts wrote.
+pub(super) fn mode_of(code: &str) -> Option<Mode> {
+    match code {
+        "x" => Some(Mode::Exclusive),
+        "s" => Some(Mode::Shared),
+        _ => code.strip_prefix('p')?.parse().ok().map(|of| Mode::Permit { of }),
+    }
+}
+
+/// A key that is in use as something that has nothing in common with what was asked for, from
+/// `{.., mode[, number of the key]}`.
+pub(crate) fn conflict(rest: &[Value], asked: Use) -> Failure {
+    let code = match rest.first() {
+        Some(Value::BulkString(code)) => std::str::from_utf8(code).ok(),
+        _ => None,
+    };
+    let in_force = match code {
+        Some("latch") => Some(Use::Latch),
+        code => code.and_then(mode_of).map(Use::Lock),
+    };
+    let Some(in_force) = in_force else {
+        return Failure::unexpected(rest.first().unwrap_or(&Value::Nil));
     };
     let which = match rest.get(1) {
         Some(Value::Int(number)) => format!("key number {number}"),
         _ => "the key".to_owned(),
     };
-    let permits = in_force.starts_with('p') && asked.starts_with('p');
-    let detail = conflict::in_use(&which, &name(&in_force), &name(asked), permits);
-    Failure::new(LockErrorKind::InvalidRequest, detail)
-}
-
-fn name(code: &str) -> Cow<'static, str> {
-    match code {
-        "x" => "an exclusive lock".into(),
-        "s" => "a shared lock".into(),
-        "latch" => "a count-down latch".into(),
-        _ => format!("a semaphore of {} permits", code.trim_start_matches('p')).into(),
-    }
+    Failure::new(LockErrorKind::InvalidRequest, conflict::in_use(&which, in_force, asked))
 }
 
 #[cfg(test)]
@@ -160,10 +166,10 @@ mod tests {
     #[test]
     fn a_conflict_names_both() {
         let in_force = [Value::BulkString(b"p3".to_vec())];
-        let text = format!("{:?}", conflict(&in_force, &code(Mode::Exclusive)));
+        let text = format!("{:?}", conflict(&in_force, Use::Lock(Mode::Exclusive)));
         assert!(text.contains("a semaphore of 3 permits") && text.contains("an exclusive lock"), "{text}");
         let latch = [Value::BulkString(b"latch".to_vec()), Value::Int(2)];
-        let text = format!("{:?}", conflict(&latch, "s"));
+        let text = format!("{:?}", conflict(&latch, Use::Lock(Mode::Shared)));
         assert!(text.contains("a count-down latch") && text.contains("key number 2"), "{text}");
     }
 }

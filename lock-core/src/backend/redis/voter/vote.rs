@@ -9,6 +9,7 @@ use super::boot::{Ballot, MARKER};
 use super::refusal::Refusal;
 use super::role::VoterRole;
 use super::state::VoterState;
+use crate::backend::conflict::Use;
 use crate::backend::redis::command::common;
 use crate::backend::redis::command::{code, conflict, granted, held};
 use crate::backend::redis::error::{Failure, Reaction};
@@ -80,7 +81,7 @@ impl Voter {
                     };
                 }
                 (0, rest) => return Ok(Attempt::Held(held(rest, reply.sent, false))),
-                (-2, rest) => return Err(conflict(rest, &code(claim.mode)).into()),
+                (-2, rest) => return Err(conflict(rest, Use::Lock(claim.mode)).into()),
                 (-3, _) => seat.take_again(&live).await?,
                 (-4, [max, ..]) => {
                     let max_ttl = Duration::from_millis(number(max)?);
