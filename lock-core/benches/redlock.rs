@@ -18,9 +18,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lock_core::LockManager;
-use lock_core::backend::quorum::Quorum;
 use lock_core::backend::redis::Redis;
-use lock_core::backend::redis::voter::{Voter, VoterOptions};
+use lock_core::backend::redlock::quorum::Quorum;
+use lock_core::backend::redlock::{Voter, VoterOptions};
 use redis::aio::MultiplexedConnection;
 use rig::{Server, median, row, throughput};
 

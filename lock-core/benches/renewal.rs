@@ -71,7 +71,7 @@ fn cpu() -> Duration {
 mod majority {
     use std::time::{Duration, Instant};
 
-    use lock_core::backend::redis::voter::{Voter, VoterOptions};
+    use lock_core::backend::redlock::{Voter, VoterOptions};
     use lock_core::{LockGuard, LockManager};
     use tokio::task::JoinSet;
 

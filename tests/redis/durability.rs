@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::backend::redis::Redis;
-use lock_core::backend::redis::voter::{Voter, VoterOptions};
+use lock_core::backend::redlock::{Voter, VoterOptions};
 use lock_core::backend::{Ask, Attempt, Backend, Claim, Mode, Renew, Renewal};
 use lock_core::key::Key;
 use lock_core::owner::{Owner, OwnerRecord};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::backend::DynBackend;
-use lock_core::backend::quorum::Quorum;
-use lock_core::backend::redis::voter::{Voter, VoterOptions};
+use lock_core::backend::redlock::quorum::Quorum;
+use lock_core::backend::redlock::{Voter, VoterOptions};
 use lock_core::testkit::contract::{self, Subject};
 use lock_tests::RedisServer;
 

@@ -1,7 +1,7 @@
 //! A server that may have forgotten a lease does not vote until that lease is over: one voter by itself.
 
 use lock_core::LockErrorKind;
-use lock_core::backend::redis::voter::{Voter, VoterOptions};
+use lock_core::backend::redlock::{Voter, VoterOptions};
 use lock_core::backend::{Attempt, Released, Renewal};
 use lock_tests::{Bound, PATIENCE, RedisServer, Replica, wait_until};
 

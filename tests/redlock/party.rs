@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use lock_core::backend::quorum::Quorum;
 use lock_core::backend::redis::Redis;
-use lock_core::backend::redis::voter::{Voter, VoterOptions};
+use lock_core::backend::redlock::quorum::Quorum;
+use lock_core::backend::redlock::{Voter, VoterOptions};
 use lock_core::{LockError, LockManager};
 use lock_tests::{Flow, Proxy, RedisServer};
 

@@ -1,6 +1,6 @@
 //! What a voter refuses, and what it says then.
 
-use lock_core::backend::redis::voter::{Voter, VoterOptions};
+use lock_core::backend::redlock::{Voter, VoterOptions};
 use lock_core::backend::{Ask, Attempt, Backend};
 use lock_core::key::Key;
 use lock_core::testkit::Claims;

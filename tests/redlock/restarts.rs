@@ -6,8 +6,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use lock_core::backend::quorum::Quorum;
-use lock_core::backend::redis::voter::{Voter, VoterOptions};
+use lock_core::backend::redlock::quorum::Quorum;
+use lock_core::backend::redlock::{Voter, VoterOptions};
 use lock_core::backend::{Ask, Attempt, Backend, Capability, Claim, FencingToken, Released, Renew, Renewal};
 use lock_core::owner::Owner;
 use lock_core::{LockError, LockErrorKind, LockGuard, LockManager, LossReason, ManagerBuilder, Result};

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use lock_core::backend::redis::voter::{Voter, VoterOptions};
+use lock_core::backend::redlock::{Voter, VoterOptions};
 use lock_core::{LockErrorKind, LockManager, ManagerBuilder};
 use lock_tests::{Certificates, PATIENCE, RedisServer, wait_until};
 use tracing::field::{Field, Visit};
@@ -12,7 +12,7 @@ use tracing::{Event, Metadata, Subscriber};
 use crate::support::MAX_TTL;
 
 const SECRET: &str = "s3cret-of-the-test";
-/// What `voter.md` says that a user needs, and the keys of these tests.
+/// What the page of `backend::redlock` says that a user needs, and the keys of these tests.
 const RULES: &str = "on >s3cret-of-the-test ~* &lock:wake:* +hello +select +info +script|load +time +get +set +exists \
     +pttl +pexpire +del +evalsha +subscribe +publish +hget +hset +hsetnx +hdel +hexists +hlen +hgetall +zadd +zrem \
     +zremrangebyscore +zscore +zcard +zrank +zrange +zrevrange +multi +exec +eval +hmget +dbsize";

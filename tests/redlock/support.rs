@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_core::LockError;
-use lock_core::backend::redis::voter::{Voter, VoterOptions};
+use lock_core::backend::redlock::{Voter, VoterOptions};
 use lock_core::backend::{Ask, Attempt, Backend, Claim, Released, Renew, Renewal};
 use lock_core::key::Key;
 use lock_core::testkit::Claims;

@@ -30,7 +30,7 @@
 //!
 //! # What is assumed
 //!
-//! What the library says that it needs (`voter.md`, and the quorum's own page):
+//! What the library says that it needs (the pages of the module `backend::redlock` and of its quorum):
 //!
 //! - Clocks of servers gain or lose at most 0.93 %, of the 1 % that are taken off a lease, and among each other 0.06 %.
 //! - One clock at a time is set, by more than half of the longest lease (less may pass for a slow network) and less than

@@ -1,9 +1,9 @@
 //! How a client gets its locks.
 
 use lock_core::backend::Backend;
-use lock_core::backend::quorum::Quorum;
 use lock_core::backend::redis::Redis;
-use lock_core::backend::redis::voter::{Voter, VoterOptions};
+use lock_core::backend::redlock::quorum::Quorum;
+use lock_core::backend::redlock::{Voter, VoterOptions};
 use lock_core::{LockManager, ManagerBuilder, Result};
 
 use crate::plan::Plan;

@@ -14,10 +14,12 @@ mod erased;
 mod inspect;
 mod latch;
 pub mod memory;
-pub mod quorum;
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
 pub mod redis;
+#[cfg(feature = "redlock")]
+#[cfg_attr(docsrs, doc(cfg(feature = "redlock")))]
+pub mod redlock;
 
 // The plumbing of every store on a network: each of them is named here.
 #[cfg(feature = "redis")]

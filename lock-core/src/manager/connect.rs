@@ -22,7 +22,7 @@ const STORES: &[Store] = &[
     },
     Store {
         #[cfg(feature = "redlock")]
-        connect: Some(|url| open(crate::backend::redis::voter::connect(url))),
+        connect: Some(|url| open(crate::backend::redlock::connect(url))),
         ..Store::of(&["redlock[s]"], "redlock")
     },
     Store::later(&["postgres[ql]"]),

@@ -23,7 +23,7 @@ mod claims;
 pub mod contract;
 mod flaky;
 pub mod history;
-#[cfg(feature = "redis")]
+#[cfg(feature = "redlock")]
 #[doc(hidden)]
 pub mod scripts;
 mod session;

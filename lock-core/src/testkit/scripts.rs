@@ -12,5 +12,5 @@ pub fn shipped(name: &str) -> Option<String> {
 /// Returns the text of the bootstrap of a voter.
 #[must_use]
 pub fn voter_boot() -> String {
-    crate::backend::redis::voter::boot_script()
+    crate::backend::redlock::boot_script()
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_core::LockErrorKind;
-use lock_core::backend::quorum::{Quorum, QuorumBuilder};
+use lock_core::backend::redlock::quorum::{Quorum, QuorumBuilder};
 use lock_core::backend::{Ask, Attempt, Backend, Claim, Mode, Queue, Released};
 use lock_core::testkit::Claims;
 use tokio::time::Instant;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lock_core::backend::Backend;
 use lock_core::backend::memory::Memory;
-use lock_core::backend::quorum::Quorum;
+use lock_core::backend::redlock::quorum::Quorum;
 use lock_core::testkit::contract::{self, Report, Subject};
 use lock_core::testkit::{Fault, Flaky, FlakyControl, Operation};
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use lock_core::LockErrorKind;
-use lock_core::backend::quorum::Quorum;
+use lock_core::backend::redlock::quorum::Quorum;
 use lock_core::backend::{Ask, Attempt, Backend, Claim, FencingToken, Grant};
 
 use super::node::{Calls, Health, Kind, Node};

@@ -11,7 +11,7 @@ mod storm;
 
 use std::time::Duration;
 
-use lock_core::backend::quorum::Quorum;
+use lock_core::backend::redlock::quorum::Quorum;
 use lock_core::backend::{Ask, Attempt, Backend, Claim, Held, Mode, Queue, Released, Renew, Renewal};
 use lock_core::key::Key;
 use lock_core::testkit::Claims;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use lock_core::backend::memory::Memory;
-use lock_core::backend::quorum::Quorum;
+use lock_core::backend::redlock::quorum::Quorum;
 use lock_core::backend::{Ask, Attempt, Backend, Claim, Grant, Mode, Queue, Renewal};
 use lock_core::clock::Clock;
 use lock_core::key::Key;

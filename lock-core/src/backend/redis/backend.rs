@@ -93,7 +93,7 @@ impl Redis {
         }
         let shared = Arc::new(Shared::new(config, Primary::alone())?);
         match dial(&shared).await {
-            Ok(session) => Ok(Self { topology: Topology::One(Arc::new(Server::new(shared, session))) }),
+            Ok(session) => Ok(Self { topology: Topology::One(Arc::new(Server::new(shared, Some(session)))) }),
             Err(failure) => Err(failure.to_error(shared.address())),
         }
     }

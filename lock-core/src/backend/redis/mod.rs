@@ -2,16 +2,15 @@
 
 mod backend;
 pub mod cluster;
-mod command;
-mod config;
+pub(super) mod command;
+pub(super) mod config;
 mod durability;
-mod error;
-mod keyspace;
-mod link;
-mod primary;
+pub(super) mod error;
+pub(super) mod keyspace;
+pub(super) mod link;
+pub(super) mod primary;
 pub(crate) mod scripts;
 mod slot;
-mod units;
-pub mod voter;
+pub(super) mod units;
 
 pub use backend::Redis;

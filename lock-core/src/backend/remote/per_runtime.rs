@@ -34,9 +34,9 @@ impl<C: Connector + fmt::Debug> fmt::Debug for PerRuntime<C> {
 }
 
 impl<C: Connector> PerRuntime<C> {
-    /// Starts with the connection that proved the server fit.
-    pub(crate) fn new(connector: Arc<C>, first: C::Session) -> Self {
-        let link = supervise(Arc::clone(&connector), Some(first));
+    /// Starts with the connection that proved the server fit; without one, dials at once.
+    pub(crate) fn new(connector: Arc<C>, first: Option<C::Session>) -> Self {
+        let link = supervise(Arc::clone(&connector), first);
         let links = RwLock::new(Some(vec![(Handle::current().id(), link)]));
         Self { links, ..Self::idle(connector) }
     }
@@ -44,13 +44,6 @@ impl<C: Connector> PerRuntime<C> {
     /// Starts without a connection, and dials when one is needed.
     pub(crate) fn idle(connector: Arc<C>) -> Self {
         Self { connector, links: RwLock::new(Some(Vec::new())), turns: simulation::Turns::default() }
-    }
-
-    /// Starts without a connection, and dials at once.
-    pub(crate) fn lazy(connector: Arc<C>) -> Self {
-        let connections = Self::idle(connector);
-        let _ = connections.link();
-        connections
     }
 
     pub(crate) fn connector(&self) -> &C {
@@ -184,7 +177,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_lost_connection_is_dialled_again_until_it_is_there() {
         let fake = Arc::new(Fake::default());
-        let connections = PerRuntime::new(Arc::clone(&fake), Arc::new(1));
+        let connections = PerRuntime::new(Arc::clone(&fake), Some(Arc::new(1)));
         assert_eq!(*connections.get().await.expect("the first"), 1);
         fake.planned.lock().expect("no panic").extend([unavailable(), unavailable()]);
         for lost in 1..=2 {
@@ -203,7 +196,7 @@ mod tests {
     async fn a_permanent_failure_is_not_waited_out() {
         let fake = Arc::new(Fake::default());
         fake.planned.lock().expect("no panic").extend([unavailable().permanent(), unavailable()]);
-        let connections = PerRuntime::lazy(fake);
+        let connections = PerRuntime::new(fake, None);
         assert!(connections.get().await.expect_err("it is permanent").is_permanent());
         tokio::time::sleep(Duration::from_millis(21)).await;
         assert_eq!(*connections.get().await.expect("the next dial succeeds"), 7);

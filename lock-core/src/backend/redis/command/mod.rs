@@ -1,6 +1,6 @@
 //! The commands of the store on one server: what is sent, and what the answer means.
 
-mod acquire;
+pub(crate) mod acquire;
 mod downgrade;
 mod fence;
 mod grant;
@@ -8,11 +8,10 @@ mod inspect;
 mod latch;
 mod release;
 mod renew;
-mod reply;
+pub(crate) mod reply;
 mod server;
 
-pub(crate) use acquire::{FenceOf, common, is_plain};
+pub(crate) use acquire::{FenceOf, is_plain};
 pub(crate) use downgrade::has_shared_mode;
 pub(crate) use renew::{Lock, PER_SCRIPT, Verdict, deadline, of_claims};
-pub(crate) use reply::{code, conflict, granted, held};
 pub(crate) use server::Server;

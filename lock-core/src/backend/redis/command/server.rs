@@ -3,16 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::error::Elapsed;
-
 use crate::backend::redis::error::Failure;
 use crate::backend::redis::link::Role;
 use crate::backend::redis::link::Session;
 use crate::backend::redis::link::Shared;
 use crate::backend::redis::primary::Primary;
 use crate::backend::remote::PerRuntime;
-use crate::error::{LockError, LockErrorKind, Result};
-use crate::key::Key;
+use crate::error::{LockError, LockErrorKind};
 
 /// One Redis server: a connection for each runtime that uses it, and the commands.
 #[derive(Debug)]
@@ -21,19 +18,14 @@ pub(crate) struct Server<R: Role = Primary> {
 }
 
 impl<R: Role> Server<R> {
-    /// Starts with the connection that proved the server good.
-    pub(crate) fn new(shared: Arc<Shared<R>>, first: Session<R>) -> Self {
+    /// Starts with the connection that proved the server fit; without one, dials at once.
+    pub(crate) fn new(shared: Arc<Shared<R>>, first: Option<Session<R>>) -> Self {
         Self { connections: PerRuntime::new(shared, first) }
     }
 
     /// Starts without a connection, and dials when one is wanted.
     pub(crate) fn idle(shared: Arc<Shared<R>>) -> Self {
         Self { connections: PerRuntime::idle(shared) }
-    }
-
-    /// Starts without a connection, and dials at once.
-    pub(crate) fn lazy(shared: Arc<Shared<R>>) -> Self {
-        Self { connections: PerRuntime::lazy(shared) }
     }
 
     pub(crate) fn shared(&self) -> &Shared<R> {
@@ -53,22 +45,6 @@ impl<R: Role> Server<R> {
     /// The deadline of a call that asks for a lease of `lease`.
     pub(crate) fn deadline(&self, lease: Duration) -> Duration {
         self.shared().config.deadline(lease)
-    }
-
-    /// What a call under `timeout(deadline, ..)` came to. There is no other timer on the way.
-    ///
-    /// A function that took the call and waited for it would have room for two of them.
-    pub(crate) fn settled<T>(
-        &self,
-        answer: Result<Result<T, Failure>, Elapsed>,
-        deadline: Duration,
-        key: &Key,
-    ) -> Result<T> {
-        match answer {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(failure)) => Err(self.error(&failure).with_key(key)),
-            Err(_) => Err(self.error(&self.elapsed(deadline)).with_key(key)),
-        }
     }
 
     /// Why a call was not over by its deadline.

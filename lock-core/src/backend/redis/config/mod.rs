@@ -11,6 +11,4 @@ mod tests;
 
 pub(crate) use address::{Address, Endpoint, Sentinels};
 pub(crate) use form::FORM;
-#[cfg(feature = "redlock")]
-pub(crate) use settings::CALL_TIMEOUT;
 pub(crate) use settings::Config;

@@ -11,9 +11,6 @@ use crate::backend::remote::TlsFiles;
 
 /// A dial that takes longer than this has most likely lost a packet on a network that drops them for good.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-/// A healthy server answers in less than a millisecond; half a second survives two retransmissions.
-pub(crate) const CALL_TIMEOUT: Duration = Duration::from_millis(500);
-
 /// Everything that the URL says. `Debug` shows no credentials.
 #[derive(Clone)]
 pub(crate) struct Config {
@@ -50,8 +47,11 @@ impl fmt::Debug for Config {
 }
 
 impl Config {
+    /// A healthy server answers in less than a millisecond; half a second survives two retransmissions.
+    pub(crate) const CALL_TIMEOUT: Duration = Duration::from_millis(500);
+
     pub(super) fn new(address: Address, user: Option<String>, password: Option<String>, db: i64) -> Self {
-        let (connect_timeout, timeout) = (CONNECT_TIMEOUT, CALL_TIMEOUT);
+        let (connect_timeout, timeout) = (CONNECT_TIMEOUT, Self::CALL_TIMEOUT);
         Self {
             address,
             user,

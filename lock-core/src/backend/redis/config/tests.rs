@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::settings::{CALL_TIMEOUT, CONNECT_TIMEOUT};
+use super::settings::CONNECT_TIMEOUT;
 use super::*;
 use crate::backend::redis::durability::{Durability, MinReplicas};
 #[cfg(feature = "redis-tls")]
@@ -55,7 +55,7 @@ fn options_are_durations() {
         (Duration::from_secs(3), Duration::from_millis(250))
     );
     let config = parsed("redis://h");
-    assert_eq!((config.connect_timeout, config.timeout), (CONNECT_TIMEOUT, CALL_TIMEOUT));
+    assert_eq!((config.connect_timeout, config.timeout), (CONNECT_TIMEOUT, Config::CALL_TIMEOUT));
 }
 
 #[test]

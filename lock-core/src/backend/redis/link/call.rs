@@ -54,15 +54,9 @@ impl<R: Role> Connection<R> {
         self.reply(answer, sent)
     }
 
-    /// As [`call`](Self::call), for a script that must not be loaded here: one that the server has forgotten is a failure.
-    pub(crate) async fn call_loaded(&self, command: &Cmd) -> Result<Reply, Failure> {
-        let sent = Clock::Suspend.now();
-        let answer = self.send(command).await?;
-        self.reply(answer, sent)
-    }
-
-    /// The one place that reads such an answer, so that no caller can forget to learn the clock.
-    fn reply(&self, answer: Value, sent: Moment) -> Result<Reply, Failure> {
+    /// Reads the answer to a request that left at `sent`. The one place that does, so that no caller can forget to learn the
+    /// clock.
+    pub(crate) fn reply(&self, answer: Value, sent: Moment) -> Result<Reply, Failure> {
         let reply = Reply::read(answer, sent)?;
         self.learn(reply.now, sent, Clock::Suspend.now());
         Ok(reply)

@@ -244,8 +244,8 @@ async fn greet<R: Role>(
     }
     let greeting = Greeting { connection: &connection, info, now, asked: (sent, received), is_first };
     let session = server.role.admit(server, &greeting).await?;
+    let clock = ServerClock::new(greeting.now, greeting.asked.0);
     server.evictions.tell(info, server);
-    let clock = ServerClock::new(now, sent);
     let live = Connection::new(connection, scripts, clock, session, Arc::clone(&driver.1));
     Ok(Session { live: Arc::new(live), driver, place: None })
 }

@@ -27,12 +27,12 @@ enum Value {
 }
 
 impl Constant {
-    pub(in crate::backend::redis) const fn number(name: &'static str, value: u64) -> Self {
+    pub(crate) const fn number(name: &'static str, value: u64) -> Self {
         Self(name, Value::Number(value))
     }
 
     /// A text without quotation marks and backslashes.
-    pub(in crate::backend::redis) const fn text(name: &'static str, value: &'static str) -> Self {
+    pub(crate) const fn text(name: &'static str, value: &'static str) -> Self {
         Self(name, Value::Text(value))
     }
 
@@ -68,17 +68,18 @@ pub(crate) fn inject(text: &str, more: &[Constant]) -> String {
     if names.is_empty() { text.to_owned() } else { format!("local {names} = {values}\n{text}") }
 }
 
-#[cfg(test)]
+// With the voters, whose scripts are among those that it reads.
+#[cfg(all(test, feature = "redlock"))]
 mod tests {
     use std::collections::BTreeSet;
     use std::fs;
     use std::path::{Path, PathBuf};
 
     use super::*;
-    use crate::backend::redis::voter;
+    use crate::backend::redlock;
 
     fn constants() -> impl Iterator<Item = &'static Constant> {
-        SHARED.iter().chain(voter::CONSTANTS)
+        SHARED.iter().chain(redlock::CONSTANTS)
     }
 
     /// Every file with the ending below a folder.

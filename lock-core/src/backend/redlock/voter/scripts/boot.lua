@@ -9,7 +9,7 @@
 --                                  why: 0 the marker was right, 1 there was none, 2 it was of another run, 3 keys were
 --                                  evicted since, 4 a new cluster; left: of the quarantine, in us, 0 for none;
 --                                  till: its end, server time in us
--- Constants  QUARANTINE_FACTOR, QUARANTINE_MARGIN: see voter_gate.lua
+-- Constants  QUARANTINE_FACTOR, QUARANTINE_MARGIN: see gate.lua
 --
 -- Atomic because the gate must never see a part of it. Runs in one transaction with the load of the gated scripts, so
 -- that a script of them which runs has had a bootstrap in the same life.

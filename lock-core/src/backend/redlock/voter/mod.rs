@@ -1,4 +1,5 @@
-#![doc = include_str!("../voter.md")]
+//! A Redis server as a voter: a role of its connections, and the gate that a server which may have forgotten a lease must
+//! pass.
 
 mod backend;
 mod boot;
@@ -8,20 +9,14 @@ mod new_cluster;
 mod options;
 mod peers;
 mod probe;
-#[cfg(feature = "redlock")]
-mod redlock;
 mod refusal;
 mod role;
 mod state;
-#[cfg(feature = "redlock")]
-mod url;
 mod vote;
 
 pub use backend::Voter;
 #[cfg(test)]
-pub(super) use boot::CONSTANTS;
+pub(crate) use boot::CONSTANTS;
 #[cfg(feature = "testkit")]
 pub(crate) use boot::boot_script;
 pub use options::VoterOptions;
-#[cfg(feature = "redlock")]
-pub(crate) use redlock::connect;

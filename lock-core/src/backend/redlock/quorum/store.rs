@@ -27,7 +27,7 @@ use crate::key::Key;
 /// ```
 /// use lock_core::LockManager;
 /// use lock_core::backend::memory::Memory;
-/// use lock_core::backend::quorum::Quorum;
+/// use lock_core::backend::redlock::quorum::Quorum;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), lock_core::LockError> {

@@ -43,7 +43,7 @@ impl Voter {
     ///
     /// ```no_run
     /// # async fn connect() -> lock_core::Result<()> {
-    /// use lock_core::backend::redis::voter::{Voter, VoterOptions};
+    /// use lock_core::backend::redlock::{Voter, VoterOptions};
     ///
     /// let voter = Voter::connect("redis://10.0.0.1/", VoterOptions::default()).await?;
     /// # Ok(())
@@ -121,13 +121,13 @@ async fn connect(config: Config, options: VoterOptions) -> Dialled {
     let state = Arc::new(VoterState::new(options, config.address.clone()));
     let server = Arc::new(Shared::new(config, VoterRole { state })?);
     match dial(&server).await {
-        Ok(session) => Ok((Voter { server: Server::new(server, session) }, None)),
+        Ok(session) => Ok((Voter { server: Server::new(server, Some(session)) }, None)),
         Err(failure) => {
             let error = failure.to_error(server.address());
             if failure.is_permanent() {
                 Err(error)
             } else {
-                Ok((Voter { server: Server::lazy(server) }, Some(error)))
+                Ok((Voter { server: Server::new(server, None) }, Some(error)))
             }
         }
     }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::options::VoterOptions;
-use crate::backend::redis::config::CALL_TIMEOUT;
+use super::voter::VoterOptions;
+use crate::backend::redis::config::Config;
 use crate::backend::remote::UrlForm;
 use crate::error::Result;
 
@@ -66,7 +66,7 @@ impl RedlockUrl {
 impl Query {
     fn parse(options: &[(&str, &str)], tls: bool) -> Result<Self> {
         let mut query = Self::default();
-        let mut timeout = CALL_TIMEOUT;
+        let mut timeout = Config::CALL_TIMEOUT;
         for &(name, value) in options {
             match name {
                 "max_ttl" => {

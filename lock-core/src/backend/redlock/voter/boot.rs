@@ -19,25 +19,25 @@ use crate::error::LockErrorKind;
 /// The key of the marker; no lock may have it.
 pub(super) const MARKER: &str = "lock:voter";
 
-const BOOT: &str = include_str!("../scripts/voter_boot.lua");
+const BOOT: &str = include_str!("scripts/boot.lua");
 const ONE: &str = concat!(
-    include_str!("../scripts/voter_free.lua"),
-    include_str!("../scripts/voter_gate.lua"),
-    include_str!("../scripts/acquire.lua"),
-    include_str!("../scripts/lib.lua"),
-    include_str!("../scripts/acquire_taken.lua"),
+    include_str!("scripts/free.lua"),
+    include_str!("scripts/gate.lua"),
+    include_str!("../../redis/scripts/acquire.lua"),
+    include_str!("../../redis/scripts/lib.lua"),
+    include_str!("../../redis/scripts/acquire_taken.lua"),
 );
 const ALL: &str = concat!(
-    include_str!("../scripts/voter_gate.lua"),
-    include_str!("../scripts/lib.lua"),
-    include_str!("../scripts/acquire_all.lua"),
+    include_str!("scripts/gate.lua"),
+    include_str!("../../redis/scripts/lib.lua"),
+    include_str!("../../redis/scripts/acquire_all.lua"),
 );
 
 /// The length of a server's run id.
 const RUN_ID_LEN: usize = 40;
 
 /// The constants that only the scripts here use.
-pub(in crate::backend::redis) const CONSTANTS: &[Constant] = &[
+pub(crate) const CONSTANTS: &[Constant] = &[
     Constant::text("VOTER_MARKER", MARKER),
     Constant::number("RUN_ID_LEN", RUN_ID_LEN as u64),
     Constant::number("QUARANTINE_FACTOR", QUARANTINE_FACTOR),
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn the_texts_say_what_they_take_and_why_they_are_atomic() {
-        let parts = [include_str!("../scripts/voter_gate.lua"), include_str!("../scripts/voter_free.lua")];
+        let parts = [include_str!("scripts/gate.lua"), include_str!("scripts/free.lua")];
         for text in [BOOT].into_iter().chain(parts) {
             let header: String = text.lines().take_while(|line| line.starts_with("--")).collect();
             for word in ["KEYS", "ARGV", "Returns", "Atomic because"] {

@@ -43,7 +43,7 @@ impl Voter {
     /// # async fn main() -> lock_core::Result<()> {
     /// use std::time::Duration;
     ///
-    /// use lock_core::backend::redis::voter::{Voter, VoterOptions};
+    /// use lock_core::backend::redlock::{Voter, VoterOptions};
     ///
     /// // The same `max_ttl` as in the URL of the services.
     /// let options = VoterOptions::new(Duration::from_secs(30));

@@ -79,7 +79,7 @@ fn date(since: Duration) -> Option<String> {
 mod tests {
     use super::*;
     use crate::backend::redis::config::Address;
-    use crate::backend::redis::voter::options::VoterOptions;
+    use crate::backend::redlock::VoterOptions;
 
     #[test]
     fn a_quarantine_has_an_end() {

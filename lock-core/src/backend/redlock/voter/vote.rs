@@ -10,8 +10,8 @@ use super::refusal::Refusal;
 use super::role::VoterRole;
 use super::state::VoterState;
 use crate::backend::conflict::Use;
-use crate::backend::redis::command::common;
-use crate::backend::redis::command::{code, conflict, granted, held};
+use crate::backend::redis::command::acquire::common;
+use crate::backend::redis::command::reply::{code, conflict, granted, held};
 use crate::backend::redis::error::{Failure, Reaction};
 use crate::backend::redis::link::Connection;
 use crate::backend::{Attempt, Claim, Queue};
@@ -65,12 +65,13 @@ impl Voter {
         let seat = &live.session;
         claim.mark_sent();
         for _ in 0..TRIES {
-            let reply = match live.call_loaded(&command(&live, &seat.ballot(), claim, end)).await {
+            let sent = Clock::Suspend.now();
+            let reply = match live.send(&command(&live, &seat.ballot(), claim, end)).await {
                 Err(failure) if failure.reaction == Reaction::LoadScripts => {
                     seat.take_again(&live).await?;
                     continue;
                 }
-                reply => reply?,
+                answer => live.reply(answer?, sent)?,
             };
             match (reply.verdict, reply.rest()) {
                 (1, _) => {

@@ -13,7 +13,7 @@ use crate::error::{LockError, LockErrorKind, Result};
 /// ```
 /// use std::time::Duration;
 /// use lock_core::backend::memory::Memory;
-/// use lock_core::backend::quorum::Quorum;
+/// use lock_core::backend::redlock::quorum::Quorum;
 ///
 /// let nodes = [("eu", Memory::new()), ("us", Memory::new()), ("ap", Memory::new())];
 /// let (names, nodes): (Vec<_>, Vec<_>) = nodes.into_iter().unzip();

@@ -6,7 +6,7 @@
 -- ARGV     as in the script behind the gate, and the two of the gate
 -- Returns  now   granted; server time in us
 --          or what the gate returns
--- Constants  VOTER_MARKER: see voter_gate.lua
+-- Constants  VOTER_MARKER: see gate.lua
 --
 -- Atomic because the marker must be of the same life and data as the key, and the write of the same moment.
 

@@ -13,9 +13,9 @@ use crate::clock::Moment;
 
 /// A release that wakes no queue, because a voter has none, and that a grant by the hot path of the gate costs no look at one.
 const RELEASE: &str = concat!(
-    include_str!("../scripts/voter_release.lua"),
-    include_str!("../scripts/lib.lua"),
-    include_str!("../scripts/release_queued.lua")
+    include_str!("scripts/release.lua"),
+    include_str!("../../redis/scripts/lib.lua"),
+    include_str!("../../redis/scripts/release_queued.lua")
 );
 
 /// One voter of a quorum.

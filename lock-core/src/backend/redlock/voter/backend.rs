@@ -3,11 +3,13 @@
 use std::fmt;
 use std::time::Duration;
 
+use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
 use super::role::VoterRole;
 use super::state::VoterState;
 use crate::backend::redis::command::{Server, has_shared_mode};
+use crate::backend::redis::error::Failure;
 use crate::backend::redis::keyspace::supported;
 use crate::backend::{
     Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, GrantId, Heartbeat, LatchState,
@@ -18,7 +20,7 @@ use crate::key::Key;
 
 /// One Redis server as a voter of a quorum.
 ///
-/// See the [module](super) for what makes it fit to vote. A [`Quorum`](crate::backend::quorum::Quorum) of voters is the
+/// See the [module](super) for what makes it fit to vote. A [`Quorum`](crate::backend::redlock::quorum::Quorum) of voters is the
 /// store; a single one grants locks too, but excludes only those who ask the same server as a voter.
 pub struct Voter {
     pub(super) server: Server<VoterRole>,
@@ -38,10 +40,20 @@ impl Voter {
         self.state().reading().map(super::clock_guard::Reading::middle)
     }
 
+    /// The outcome of a call under `timeout(deadline, ..)`. The call is awaited there and not here: a function that took it
+    /// by value would store it twice.
+    fn settled<T>(&self, answer: Outcome<T>, deadline: Duration, key: &Key) -> Result<T> {
+        let answer = answer.unwrap_or_else(|_| Err(self.server.elapsed(deadline)));
+        answer.map_err(|failure| self.server.error(&failure).with_key(key))
+    }
+
     pub(super) fn state(&self) -> &VoterState {
         &self.server.shared().role.state
     }
 }
+
+/// What came of a call with a deadline.
+type Outcome<T> = std::result::Result<std::result::Result<T, Failure>, Elapsed>;
 
 /// The error for what a voter does not do.
 pub(super) fn unsupported(key: &Key) -> LockError {
@@ -82,15 +94,13 @@ impl Backend for Voter {
     async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
         let deadline = self.server.shared().config.deadline_of_release(claim.ttl);
         let answer = timeout(deadline, self.server.release(claim, keep_for)).await;
-        self.server.settled(answer, deadline, &claim.key)
+        self.settled(answer, deadline, &claim.key)
     }
 
     async fn fence(&self, claim: &Claim) -> Result<FencingToken> {
         let deadline = self.server.deadline(claim.ttl);
         let answer = timeout(deadline, self.server.fence(claim)).await;
-        self.server
-            .settled(answer, deadline, &claim.key)?
-            .map_err(|reason| LockError::lost(&claim.key, reason))
+        self.settled(answer, deadline, &claim.key)?.map_err(|reason| LockError::lost(&claim.key, reason))
     }
 
     async fn downgrade(&self, claim: &Claim) -> Renewal {
@@ -99,7 +109,7 @@ impl Backend for Voter {
         }
         let deadline = self.server.deadline(claim.ttl);
         let answer = timeout(deadline, self.server.downgrade(claim)).await;
-        self.server.settled(answer, deadline, &claim.key).unwrap_or_else(Renewal::Unknown)
+        self.settled(answer, deadline, &claim.key).unwrap_or_else(Renewal::Unknown)
     }
 
     async fn latch(&self, key: &Key, _step: &LatchStep) -> Result<LatchState> {
@@ -115,13 +125,13 @@ impl Backend for Voter {
     async fn inspect(&self, key: &Key) -> Result<Option<LockInfo>> {
         supported(std::iter::once(key))?;
         let deadline = self.server.timeout();
-        self.server.settled(timeout(deadline, self.server.inspect(key)).await, deadline, key)
+        self.settled(timeout(deadline, self.server.inspect(key)).await, deadline, key)
     }
 
     async fn force_release(&self, key: &Key, id: &GrantId) -> Result<bool> {
         supported(std::iter::once(key))?;
         let deadline = self.server.timeout();
-        self.server.settled(timeout(deadline, self.server.force_release(key, id)).await, deadline, key)
+        self.settled(timeout(deadline, self.server.force_release(key, id)).await, deadline, key)
     }
 
     async fn close(&self) {

@@ -24,7 +24,7 @@ impl VoterOptions {
     }
 
     /// Refuses what no server could keep.
-    pub(super) fn checked(self) -> Result<Self> {
+    pub(crate) fn checked(self) -> Result<Self> {
         let Self { max_ttl } = self;
         if max_ttl < Self::SHORTEST || max_ttl > Self::LONGEST {
             let (shortest, longest) = (Self::SHORTEST, Self::LONGEST);

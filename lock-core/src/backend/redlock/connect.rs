@@ -1,8 +1,8 @@
 //! From a `redlock://` URL to a quorum of voters.
 
-use super::Voter;
+use super::quorum::Quorum;
 use super::url::RedlockUrl;
-use crate::backend::quorum::Quorum;
+use super::voter::Voter;
 use crate::error::{LockError, LockErrorKind, Result};
 
 /// Connects to the servers of a `redlock://` or `redlocks://` URL.

@@ -1,0 +1,13 @@
+#![doc = include_str!("docs.md")]
+
+mod connect;
+pub mod quorum;
+mod url;
+mod voter;
+
+pub(crate) use connect::connect;
+#[cfg(test)]
+pub(crate) use voter::CONSTANTS;
+#[cfg(feature = "testkit")]
+pub(crate) use voter::boot_script;
+pub use voter::{Voter, VoterOptions};
