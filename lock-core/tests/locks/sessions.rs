@@ -71,6 +71,7 @@ async fn a_lost_lock_is_released_though_nobody_drops_its_guard() {
         let start = Instant::now();
         let guard = request.acquire().await.unwrap();
         assert_eq!(guard.lost().await, lost);
+        tokio::time::sleep(millis(1)).await;
         assert!(!is_free(&other, "k").await, "{lost:?}: the body has not had the time to be dropped");
         std::mem::forget(guard);
         patient(&other, "k", HOUR).acquire().await.unwrap().release().await.unwrap();
