@@ -12,7 +12,7 @@ use super::{
     LockInfo, Released, Renew, Renewal,
 };
 #[cfg(doc)]
-use super::{Grant, Held, Mode, Placement, Queue};
+use super::{Grant, Held, LeaseScope, Mode, Placement, Queue};
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
 use crate::key::Key;
 use crate::owner::Owner;
@@ -91,6 +91,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// # Behavior
     /// - Extends only a grant of the same owner, never shortens it, never makes one.
     /// - Answers the lease that it gave, which may be another one than it was asked for, and never more than it keeps.
+    /// - Under [`LeaseScope::Session`], answers what is certain of the session. Renews no grant of an earlier session.
     /// - A claim of several keys is renewed when all its keys are.
     /// - A part of the batch that fails is [`Renewal::Unknown`] for that part alone.
     fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> impl Future<Output = Vec<Renewal>> + Send + 'a;
@@ -110,9 +111,12 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// # Behavior
     /// - Touches only what this owner has; idempotent.
     /// - The next in the queue is served at once, and told.
+    /// - Under [`LeaseScope::Session`], a grant whose session is over is answered as one that nobody holds any more, and not
+    ///   with an error.
     ///
     /// # Errors
-    /// The store cannot be reached, or did not answer: the grant may be there still.
+    /// The store cannot be reached, or did not answer: the grant may be there still. The library calls again: until the
+    /// lease is over under [`LeaseScope::Grant`], until there is an answer under [`LeaseScope::Session`].
     fn release(
         &self,
         claim: &Claim,
@@ -205,7 +209,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     }
 
     /// Attaches a manager, whose owners are those of `process` (see [`Owner::process`]). Called once by each manager before
-    /// its first claim; called again for the same process, the new listener replaces the old one.
+    /// its first claim. A further call for the same process brings another listener, and no other session.
     ///
     /// `background` is the runtime on which the store drives what must go on whatever the application does: its session,
     /// its keep-alives, its reconnections.
@@ -237,7 +241,8 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
         std::future::pending()
     }
 
-    /// Gives up connections and tasks. Claims that are held are not touched.
+    /// Gives up connections and tasks. Claims that are held are not touched under [`LeaseScope::Grant`]; a session ends, and
+    /// with it what it holds.
     fn close(&self) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }

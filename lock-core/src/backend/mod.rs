@@ -4,6 +4,8 @@
 //! never sleeps, never retries and never decides (its own session keep-alive excepted): waiting, renewal, re-entrancy
 //! and strategies are written once, above it. The bullets under **Behavior** are the contract; the suite in
 //! `lock_core::testkit` (feature `testkit`) checks them on every backend.
+//!
+#![doc = include_str!("docs.md")]
 
 mod answer;
 mod capability;

@@ -1,7 +1,7 @@
 //! Counters, gauges and histograms.
 
 use lock_core::backend::memory::Memory as Store;
-use lock_core::testkit::{Fault, Operation};
+use lock_core::testkit::{Fault, Operation, SessionStore};
 use lock_core::{LockErrorKind, LockEvent, LockManager, LossReason, strategy};
 use metrics::Unit;
 
@@ -183,6 +183,23 @@ async fn a_lock_that_an_operator_takes_away() {
     drop(guard);
     assert_eq!((losses(&recorder, "forced"), uses(&recorder, "forced").len()), (1.0, 1));
     assert_idle(&recorder);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_locks_of_a_session_that_ends() {
+    let (recorder, _here) = Memory::here();
+    let (store, sessions) = SessionStore::new();
+    let locks = LockManager::builder(store).build().unwrap();
+    let mut events = locks.events();
+    let guard = order(&locks).acquire().await.unwrap();
+    assert!(matches!(events.next().await, Some(LockEvent::Granted { .. })));
+    sessions.end_all();
+    let total = |name: &str| recorder.total(&format!("lock.client.{name},template={TEMPLATE}}}"));
+    assert_eq!(total("lost{backend=session,reason=session_ended"), 1.0);
+    assert_eq!(total("held{backend=session"), 0.0, "though the guard is there yet");
+    let event = events.next().await;
+    assert!(matches!(event, Some(LockEvent::Lost { reason: LossReason::SessionEnded, .. })), "{event:?}");
+    drop(guard);
 }
 
 #[tokio::test(start_paused = true)]
