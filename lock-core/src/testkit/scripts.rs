@@ -1,6 +1,6 @@
 //! The scripts of the Redis store as a server gets them, for the simulation of this workspace; no part of the public promise.
 
-use crate::backend::redis::scripts::{Script, inject};
+use crate::backend::redis::scripts::{Script, constants::inject};
 
 /// Returns the text of a script by its name, such as `AcquireAll`, for a server that has all keys.
 #[must_use]

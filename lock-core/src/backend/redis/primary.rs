@@ -4,13 +4,13 @@ use std::fmt;
 use std::sync::Weak;
 use std::time::Duration;
 
+use ::redis::Pipeline;
+
 use super::config::Endpoint;
 use super::durability::{Confirmer, Proof, patience};
 use super::error::Failure;
 use super::keyspace::Keyspace;
-use super::link::Connection;
-use super::link::Shared;
-use super::link::{Greeting, Role};
+use super::link::{Connection, Greeting, Role, Shared, text};
 use crate::backend::BoxFuture;
 
 /// The server is asked whether it has evicted keys with every so many heartbeats: every five seconds.
@@ -84,7 +84,7 @@ impl Role for Primary {
 
     async fn heartbeat(&self, connection: &Connection<Self>, shared: &Shared<Self>, count: u32) {
         if count % BEATS_PER_LOOK == 0 {
-            shared.evictions.look(connection, shared).await;
+            report_evictions(connection, shared).await;
         }
     }
 
@@ -98,5 +98,17 @@ impl Role for Primary {
             None => Ok(()),
             Some(confirmer) => confirmer.confirm(connection, deadline).await,
         }
+    }
+}
+
+/// Asks the server how many keys it has evicted.
+async fn report_evictions(connection: &Connection<Primary>, shared: &Shared<Primary>) {
+    let mut questions = Pipeline::with_capacity(2);
+    questions.cmd("INFO").arg("server").cmd("INFO").arg("stats");
+    if let Ok(answers) = connection.send_all(&questions).await
+        && let [run, stats] = answers.as_slice()
+        && let (Ok(run), Ok(stats)) = (text(run), text(stats))
+    {
+        shared.report_evictions(&format!("{run}\r\n{stats}"));
     }
 }

@@ -1,5 +1,8 @@
 #![doc = include_str!("docs.md")]
 
+#[cfg(not(feature = "redlock"))]
+compile_error!("a build without the feature `redlock` compiles nothing of this folder");
+
 mod connect;
 pub mod quorum;
 mod url;

@@ -61,7 +61,7 @@ pub(super) fn describe() {
 }
 
 /// Shows whether `node` of a quorum is in quarantine. Known to the store alone, so it has no meter of a manager.
-#[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "no other store has a quarantine"))]
+#[cfg_attr(not(feature = "redlock"), allow(dead_code, reason = "no other store has a quarantine"))]
 pub(crate) fn quarantined(node: String, is: bool) {
     if RecorderId::current().is_none() {
         return;

@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 use super::clock::ServerClock;
 use super::role::Role;
-use super::subscribe::Subscriptions;
+use super::subscriptions::Subscriptions;
 use crate::backend::redis::error::{Failure, Reaction};
 use crate::backend::redis::scripts::Scripts;
 

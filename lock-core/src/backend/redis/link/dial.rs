@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use super::clock::{ServerClock, server_time};
 use super::connection::{Connection, Poisoned};
 use super::messages;
-use super::probe;
+use super::probe::{self, text};
 use super::role::{Greeting, Role};
 use super::sentinel;
 use super::shared::Shared;
@@ -245,7 +245,7 @@ async fn greet<R: Role>(
     let greeting = Greeting { connection: &connection, info, now, asked: (sent, received), is_first };
     let session = server.role.admit(server, &greeting).await?;
     let clock = ServerClock::new(greeting.now, greeting.asked.0);
-    server.evictions.tell(info, server);
+    server.report_evictions(info);
     let live = Connection::new(connection, scripts, clock, session, Arc::clone(&driver.1));
     Ok(Session { live: Arc::new(live), driver, place: None })
 }
@@ -288,15 +288,6 @@ async fn setting(connection: &mut MultiplexedConnection, name: &'static str) -> 
             tracing::debug!(name, %error, "a setting of redis could not be read");
             None
         }
-    }
-}
-
-pub(crate) fn text(answer: &Value) -> Result<&str, Failure> {
-    match answer {
-        Value::VerbatimString { text, .. } | Value::SimpleString(text) => Ok(text),
-        Value::BulkString(bytes) => std::str::from_utf8(bytes).map_err(|_| Failure::unexpected(answer)),
-        Value::ServerError(error) => Err(Failure::of_reply(error)),
-        _ => Err(Failure::unexpected(answer)),
     }
 }
 

@@ -1,32 +1,26 @@
-//! Whether the server throws keys away.
+//! The number of keys that a server has evicted.
 //!
-//! A policy that can is told of when a connection is made. This is what comes of it, and of a policy that is changed
-//! later: the number of keys that were thrown away is looked at now and then, beside the question for the time.
+//! Connecting warns about a policy that may evict. This module counts evictions that actually happen, also under a policy
+//! that is set later.
 
 use std::sync::{Mutex, PoisonError};
 
-use ::redis::Pipeline;
-
-use super::connection::Connection;
-use super::dial::text;
 use super::probe::field;
-use super::role::Role;
-use super::shared::Shared;
 
-/// How many keys the server had thrown away when one of the connections looked last.
+/// The number of keys that the server had evicted when one of the connections asked last.
 #[derive(Debug, Default)]
 pub(crate) struct Evictions(Mutex<Option<Count>>);
 
 #[derive(Debug, PartialEq, Eq)]
 struct Count {
-    /// Which run of which server: after a restart, and on another server, the count begins anew.
+    /// The run id: after a restart, and on another server, the count begins anew.
     run: String,
     keys: u64,
 }
 
 impl Evictions {
-    /// Reads `INFO`; how many more were thrown away since somebody looked.
-    fn more(&self, info: &str) -> u64 {
+    /// Reads an answer to `INFO`. Returns how many keys were evicted since the last one.
+    pub(super) fn more(&self, info: &str) -> u64 {
         let keys = field(info, "evicted_keys").and_then(|text| text.parse::<u64>().ok());
         let (Some(run), Some(keys)) = (field(info, "run_id"), keys) else { return 0 };
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -42,31 +36,6 @@ impl Evictions {
             }
         }
     }
-
-    /// Asks the server, and tells what it says.
-    pub(crate) async fn look<R: Role>(&self, live: &Connection<R>, server: &Shared<R>) {
-        let mut questions = Pipeline::with_capacity(2);
-        questions.cmd("INFO").arg("server").cmd("INFO").arg("stats");
-        if let Ok(answers) = live.send_all(&questions).await
-            && let [run, stats] = answers.as_slice()
-            && let (Ok(run), Ok(stats)) = (text(run), text(stats))
-        {
-            self.tell(&format!("{run}\r\n{stats}"), server);
-        }
-    }
-
-    /// Tells of keys that were thrown away since somebody looked. `info` is an answer to `INFO`.
-    pub(crate) fn tell<R: Role>(&self, info: &str, server: &Shared<R>) {
-        let keys = self.more(info);
-        if keys > 0 {
-            tracing::warn!(
-                server = %server.address(), keys,
-                "redis has thrown keys away because it is short of memory, and locks may be among them; set \
-                 maxmemory-policy to noeviction, or give the locks a server of their own"
-            );
-            server.listeners().keys_evicted(keys);
-        }
-    }
 }
 
 #[cfg(test)]
@@ -77,7 +46,7 @@ mod tests {
     fn what_is_new_is_told_once() {
         let evictions = Evictions::default();
         let table = [
-            // What was before is nobody's business.
+            // Evictions before the first look are not reported.
             ("a", "5", 0),
             ("a", "5", 0),
             ("a", "9", 4),

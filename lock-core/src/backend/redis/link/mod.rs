@@ -14,12 +14,13 @@ mod role;
 mod sentinel;
 mod shared;
 mod subscribe;
+mod subscriptions;
 mod watch;
 
 pub(crate) use call::Reply;
 pub(crate) use connection::Connection;
-pub(crate) use dial::{Progress, Session, dial, open, text};
+pub(crate) use dial::{Progress, Session, dial, open};
 pub(crate) use messages::Process;
-pub(crate) use probe::{field, version_of};
+pub(crate) use probe::{field, text, version_of};
 pub(crate) use role::{Greeting, Role};
 pub(crate) use shared::Shared;

@@ -1,5 +1,7 @@
 //! What a server says of itself before it is trusted with a lock.
 
+use ::redis::Value;
+
 use crate::backend::redis::error::Failure;
 use crate::backend::redis::keyspace::Keyspace;
 use crate::error::LockErrorKind;
@@ -70,6 +72,16 @@ pub(crate) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
 pub(crate) fn version_of(text: &str) -> Option<(u32, u32)> {
     let mut parts = text.split('.').map(str::parse);
     Some((parts.next()?.ok()?, parts.next()?.ok()?))
+}
+
+/// An answer that is a text.
+pub(crate) fn text(answer: &Value) -> Result<&str, Failure> {
+    match answer {
+        Value::VerbatimString { text, .. } | Value::SimpleString(text) => Ok(text),
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).map_err(|_| Failure::unexpected(answer)),
+        Value::ServerError(error) => Err(Failure::of_reply(error)),
+        _ => Err(Failure::unexpected(answer)),
+    }
 }
 
 #[cfg(test)]

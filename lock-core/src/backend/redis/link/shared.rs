@@ -15,7 +15,7 @@ pub(crate) struct Shared<R: Role> {
     pub(crate) config: Config,
     tls: Option<Tls>,
     warned: AtomicBool,
-    pub(crate) evictions: Evictions,
+    evictions: Evictions,
     listeners: Arc<Listeners>,
     pub(crate) role: R,
 }
@@ -53,6 +53,19 @@ impl<R: Role> Shared<R> {
     /// Whether its settings have not been complained of yet.
     pub(crate) fn warns(&self) -> bool {
         !self.warned.swap(true, Ordering::Relaxed)
+    }
+
+    /// Reports keys that were evicted since the last report. `info` is an answer to `INFO`.
+    pub(crate) fn report_evictions(&self, info: &str) {
+        let keys = self.evictions.more(info);
+        if keys > 0 {
+            tracing::warn!(
+                server = %self.address(), keys,
+                "redis has evicted keys because it is short of memory, and locks may be among them; set \
+                 maxmemory-policy to noeviction, or give the locks a server of their own"
+            );
+            self.listeners.keys_evicted(keys);
+        }
     }
 
     pub(crate) fn shared_listeners(&self) -> &Arc<Listeners> {

@@ -12,7 +12,7 @@ use super::role::VoterRole;
 use super::state::{QUARANTINE_FACTOR, QUARANTINE_MARGIN, VoterState, quarantine};
 use crate::backend::redis::error::Failure;
 use crate::backend::redis::link::{Connection, text};
-use crate::backend::redis::scripts::{Constant, inject};
+use crate::backend::redis::scripts::constants::{Constant, inject};
 use crate::clock::Clock;
 use crate::error::LockErrorKind;
 

@@ -1,0 +1,58 @@
+//! What a connection has subscribed to.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::MutexGuard;
+use tokio::time::timeout;
+
+#[cfg(doc)]
+use crate::backend::remote::Listeners;
+
+/// The longest wait for another caller that is subscribing.
+const SUBSCRIBING: Duration = Duration::from_millis(250);
+
+/// The subscriptions of one connection, by the [version](Listeners::version) of the listeners that they cover.
+#[derive(Debug, Default)]
+pub(crate) struct Subscriptions {
+    /// The version whose waiters are covered; 0 for none.
+    pub(super) waiters: AtomicU64,
+    /// The same for each slot, on a node of a Cluster.
+    waiters_by_slot: Mutex<HashMap<u16, u64>>,
+    /// The version whose holders are covered, or about to be; 0 for none.
+    pub(super) holders: AtomicU64,
+    subscribing: tokio::sync::Mutex<()>,
+}
+
+impl Subscriptions {
+    /// Returns whether a waiter was promised a message over this connection.
+    pub(crate) fn has_waiters(&self) -> bool {
+        self.waiters.load(Ordering::Acquire) > 0
+    }
+
+    /// Returns whether holders were subscribed for.
+    pub(crate) fn has_holders(&self) -> bool {
+        self.holders.load(Ordering::Acquire) > 0
+    }
+
+    pub(super) fn version_of(&self, slot: u16) -> u64 {
+        let slots = self.waiters_by_slot.lock().unwrap_or_else(PoisonError::into_inner);
+        slots.get(&slot).copied().unwrap_or(0)
+    }
+
+    pub(super) fn covers(&self, slot: u16, version: u64) {
+        let mut slots = self.waiters_by_slot.lock().unwrap_or_else(PoisonError::into_inner);
+        slots.insert(slot, version);
+        drop(slots);
+        self.waiters.fetch_max(version, Ordering::AcqRel);
+    }
+
+    /// Waits for the right to subscribe, which one caller has at a time. `None` where another caller has had it for too
+    /// long: a future that is no longer polled must not keep the others from subscribing, and subscribing twice does no
+    /// harm.
+    pub(super) async fn alone(&self) -> Option<MutexGuard<'_, ()>> {
+        timeout(SUBSCRIBING, self.subscribing.lock()).await.ok()
+    }
+}
