@@ -26,3 +26,8 @@ pub(crate) fn outlasts(store_until: Moment, ttl: Duration, now: Moment) -> bool 
     let fits = forgotten(now, ttl).plus(SLACK);
     store_until.remaining(now) > fits.remaining(now)
 }
+
+/// Returns what is left until `end`; `None` when it has passed.
+pub(crate) fn left(end: Moment, now: Moment) -> Option<Duration> {
+    Some(end.remaining(now)).filter(|left| !left.is_zero())
+}

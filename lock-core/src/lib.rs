@@ -78,7 +78,7 @@ mod acquire;
 
 mod local_queue;
 mod notifications;
-mod pending_claim;
+mod pending;
 
 // A grant in use: the guard that a program holds, and the lease behind it.
 mod guard;
@@ -89,7 +89,11 @@ mod lease;
 mod latch;
 
 // What all of these share.
+mod hub;
+
 mod engine;
+
+mod background;
 
 pub mod observe;
 mod store;

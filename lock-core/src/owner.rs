@@ -178,6 +178,12 @@ impl Identity {
         self.pid
     }
 
+    /// Returns whether this is the identity of the running process. A forked child has the memory of its parent, but neither
+    /// its threads nor its locks.
+    pub(crate) fn is_this_process(&self) -> bool {
+        self.pid == std::process::id()
+    }
+
     /// The name of the service; empty when the manager was given none.
     #[must_use]
     pub fn service(&self) -> &str {

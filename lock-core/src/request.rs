@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::acquire::{self, Plan};
-use crate::engine::Engine;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::guard::body::{self, OnLost};
 use crate::guard::{LockGuard, LockHandle};
+use crate::hub::Hub;
 use crate::key::{IntoKey, Key};
 use crate::kind::Kind;
 use crate::lease::LeaseOptions;
@@ -45,7 +45,7 @@ use crate::strategy::{self, Backoff, Strategy};
 #[derive(Clone)]
 #[must_use = "a request does nothing until `acquire`, `try_acquire`, `run` or `run_with`"]
 pub struct LockRequest {
-    engine: Arc<Engine>,
+    hub: Arc<Hub>,
     key: Result<Key, BadKey>,
     more: Arc<[Key]>,
     kind: Kind,
@@ -71,9 +71,10 @@ impl fmt::Debug for LockRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = f.debug_struct("LockRequest");
         match &self.key {
-            Ok(key) => {
-                text.field("key", &self.engine.observer.redact_key(key, self.template.as_deref()).to_string())
-            }
+            Ok(key) => text.field(
+                "key",
+                &self.hub.engine.observer.redact_key(key, self.template.as_deref()).to_string(),
+            ),
             Err(bad) => text.field("key", &format_args!("{:?}", bad.kind)),
         };
         if !self.more.is_empty() {
@@ -101,16 +102,16 @@ struct BadKey {
 }
 
 impl LockRequest {
-    pub(crate) fn new(engine: Arc<Engine>, key: impl IntoKey, kind: Kind) -> Self {
-        let key = key.into_key().map(|key| key.in_namespace(&engine.namespace));
-        Self::with_key(engine, key, Arc::default(), kind)
+    pub(crate) fn new(hub: Arc<Hub>, key: impl IntoKey, kind: Kind) -> Self {
+        let key = key.into_key().map(|key| key.in_namespace(&hub.engine.namespace));
+        Self::with_key(hub, key, Arc::default(), kind)
     }
 
     /// A request for all of `keys`, in one order and none twice, so that two requests never wait for each other.
-    pub(crate) fn all<K: IntoKey>(engine: Arc<Engine>, keys: impl IntoIterator<Item = K>) -> Self {
+    pub(crate) fn all<K: IntoKey>(hub: Arc<Hub>, keys: impl IntoIterator<Item = K>) -> Self {
         let keys: Result<Vec<Key>> = keys
             .into_iter()
-            .map(|key| key.into_key().map(|key| key.in_namespace(&engine.namespace)))
+            .map(|key| key.into_key().map(|key| key.in_namespace(&hub.engine.namespace)))
             .collect();
         let (key, more) = match keys {
             Ok(mut keys) => {
@@ -124,12 +125,12 @@ impl LockRequest {
             }
             Err(error) => (Err(error), Arc::default()),
         };
-        Self::with_key(engine, key, more, Kind::Reentrant)
+        Self::with_key(hub, key, more, Kind::Reentrant)
     }
 
-    fn with_key(engine: Arc<Engine>, key: Result<Key>, more: Arc<[Key]>, kind: Kind) -> Self {
+    fn with_key(hub: Arc<Hub>, key: Result<Key>, more: Arc<[Key]>, kind: Kind) -> Self {
         Self {
-            engine,
+            hub,
             key: key.map_err(|error| BadKey { kind: error.kind(), text: error.detail().into() }),
             more,
             kind,
@@ -398,10 +399,11 @@ impl LockRequest {
     /// Checks everything that can be checked without the store.
     fn plan(self) -> Result<Box<Plan>> {
         let key = self.key.map_err(|bad| LockError::new(bad.kind, bad.text.to_string()))?;
-        let engine = self.engine;
-        let named = self.profile.as_deref().map(|name| engine.profiles.get(name)).transpose();
+        let hub = self.hub;
+        let profiles = &hub.engine.profiles;
+        let named = self.profile.as_deref().map(|name| profiles.get(name)).transpose();
         let profile = named.map_err(|error| error.with_key(&key))?.cloned().unwrap_or_default();
-        let defaults = &engine.profiles;
+        let defaults = profiles;
         // A default limit belongs to the default strategy beside it: it must not clash with another one.
         let profile_wait = if self.strategy.is_none() { profile.wait } else { None };
         let own_strategy = self.strategy.or(profile.strategy);
@@ -428,7 +430,7 @@ impl LockRequest {
             label: self.label,
             template: self.template,
             strategy,
-            engine,
+            hub,
             key,
             more: self.more,
         });

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `plan` | [`Plan`]: the request with its defaults, and what is found out without the store |
 //! | `run` | [`acquire`](acquire()): the loop, until the store or another holder of this process gives the key, or the strategy has had enough |
+//! | `ask` | one question to the store |
 //! | `wait` | what the loop waits for |
 //! | `promote` | from what was offered to a guard |
 //! | `refusal` | why a wait ended without the lock |
@@ -11,8 +12,9 @@
 //! | `spans` | its span, and that of the grant |
 //! | `multi` | several keys: all or none |
 //!
-//! [`PendingClaim`](crate::pending_claim::PendingClaim) gives back what a dropped loop may have taken.
+//! [`PendingClaim`](crate::pending::PendingClaim) gives back what a dropped loop may have taken.
 
+mod ask;
 mod multi;
 mod plan;
 mod promote;

@@ -17,7 +17,7 @@ use crate::guard::LockGuard;
 use crate::key::Key;
 use crate::kind::Kind;
 use crate::lease::LeaseOptions;
-use crate::pending_claim::PendingClaim;
+use crate::pending::PendingClaim;
 
 /// The single grants of a request for several keys; dropped, they are given back.
 #[derive(Default)]
@@ -39,7 +39,7 @@ impl Plan {
     /// One key of several.
     fn part(&self, key: &Key) -> Self {
         Self {
-            engine: Arc::clone(&self.engine),
+            hub: Arc::clone(&self.hub),
             key: key.clone(),
             more: Arc::default(),
             ttl: self.ttl,
@@ -75,7 +75,7 @@ impl Acquire<'_> {
         }
         loop {
             self.partial_grants.0.clear();
-            self.claim = PendingClaim::new(self.engine, self.plan.claim());
+            self.claim = PendingClaim::new(&self.engine.cleanup, self.plan.claim());
             if self.gathered().await? {
                 self.claim.has_grants();
                 return Ok(Wake::Ask(Ask::Try));

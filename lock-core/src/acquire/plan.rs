@@ -9,6 +9,7 @@ use crate::engine::Engine;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::guard::LockGuard;
 use crate::guard::LockScope;
+use crate::hub::Hub;
 use crate::key::Key;
 use crate::lease::LeaseOptions;
 use crate::owner::OwnerRecord;
@@ -17,7 +18,7 @@ use crate::strategy::Strategy;
 /// A request with all its defaults filled in.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    pub(crate) engine: Arc<Engine>,
+    pub(crate) hub: Arc<Hub>,
     pub(crate) key: Key,
     /// Further keys, all or none.
     pub(crate) more: Arc<[Key]>,
@@ -37,13 +38,17 @@ pub(crate) struct Plan {
 const SHORTEST_CYCLE: Duration = Duration::from_millis(10);
 
 impl Plan {
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.hub.engine
+    }
+
     /// Refuses what contradicts itself or is beyond the store, before any I/O.
     pub(crate) fn check(&self) -> Result<()> {
-        let store = &self.engine.capability;
+        let store = &self.engine().capability;
         let invalid = |detail: String| Err(LockError::new(LockErrorKind::InvalidRequest, detail));
         self.options.kind.check(store)?;
-        if self.more.len() >= self.engine.profiles.max_keys {
-            let (keys, max) = (self.more.len() + 1, self.engine.profiles.max_keys);
+        if self.more.len() >= self.engine().profiles.max_keys {
+            let (keys, max) = (self.more.len() + 1, self.engine().profiles.max_keys);
             return invalid(format!(
                 "{keys} keys were asked for at once, and {max} are allowed: the store takes all of them in one step, in \
                  which it serves nobody else; lock something that stands for them, or raise `max_keys` of the manager's \
@@ -106,14 +111,14 @@ impl Plan {
 
     pub(super) fn claim(&self) -> Claim {
         let hands_off = self.options.kind.queue() == Queue::Barging && self.more.is_empty();
-        let owners = &self.engine.owners;
+        let owners = &self.engine().owners;
         let owner = if hands_off { owners.mint() } else { owners.mint_strict() };
-        let record = OwnerRecord::new(Arc::clone(&self.engine.identity), self.label.clone());
+        let record = OwnerRecord::new(Arc::clone(&self.engine().identity), self.label.clone());
         Claim {
             more: Arc::clone(&self.more),
             mode: self.options.kind.mode(),
             // Fair locks are refused where the store has no order; readers and writers come as they come.
-            queue: if self.engine.capability.waiting.in_order() {
+            queue: if self.engine().capability.waiting.in_order() {
                 self.options.kind.queue()
             } else {
                 Queue::Barging
@@ -131,7 +136,7 @@ impl Plan {
     /// The grant that this task has already, if any.
     pub(crate) fn entered(&self) -> Result<Option<LockGuard>> {
         let live = |key| {
-            LockScope::lease_of(&self.engine, key)
+            LockScope::lease_of(self.engine(), key)
                 .filter(|lease| !lease.has_ended() && lease.loss().is_none())
         };
         let Some(lease) = live(&self.key).or_else(|| self.more.iter().find_map(live)) else {
@@ -149,6 +154,6 @@ impl Plan {
             return Err(LockError::new(LockErrorKind::Reentered, detail));
         }
         lease.options.kind.admits(self.options.kind)?;
-        Ok(lease.enter().then(|| LockGuard::new(lease)))
+        Ok(lease.enter().then(|| LockGuard::new(lease, Arc::clone(&self.hub))))
     }
 }

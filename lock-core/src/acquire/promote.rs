@@ -8,7 +8,7 @@ use super::spans::hold_span;
 use crate::backend::{Grant, Renew, Renewal};
 use crate::error::Result;
 use crate::guard::LockGuard;
-use crate::lease::{Lease, Renewer};
+use crate::lease::{Lease, Schedule};
 use crate::local_queue::Handoff;
 
 /// While a process takes turns, it talks to the store so often at least: should the store's word that others wait be
@@ -42,7 +42,11 @@ impl Acquire<'_> {
     }
 
     /// Makes a guard of what was offered; `None` where it turned out to be worth nothing, and the wait goes on.
-    pub(super) async fn take(&mut self, won: Won, renewer: &Arc<Renewer>) -> Result<Option<LockGuard>> {
+    pub(super) async fn take(
+        &mut self,
+        won: Won,
+        schedule: &Arc<Schedule<Lease>>,
+    ) -> Result<Option<LockGuard>> {
         // A shutdown that began meanwhile does not wait for guards that come after it: dropping the offer gives it back.
         self.engine.check_open()?;
         let length = match &won {
@@ -54,27 +58,27 @@ impl Acquire<'_> {
         };
         let lease = match won {
             Won::Store(_) | Won::Queued(_) if self.engine.reported_lost(self.claim.claim.owner).is_some() => {
-                self.claim.start_over();
+                self.claim.start_over(&self.engine.owners);
                 return Ok(None);
             }
-            Won::Store(grant) | Won::Queued(grant) => self.granted(&grant, renewer),
+            Won::Store(grant) | Won::Queued(grant) => self.granted(&grant, schedule),
             Won::Handoff(handoff) => {
                 // Its node is given up; should the turn be worth nothing, it lines up again, and is not turned down.
                 (self.waiter, self.has_queued) = (None, true);
                 match self.extended(handoff).await {
-                    Some(handoff) => self.handed_off(handoff, renewer),
+                    Some(handoff) => self.handed_off(handoff, schedule),
                     None => return Ok(None),
                 }
             }
         };
         let keep = |lease: &Arc<Lease>| match length {
-            Some(length) => renewer.watch(lease, length),
-            None => renewer.watch_handoff(lease),
+            Some(length) => schedule.watch(lease, length),
+            None => schedule.watch_handoff(lease),
         };
         let needs_token = self.plan.fencing && lease.known_fence().is_none();
         // A future that is not polled any more must not be renewed for, so renewals wait for the token.
         if needs_token {
-            renewer.watch_end(&lease)
+            schedule.watch_end(&lease)
         } else {
             keep(&lease)
         }
@@ -82,7 +86,7 @@ impl Acquire<'_> {
             // Between the look before and the hold, which nobody knew of then.
             lease.lose(reason);
         }
-        let guard = LockGuard::new(lease);
+        let guard = LockGuard::new(lease, Arc::clone(&self.plan.hub));
         if self.plan.fencing
             && let Err(error) = guard.lease().fence().await
         {
@@ -99,18 +103,18 @@ impl Acquire<'_> {
         Ok(Some(guard))
     }
 
-    fn granted(&mut self, grant: &Grant, renewer: &Arc<Renewer>) -> Arc<Lease> {
+    fn granted(&mut self, grant: &Grant, schedule: &Arc<Schedule<Lease>>) -> Arc<Lease> {
         if let Some(mut waiter) = self.waiter.take() {
             waiter.granted(grant.waiters.is_some_and(|waiters| waiters > 0));
             if self.fresh && grant.waiters == Some(0) {
                 self.engine.local_queue.record_held(&self.plan.key, false);
             }
         }
-        let claim = self.claim.taken();
+        let claim = self.claim.take(&self.engine.owners);
         self.partial_grants.supersede();
         self.record_attempts();
         let span = hold_span(self.plan);
-        let lease = Lease::new(Arc::clone(self.engine), renewer, claim, self.plan.options, grant, span);
+        let lease = Lease::new(Arc::clone(self.engine), schedule, claim, self.plan.options, grant, span);
         self.engine.lease_began();
         lease
     }
@@ -147,11 +151,11 @@ impl Acquire<'_> {
         }
     }
 
-    fn handed_off(&mut self, handoff: Handoff, renewer: &Arc<Renewer>) -> Arc<Lease> {
+    fn handed_off(&mut self, handoff: Handoff, schedule: &Arc<Schedule<Lease>>) -> Arc<Lease> {
         self.record_attempts();
         let span = hold_span(self.plan);
         let (engine, handed) = (Arc::clone(self.engine), handoff.accept());
-        let lease = Lease::from_handoff(engine, renewer, *handed, self.plan.ttl, self.plan.options, span);
+        let lease = Lease::from_handoff(engine, schedule, *handed, self.plan.ttl, self.plan.options, span);
         self.engine.lease_began();
         lease
     }

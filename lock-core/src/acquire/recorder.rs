@@ -24,7 +24,7 @@ impl<'a> AcquireRecorder<'a> {
     /// A request that began at `started`, with its own span.
     pub(super) fn begin(plan: &'a Plan, span: &'a Span, started: Moment) -> Self {
         let group = Observer::group(plan.template.as_deref(), plan.label.as_deref());
-        let meter = plan.engine.observer.meters.of(group, started);
+        let meter = plan.engine().observer.meters.of(group, started);
         meter.request_began();
         Self { plan, span, started, meter, finished: false }
     }
@@ -39,11 +39,11 @@ impl<'a> AcquireRecorder<'a> {
     }
 
     fn observer(&self) -> &'a Observer {
-        &self.plan.engine.observer
+        &self.plan.engine().observer
     }
 
     fn waited(&self) -> Duration {
-        self.plan.engine.clock.now().since(self.started)
+        self.plan.engine().clock.now().since(self.started)
     }
 
     fn granted(&self, guard: &LockGuard) -> HoldStart {
@@ -154,7 +154,7 @@ fn name(plan: &Plan) -> LockName {
 
 /// The store failed a request that goes on.
 pub(super) fn store_fails(plan: &Plan, error: &LockError) {
-    let observer = &plan.engine.observer;
+    let observer = &plan.engine().observer;
     let (template, label) = (plan.template.as_deref(), plan.label.as_deref());
     observer.events.emit(|| LockEvent::StoreFailed { lock: name(plan), error: error.to_string() });
     let Some(left_out) = observer.admit(Observer::group(template, label), Warning::StoreFails) else {

@@ -18,7 +18,7 @@ use crate::engine::{Acquiring, Engine};
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::guard::LockGuard;
 use crate::local_queue::Waiter;
-use crate::pending_claim::PendingClaim;
+use crate::pending::PendingClaim;
 use crate::strategy::Decision;
 
 /// How often a wait says in the log that the store keeps failing.
@@ -47,12 +47,12 @@ pub(crate) async fn acquire(plan: Box<Plan>) -> Result<LockGuard> {
 
 /// Acquires, and tells what came of it. To enter a lock again is nothing to tell.
 async fn observed(mut plan: Box<Plan>, span: Span) -> Result<LockGuard> {
-    plan.engine.check_process()?;
+    plan.engine().check_process()?;
     let entered = plan.entered();
     if let Ok(Some(guard)) = entered {
         return Ok(guard);
     }
-    let started = plan.engine.clock.now();
+    let started = plan.engine().clock.now();
     let recorder = AcquireRecorder::begin(&plan, &span, started);
     let outcome = match entered {
         Ok(_) => Acquire::new(&plan, started, Some(&span)).run().await,
@@ -103,11 +103,11 @@ pub(super) struct Acquire<'a> {
 
 impl<'a> Acquire<'a> {
     pub(super) fn new(plan: &'a Plan, started: Moment, span: Option<&'a Span>) -> Self {
-        let engine = &plan.engine;
+        let engine = plan.engine();
         Self {
             plan,
             engine,
-            claim: PendingClaim::new(engine, plan.claim()),
+            claim: PendingClaim::new(&engine.cleanup, plan.claim()),
             started,
             attempts: 0,
             unasked: true,
@@ -128,8 +128,8 @@ impl<'a> Acquire<'a> {
     }
 
     pub(super) async fn run(mut self) -> Result<LockGuard> {
-        // Found before the first byte is sent: without a renewer there is nothing to renew with.
-        let renewer = self.engine.renewers.here()?;
+        // Found before the first byte is sent: without a renewer nothing could be held.
+        let schedule = self.plan.hub.renewers.here()?;
         let (mut held, mut last) = (Held::default(), None);
         let mut wake = self.first();
         loop {
@@ -151,7 +151,7 @@ impl<'a> Acquire<'a> {
                 Wake::Again => None,
             };
             if let Some(won) = won
-                && let Some(guard) = self.take(won, &renewer).await?
+                && let Some(guard) = self.take(won, &schedule).await?
             {
                 return Ok(guard);
             }
@@ -237,7 +237,7 @@ impl<'a> Acquire<'a> {
             }
         };
         is_asking(&self.waiter, true);
-        let answer = self.claim.ask(ask).await;
+        let answer = self.claim.ask(self.engine, ask).await;
         is_asking(&self.waiter, false);
         answer
     }
@@ -276,7 +276,7 @@ impl<'a> Acquire<'a> {
         if self.unasked || !(self.fresh || self.engine.capability.waiting.by_heartbeats()) {
             return Some(Wake::Ask(Ask::Try));
         }
-        self.claim.granted().map(Wake::Word)
+        self.claim.take_notification().map(Wake::Word)
     }
 
     /// Leaves the store's queue, and says why the wait is over. In this order: whoever hears the error may release, and
@@ -284,7 +284,7 @@ impl<'a> Acquire<'a> {
     async fn end(&mut self, decision: Decision, held: &Held) -> LockError {
         let error = self.give_up(decision, held);
         if !self.leaves_its_entry_to_another() {
-            self.claim.leave().await;
+            self.claim.leave(self.engine).await;
         }
         error
     }

@@ -10,9 +10,9 @@ pub(super) fn acquire_span(plan: &Plan) -> Span {
     tracing::debug_span!(
         "lock.acquire",
         lock.template = plan.template.as_deref(),
-        lock.key = %plan.engine.observer.redact_key(&plan.key, plan.template.as_deref()),
+        lock.key = %plan.engine().observer.redact_key(&plan.key, plan.template.as_deref()),
         lock.kind = %plan.options.kind,
-        lock.backend = plan.engine.capability.store,
+        lock.backend = plan.engine().capability.store,
         lock.strategy = %plan.strategy.name(),
         lock.label = plan.label.as_deref(),
         lock.attempts = Empty,
@@ -30,9 +30,9 @@ pub(super) fn hold_span(plan: &Plan) -> Span {
     tracing::debug_span!(
         "lock.hold",
         lock.template = plan.template.as_deref(),
-        lock.key = %plan.engine.observer.redact_key(&plan.key, plan.template.as_deref()),
+        lock.key = %plan.engine().observer.redact_key(&plan.key, plan.template.as_deref()),
         lock.kind = %plan.options.kind,
-        lock.backend = plan.engine.capability.store,
+        lock.backend = plan.engine().capability.store,
         lock.label = plan.label.as_deref(),
         lock.fencing_token = Empty,
         lock.held_ms = Empty,

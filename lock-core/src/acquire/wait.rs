@@ -223,7 +223,7 @@ impl Acquire<'_> {
         let event = tokio::select! {
             biased;
             () = news => Event::News,
-            waiters = claim.word() => Event::Served(waiters),
+            waiters = claim.notified() => Event::Served(waiters),
             // Completed, it is not kept.
             () = notified(&mut watch) => return Ok(Event::Changed),
             () = changed => {

@@ -7,7 +7,7 @@ use crate::backend::{BoxFuture, Placement, WAITER_LEASE};
 use crate::clock::Moment;
 use crate::engine::Engine;
 use crate::owner::Owner;
-use crate::pending_claim::PendingClaim;
+use crate::pending::PendingClaim;
 
 /// How long a waiter relies on being notified by a store elsewhere. A notification may be lost on the network, so the
 /// waiter asks this often in any case: a third as often as it would send heartbeats.

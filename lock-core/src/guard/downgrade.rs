@@ -10,8 +10,8 @@ use crate::backoff::Pauses;
 use crate::clock::Moment;
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
 use crate::kind::Kind;
-use crate::lease::Certainty;
 use crate::lease::{Lease, LeaseOptions};
+use crate::pending::Certainty;
 
 /// Pauses between questions that are not answered.
 const PAUSES: Pauses = Pauses::new(Duration::from_millis(25), Duration::from_millis(200));
@@ -55,10 +55,7 @@ async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
     if lease.options.kind != Kind::Write {
         return refused("only a write lock can be turned into a read lock");
     }
-    let renewer = match lease.renewer() {
-        Some(renewer) => renewer,
-        None => lease.engine.renewers.here()?,
-    };
+    let schedule = lease.schedule().map_or_else(|| guard.hub().renewers.here(), Ok)?;
     // From here on no nested call enters: it would write beside readers.
     if !lease.seal() {
         return refused("nested calls share this lock, and they need it for writing");
@@ -71,14 +68,15 @@ async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
     let grant = Grant::new(sent, length).with_fence(lease.known_fence());
     let options = LeaseOptions { kind: Kind::Read, ..lease.options };
     let (engine, span) = (Arc::clone(&lease.engine), lease.span.clone());
-    let reader = Lease::since(lease.since, engine, &renewer, claim, options, &grant, span);
+    let reader = Lease::since(lease.since, engine, &schedule, claim, options, &grant, span);
     reader.set_ttl(lease.ttl());
     reader.recorder.continue_from(&lease.recorder);
     lease.engine.lease_began();
-    renewer.watch_handoff(&reader);
+    schedule.watch_handoff(&reader);
+    let hub = Arc::clone(guard.hub());
     guard.supersede();
     lease.claim.keys().for_each(|key| lease.engine.local_queue.freed(key));
-    Ok(LockGuard::new(reader))
+    Ok(LockGuard::new(reader, hub))
 }
 
 /// Asks until there is an answer; when the question was sent that was answered, and the lease that it brought.
@@ -124,7 +122,7 @@ impl Drop for Shared<'_> {
             // The guard, which is dropped next, gives back what is its own.
             self.lease.unseal();
             let until = self.lease.store_until();
-            self.lease.engine.release_in_background(&self.claim, None, Certainty::Granted, until);
+            self.lease.engine.cleanup.release(&self.claim, None, Certainty::Granted, until);
         }
     }
 }

@@ -8,6 +8,7 @@ use super::handle::{LockHandle, describe};
 use super::release::Releasing;
 use crate::backend::{FencingToken, Released, Renew, Renewal};
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
+use crate::hub::Hub;
 use crate::lease::Lease;
 
 /// Holds a lock until it is released, dropped or lost.
@@ -33,12 +34,18 @@ use crate::lease::Lease;
 pub struct LockGuard {
     /// `None` once released.
     lease: Option<Arc<Lease>>,
+    /// Keeps the manager's background alive, which renews the lease.
+    hub: Arc<Hub>,
 }
 
 impl LockGuard {
     /// A guard for one entry of `hold`, which the caller has counted.
-    pub(crate) fn new(lease: Arc<Lease>) -> Self {
-        Self { lease: Some(lease) }
+    pub(crate) fn new(lease: Arc<Lease>, hub: Arc<Hub>) -> Self {
+        Self { lease: Some(lease), hub }
+    }
+
+    pub(super) fn hub(&self) -> &Arc<Hub> {
+        &self.hub
     }
 
     pub(crate) fn lease(&self) -> &Arc<Lease> {
@@ -110,7 +117,7 @@ impl LockGuard {
     /// A view of this lock for the code under it. It does not hold.
     #[must_use]
     pub fn handle(&self) -> LockHandle {
-        LockHandle::new(Arc::clone(self.lease()))
+        LockHandle::new(Arc::clone(self.lease()), Arc::clone(&self.hub))
     }
 
     /// Sets the lease to `ttl` from now on, and renews at once. A lease is never shortened: a shorter `ttl` counts from
@@ -139,10 +146,8 @@ impl LockGuard {
                 lease.check()?;
                 lease.set_ttl(ttl);
                 lease.renewed(sent, length);
-                match lease.renewer() {
-                    Some(renewer) => renewer.extended(lease, sent, length),
-                    None => lease.engine.renewers.here()?.extended(lease, sent, length),
-                }
+                let schedule = lease.schedule().map_or_else(|| self.hub.renewers.here(), Ok)?;
+                schedule.watch_extended(lease, sent, length);
                 Ok(())
             }
             Some(Renewal::NotOwned) => {

@@ -10,6 +10,7 @@ use crate::error::LockErrorKind;
 use crate::error::{LossReason, Result};
 #[cfg(doc)]
 use crate::guard::LockGuard;
+use crate::hub::Hub;
 use crate::lease::Lease;
 
 /// A view of a held lock: its key, its fencing token, whether it is lost. Cheap to clone; does not hold the lock, but
@@ -17,11 +18,16 @@ use crate::lease::Lease;
 #[derive(Clone)]
 pub struct LockHandle {
     lease: Arc<Lease>,
+    hub: Arc<Hub>,
 }
 
 impl LockHandle {
-    pub(super) fn new(lease: Arc<Lease>) -> Self {
-        Self { lease }
+    pub(super) fn new(lease: Arc<Lease>, hub: Arc<Hub>) -> Self {
+        Self { lease, hub }
+    }
+
+    pub(crate) fn hub(&self) -> &Arc<Hub> {
+        &self.hub
     }
 
     pub(crate) fn lease(&self) -> &Arc<Lease> {

@@ -63,7 +63,7 @@ impl Drop for Releasing {
         let engine = &lease.engine;
         // A release that was sent frees the key, answered or not: from then on there is nothing to hand over.
         if !self.answered && (self.asked || !self.handed_off()) {
-            engine.release_lease_in_background(lease);
+            lease.release_in_background();
         }
         engine.lease_ended();
     }

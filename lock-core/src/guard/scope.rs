@@ -5,6 +5,7 @@ use std::future::Future;
 use std::sync::{Arc, Weak};
 
 use crate::engine::Engine;
+use crate::hub::Hub;
 use crate::key::Key;
 use crate::lease::Lease;
 
@@ -41,7 +42,7 @@ tokio::task_local! {
 /// ```
 #[derive(Clone, Default)]
 pub struct LockScope {
-    manager: Option<Arc<Engine>>,
+    manager: Option<Arc<Hub>>,
     innermost: Option<Arc<Entered>>,
 }
 
@@ -76,13 +77,13 @@ impl LockScope {
         self
     }
 
-    pub(crate) fn with_manager(mut self, manager: Arc<Engine>) -> Self {
+    pub(crate) fn with_manager(mut self, manager: Arc<Hub>) -> Self {
         self.manager = Some(manager);
         self
     }
 
     /// The manager of this scope.
-    pub(crate) fn manager(&self) -> Option<&Arc<Engine>> {
+    pub(crate) fn manager(&self) -> Option<&Arc<Hub>> {
         self.manager.as_ref()
     }
 
@@ -110,11 +111,11 @@ impl LockScope {
     pub(crate) fn entered(
         &self,
         manager: Option<&Arc<Engine>>,
-        current: Option<Arc<Engine>>,
+        current: Option<Arc<Hub>>,
         key: &Key,
     ) -> impl Iterator<Item = Arc<Lease>> {
         self.all().filter(move |lease| {
-            let full = key.in_namespace(&current.as_ref().unwrap_or(&lease.engine).namespace);
+            let full = key.in_namespace(&current.as_ref().map_or(&lease.engine, |hub| &hub.engine).namespace);
             manager.is_none_or(|engine| Arc::ptr_eq(engine, &lease.engine))
                 && lease.claim.keys().any(|held| *held == full)
         })

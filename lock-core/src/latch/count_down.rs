@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::retry::retry;
 use super::wait::Wait;
 use crate::backend::{LatchState, LatchStep};
-use crate::engine::Engine;
 use crate::error::{LockError, LockErrorKind, Result};
+use crate::hub::Hub;
 use crate::key::{IntoKey, Key};
 
 /// A count-down latch over all processes: set once to a count, counted down, and open from zero on for everybody who
@@ -58,7 +58,7 @@ use crate::key::{IntoKey, Key};
 #[derive(Clone)]
 #[must_use = "a latch does nothing until it is set, counted down or waited for"]
 pub struct CountDownLatch {
-    engine: Arc<Engine>,
+    hub: Arc<Hub>,
     key: Result<Key, BadKey>,
     ttl: Duration,
 }
@@ -71,11 +71,11 @@ struct BadKey {
 }
 
 impl CountDownLatch {
-    pub(crate) fn new(engine: Arc<Engine>, key: impl IntoKey) -> Self {
-        let key = key.into_key().map(|key| key.in_namespace(&engine.namespace));
+    pub(crate) fn new(hub: Arc<Hub>, key: impl IntoKey) -> Self {
+        let key = key.into_key().map(|key| key.in_namespace(&hub.engine.namespace));
         let key = key.map_err(|error| BadKey { kind: error.kind(), text: error.detail().into() });
-        let ttl = engine.profiles.ttl;
-        Self { engine, key, ttl }
+        let ttl = hub.engine.profiles.ttl;
+        Self { hub, key, ttl }
     }
 
     /// The lease: how long the latch is kept after the last step that anybody took. A shorter one than the latch has
@@ -108,11 +108,11 @@ impl CountDownLatch {
             let detail = "a latch set to 0 would be open from the start: set it to at least 1";
             return Err(LockError::new(LockErrorKind::InvalidRequest, detail).with_latch(key));
         }
-        let step = LatchStep::Set { count, owner: self.engine.owners.mint(), ttl: self.ttl };
-        match retry(&self.engine, key, &step, self.ttl).await {
+        let step = LatchStep::Set { count, owner: self.hub.engine.owners.mint(), ttl: self.ttl };
+        match retry(&self.hub.engine, key, &step, self.ttl).await {
             Ok(LatchState::Set { by_us, .. }) => {
                 // Those of this process who came before it was set: the store did not know of them.
-                self.engine.latches.opened(key.as_str());
+                self.hub.engine.latches.opened(key.as_str());
                 Ok(by_us)
             }
             Ok(LatchState::Unset) => Err(not_set(LockErrorKind::Lost).with_latch(key)),
@@ -133,11 +133,11 @@ impl CountDownLatch {
     #[doc(alias = "countDown")]
     pub async fn count_down(&self) -> Result<u32> {
         let key = self.checked()?;
-        let step = LatchStep::CountDown { owner: self.engine.owners.mint(), ttl: self.ttl };
-        match retry(&self.engine, key, &step, self.ttl).await {
+        let step = LatchStep::CountDown { owner: self.hub.engine.owners.mint(), ttl: self.ttl };
+        match retry(&self.hub.engine, key, &step, self.ttl).await {
             Ok(LatchState::Set { left, .. }) => {
                 if left == 0 {
-                    self.engine.latches.opened(key.as_str());
+                    self.hub.engine.latches.opened(key.as_str());
                 }
                 Ok(left)
             }
@@ -157,8 +157,8 @@ impl CountDownLatch {
     #[doc(alias = "getCount")]
     pub async fn count(&self) -> Result<Option<u32>> {
         let key = self.checked()?;
-        self.engine.check_open()?;
-        match self.engine.store.latch(key, &LatchStep::Look).await {
+        self.hub.engine.check_open()?;
+        match self.hub.engine.store.latch(key, &LatchStep::Look).await {
             Ok(LatchState::Set { left, .. }) => Ok(Some(left)),
             Ok(LatchState::Unset) => Ok(None),
             Err(error) => Err(error.with_latch(key)),
@@ -209,7 +209,7 @@ impl CountDownLatch {
 
     async fn wait_up_to(&self, limit: Option<Duration>) -> Result<()> {
         let key = self.checked()?;
-        let waited = Wait::new(&self.engine, key, self.ttl, limit).run().await;
+        let waited = Wait::new(&self.hub.engine, key, self.ttl, limit).run().await;
         waited.map_err(|error| error.with_latch(key))
     }
 
@@ -221,8 +221,8 @@ impl CountDownLatch {
     }
 
     fn check(&self) -> Result<()> {
-        let (store, ttl) = (&self.engine.capability, self.ttl);
-        self.engine.check_process()?;
+        let (store, ttl) = (&self.hub.engine.capability, self.ttl);
+        self.hub.engine.check_process()?;
         if !store.latches {
             let detail = format!("the {} store has no count-down latches in this version", store.store);
             return Err(LockError::new(LockErrorKind::Unsupported, detail));

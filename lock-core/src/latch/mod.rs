@@ -6,7 +6,5 @@
 mod count_down;
 mod retry;
 mod wait;
-mod waiters;
 
 pub use count_down::CountDownLatch;
-pub(crate) use waiters::Latches;

@@ -75,12 +75,12 @@ impl<'a> Wait<'a> {
         let waiter = self.engine.latches.join(self.key);
         loop {
             // Made before the question, so that nothing is missed between the answer and the pause.
-            let told = waiter.told();
+            let opened = waiter.notified();
             self.engine.check_open()?;
             let answer = self.engine.store.latch(self.key, &self.step).await;
             let Some(pause) = self.next(answer)? else { return Ok(()) };
             tokio::select! {
-                () = told => {}
+                () = opened => {}
                 slept = self.engine.sleep(pause) => slept?,
             }
         }

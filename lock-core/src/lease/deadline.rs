@@ -3,9 +3,10 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::{Lease, state};
+use super::lease::{Lease, nanos};
+use super::state;
 use crate::clock::Moment;
-use crate::{engine, expiry};
+use crate::expiry;
 
 impl Lease {
     pub(crate) fn ttl(&self) -> Duration {
@@ -19,7 +20,7 @@ impl Lease {
     /// A request for a lease of `ttl` is about to be sent, or was just answered. A session keeps its grants for as long as
     /// it lives, whatever is asked for.
     pub(crate) fn asked(&self, ttl: Duration) {
-        if !self.engine.has_session() {
+        if !self.engine.cleanup.has_session() {
             self.store_until.raise(expiry::forgotten(self.now(), ttl));
         }
     }
@@ -32,7 +33,7 @@ impl Lease {
 
     /// Whether the lease ends though the store keeps the grant: it is not renewed, and the session that it is in is.
     pub(super) fn ends_by_itself(&self) -> bool {
-        self.engine.has_session() && !self.options.renew
+        self.engine.cleanup.has_session() && !self.options.renew
     }
 
     /// The store promised `lease` from `sent` on. A deadline never moves back.
@@ -40,7 +41,7 @@ impl Lease {
     /// A session promises the same to all of its grants. One that is not renewed counts no more than its own ttl.
     pub(crate) fn leased(&self, sent: Moment, length: Duration) {
         let length = if self.ends_by_itself() { length.min(self.ttl()) } else { length };
-        if self.engine.has_session() {
+        if self.engine.cleanup.has_session() {
             self.store_until.raise(expiry::forgotten(sent, length));
         }
         self.deadline.raise(sent.plus(expiry::safe(self.engine.capability.placement, length)));
@@ -49,7 +50,7 @@ impl Lease {
 
     /// A renewal was answered with yes, and with the lease that the store gave: at times not the one it was asked for.
     pub(crate) fn renewed(&self, sent: Moment, length: Duration) {
-        if !self.engine.has_session() {
+        if !self.engine.cleanup.has_session() {
             self.store_until.raise(expiry::forgotten(sent, length));
         }
         self.leased(sent, length);
@@ -88,10 +89,6 @@ impl Lease {
 
     /// What is left of `min_hold`.
     pub(crate) fn keep_for(&self) -> Option<Duration> {
-        self.keep_until().and_then(|end| engine::left(end, self.now()))
+        self.keep_until().and_then(|end| expiry::left(end, self.now()))
     }
-}
-
-pub(super) fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Lease;
+use super::lease::Lease;
 use crate::clock::Moment;
 use crate::error::{LockError, LockErrorKind, Result};
 

@@ -4,18 +4,19 @@ use std::sync::Arc;
 use std::sync::atomic::{self, Ordering};
 use std::time::Duration;
 
-use super::{Lease, LeaseOptions, state};
+use super::lease::{Lease, LeaseOptions};
+use super::schedule::Schedule;
+use super::state;
 use crate::backend::{Mode, Queue};
 use crate::engine::Engine;
 use crate::expiry;
-use crate::lease::Renewer;
 use crate::local_queue::{Handoff, HandoffLease};
 
 impl Lease {
     /// The next holder of a grant of this process, for `ttl` from the next renewal on.
     pub(crate) fn from_handoff(
         engine: Arc<Engine>,
-        renewer: &Arc<Renewer>,
+        schedule: &Arc<Schedule<Self>>,
         handed: HandoffLease,
         ttl: Duration,
         options: LeaseOptions,
@@ -23,7 +24,7 @@ impl Lease {
     ) -> Arc<Self> {
         let now = engine.clock.now();
         let HandoffLease { claim, mut deadline, mut store_until, confirmed, sequence } = handed;
-        let lease = Self::unleased(engine, renewer, claim, options, ttl, now, span, sequence);
+        let lease = Self::unleased(engine, schedule, claim, options, ttl, now, span, sequence);
         if lease.ends_by_itself() {
             // The holder before may have counted the whole lease of the session.
             let safe = expiry::safe(lease.engine.capability.placement, ttl);
@@ -72,7 +73,7 @@ impl Lease {
             confirmed: self.confirmed.get(),
             sequence,
         };
-        Some(Handoff::new(Arc::clone(&self.engine), Box::new(handed)))
+        Some(Handoff::new(Arc::clone(&self.engine.cleanup), Box::new(handed)))
     }
 
     /// Ends the hold without giving the grant back: another one has it now.

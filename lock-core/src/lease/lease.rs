@@ -7,14 +7,13 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::atomic_moment::AtomicMoment;
-use super::deadline::nanos;
 use super::fence_sequence::FenceSequence;
+use super::schedule::{Schedule, Scheduled};
 use super::state;
 use crate::backend::{Claim, Grant};
 use crate::clock::Moment;
 use crate::engine::Engine;
 use crate::kind::Kind;
-use crate::lease::Renewer;
 use crate::observe::HoldRecorder;
 
 /// How a hold is to be kept.
@@ -44,8 +43,8 @@ pub(crate) struct Lease {
     /// Until when the store may have the grant, whatever was answered: counted from when a request was sent, so later
     /// than the deadline.
     pub(super) store_until: AtomicMoment,
-    /// Who renews it.
-    pub(super) renewer: Weak<Renewer>,
+    /// Where it is watched.
+    pub(super) schedule: Weak<Schedule<Self>>,
     /// The lease that renewals ask for, in nanoseconds; `extend` changes it.
     pub(super) ttl: AtomicU64,
     /// When the last request was sent that was answered with yes.
@@ -56,34 +55,34 @@ pub(crate) struct Lease {
     pub(super) earlier: Option<FenceSequence>,
     pub(super) changed: Notify,
     /// When the renewer looks at this hold next; entries of its queue with another time are stale.
-    pub(crate) next_look: AtomicI64,
-    pub(crate) renewal_in_flight: AtomicBool,
+    next_look: AtomicI64,
+    pub(super) renewal_in_flight: AtomicBool,
 }
 
 impl Lease {
     pub(crate) fn new(
         engine: Arc<Engine>,
-        renewer: &Arc<Renewer>,
+        schedule: &Arc<Schedule<Self>>,
         claim: Claim,
         options: LeaseOptions,
         grant: &Grant,
         span: tracing::Span,
     ) -> Arc<Self> {
-        Self::since(grant.sent, engine, renewer, claim, options, grant, span)
+        Self::since(grant.sent, engine, schedule, claim, options, grant, span)
     }
 
     /// As [`new`](Self::new), with `max_hold` and `min_hold` counted from `since`.
     pub(crate) fn since(
         since: Moment,
         engine: Arc<Engine>,
-        renewer: &Arc<Renewer>,
+        schedule: &Arc<Schedule<Self>>,
         claim: Claim,
         options: LeaseOptions,
         grant: &Grant,
         span: tracing::Span,
     ) -> Arc<Self> {
         let ttl = claim.ttl;
-        let lease = Self::unleased(engine, renewer, claim, options, ttl, since, span, None);
+        let lease = Self::unleased(engine, schedule, claim, options, ttl, since, span, None);
         if let Some(first) = grant.fence {
             let _ = lease.fence.set(FenceSequence::new(first, lease.now()));
         }
@@ -95,7 +94,7 @@ impl Lease {
     #[allow(clippy::too_many_arguments, reason = "the two public ways to make one say what each is")]
     pub(super) fn unleased(
         engine: Arc<Engine>,
-        renewer: &Arc<Renewer>,
+        schedule: &Arc<Schedule<Self>>,
         claim: Claim,
         options: LeaseOptions,
         ttl: Duration,
@@ -113,7 +112,7 @@ impl Lease {
             deadline: AtomicMoment::never(),
             store_until: AtomicMoment::never(),
             confirmed: AtomicMoment::never(),
-            renewer: Arc::downgrade(renewer),
+            schedule: Arc::downgrade(schedule),
             ttl: AtomicU64::new(nanos(ttl)),
             fence: OnceLock::new(),
             earlier,
@@ -129,9 +128,9 @@ impl Lease {
         self.engine.clock.now()
     }
 
-    /// Who renews it; `None` when that runtime is gone.
-    pub(crate) fn renewer(&self) -> Option<Arc<Renewer>> {
-        self.renewer.upgrade()
+    /// Where it is watched; `None` when that runtime is gone.
+    pub(crate) fn schedule(&self) -> Option<Arc<Schedule<Self>>> {
+        self.schedule.upgrade()
     }
 
     /// Lets nobody enter any more; `false` where others have.
@@ -170,4 +169,18 @@ impl Lease {
     pub(crate) fn downgrade(self: &Arc<Self>) -> Weak<Self> {
         Arc::downgrade(self)
     }
+}
+
+impl Scheduled for Lease {
+    fn next_look(&self) -> &AtomicI64 {
+        &self.next_look
+    }
+
+    fn has_ended(&self) -> bool {
+        self.has_ended()
+    }
+}
+
+pub(super) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

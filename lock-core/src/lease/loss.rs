@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::Lease;
+use super::lease::Lease;
 use super::state::{self, code, reason};
 use crate::clock::Moment;
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
@@ -62,8 +62,8 @@ impl Lease {
             self.claim.keys().for_each(|key| self.engine.local_queue.freed(key));
             // The session keeps the grant for as long as this process is connected, also when nobody drops the guard. At its
             // end there is nothing left to give back.
-            if self.engine.has_session() && why != LossReason::SessionEnded {
-                self.engine.release_lost_in_background(self);
+            if self.engine.cleanup.has_session() && why != LossReason::SessionEnded {
+                self.release_when_forgotten();
             }
             // Last, because it calls into the application, which may block or panic.
             self.record_lost(why);

@@ -30,7 +30,6 @@
 //! cancelled acquires also run where the renewer runs (`cleanup`).
 
 mod atomic_moment;
-mod cleanup;
 mod deadline;
 mod fence_sequence;
 mod fencing;
@@ -39,18 +38,17 @@ mod handoff;
 #[allow(clippy::module_inception, reason = "the folder is named after its type")]
 mod lease;
 mod loss;
-mod lost_owners;
 mod recorder;
+mod release;
 mod renewer;
+mod renewers;
 mod schedule;
 mod state;
 #[cfg(test)]
 mod tests;
-mod worker;
+mod watch;
 
-pub(crate) use cleanup::{Certainty, PendingRelease};
 pub(crate) use fence_sequence::FenceSequence;
 pub(crate) use lease::{Lease, LeaseOptions};
-pub(crate) use lost_owners::LostOwners;
-pub(crate) use renewer::Renewer;
-pub(crate) use worker::Renewers;
+pub(crate) use renewers::Renewers;
+pub(crate) use schedule::Schedule;

@@ -171,8 +171,8 @@ mod tests {
     fn another(guard: &LockGuard) -> Arc<Lease> {
         let lease = guard.lease();
         let (engine, grant) = (Arc::clone(&lease.engine), Grant::new(lease.since, Duration::from_secs(9)));
-        let renewer = engine.renewers.here().expect("there is a runtime");
-        Lease::new(engine, &renewer, lease.claim.clone(), lease.options, &grant, Span::none())
+        let schedule = guard.lease().schedule().expect("its runtime is there");
+        Lease::new(engine, &schedule, lease.claim.clone(), lease.options, &grant, Span::none())
     }
 
     fn start() -> HoldStart {

@@ -1,12 +1,14 @@
-//! The queue ordered by due time, and when a grant is due.
+//! What is due when: the queue of one renewer, and the arithmetic of due times.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::sync::{Arc, Weak};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
 use crate::clock::Moment;
-use crate::lease::Lease;
 
 /// The most by which a renewal is sent before it is due, to travel in the batch of another.
 const MAX_SLACK: Duration = Duration::from_millis(100);
@@ -59,62 +61,141 @@ fn slack(ttl: Duration) -> i64 {
     i64::try_from((ttl / 12).min(MAX_SLACK).as_nanos()).unwrap_or(i64::MAX)
 }
 
-#[derive(Debug)]
-struct Entry {
-    due: Due,
-    lease: Weak<Lease>,
+/// What a schedule keeps.
+pub(crate) trait Scheduled {
+    /// When it is looked at next. Entries of the queue with another time are stale.
+    fn next_look(&self) -> &AtomicI64;
+
+    /// Returns whether nothing need be looked at any more.
+    fn has_ended(&self) -> bool;
 }
 
-impl PartialEq for Entry {
+/// The items of one loop by due time, shared between the loop and those who file items.
+#[derive(Debug)]
+pub(crate) struct Schedule<T> {
+    queue: Mutex<DueQueue<T>>,
+    /// When the loop wakes by itself; whoever files something earlier must wake it.
+    wakes_at: AtomicI64,
+    wake: Notify,
+    closing: AtomicBool,
+}
+
+impl<T: Scheduled> Schedule<T> {
+    pub(super) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            queue: Mutex::new(DueQueue { heap: BinaryHeap::new(), sweep_at: 0 }),
+            wakes_at: AtomicI64::new(i64::MIN),
+            wake: Notify::new(),
+            closing: AtomicBool::new(false),
+        })
+    }
+
+    fn queue(&self) -> MutexGuard<'_, DueQueue<T>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Files `item` under `due`; an earlier filing of it becomes stale.
+    pub(super) fn file(&self, item: &Arc<T>, due: Due) {
+        self.queue().file(item, due);
+        if due.late < self.wakes_at.load(Ordering::Acquire) {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Takes everything that is due at `now`, and what may as well go along.
+    pub(super) fn take_due(&self, now: Moment) -> Vec<Arc<T>> {
+        self.queue().take_due(now)
+    }
+
+    /// Returns every item that is filed and alive.
+    pub(crate) fn items(&self) -> Vec<Arc<T>> {
+        self.queue().items()
+    }
+
+    /// When the next look is due; `None` when nothing is filed.
+    pub(super) fn next(&self) -> Option<i64> {
+        self.queue().next()
+    }
+
+    /// Announces that the loop sleeps until the next look, or until `limit` if that is earlier. Returns `None` where
+    /// something was filed meanwhile, so that it must not sleep.
+    pub(super) fn sleeps_until(&self, limit: i64) -> Option<i64> {
+        let next = self.next().unwrap_or(i64::MAX).min(limit);
+        self.wakes_at.store(next, Ordering::Release);
+        // Whoever filed something before the store did not know that the loop must be woken.
+        (self.next().unwrap_or(i64::MAX) >= next).then_some(next)
+    }
+
+    /// Completes when something was filed that is due before the loop wakes, or the loop is to end.
+    pub(super) async fn woken(&self) {
+        self.wake.notified().await;
+    }
+
+    /// Ends the loop.
+    pub(super) fn close(&self) {
+        self.closing.store(true, Ordering::Release);
+        self.wake.notify_one();
+    }
+
+    pub(super) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+}
+
+#[derive(Debug)]
+struct Entry<T> {
+    due: Due,
+    item: Weak<T>,
+}
+
+impl<T> PartialEq for Entry<T> {
     fn eq(&self, other: &Self) -> bool {
         self.due.late == other.due.late
     }
 }
-impl Eq for Entry {}
-impl PartialOrd for Entry {
+impl<T> Eq for Entry<T> {}
+impl<T> PartialOrd for Entry<T> {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
-impl Ord for Entry {
+impl<T> Ord for Entry<T> {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         self.due.late.cmp(&other.due.late)
     }
 }
 
-/// Grants by due time. Released grants stay until their time comes or they outnumber the rest, so that a release
+/// Items by due time. Those that have ended stay until their time comes or they outnumber the rest, so that a release
 /// costs nothing here.
-#[derive(Debug, Default)]
-pub(super) struct DueQueue {
-    heap: BinaryHeap<Reverse<Entry>>,
+#[derive(Debug)]
+struct DueQueue<T> {
+    heap: BinaryHeap<Reverse<Entry<T>>>,
     /// Length at which dead entries are swept out next.
     sweep_at: usize,
 }
 
-/// Queues shorter than this are never swept. Small, because the memory of a released grant is used again only after a
+/// Queues shorter than this are never swept. Small, because the memory of a released lease is used again only after a
 /// sweep, and is better still in the processor's cache then.
 const MIN_SWEEP: usize = 256;
 
-impl DueQueue {
-    /// Files `hold` under `due`; an earlier filing of it becomes stale.
-    pub(super) fn file(&mut self, lease: &Arc<Lease>, due: Due) {
-        lease.next_look.store(due.late, std::sync::atomic::Ordering::Release);
-        self.heap.push(Reverse(Entry { due, lease: lease.downgrade() }));
+impl<T: Scheduled> DueQueue<T> {
+    fn file(&mut self, item: &Arc<T>, due: Due) {
+        item.next_look().store(due.late, Ordering::Release);
+        self.heap.push(Reverse(Entry { due, item: Arc::downgrade(item) }));
         if self.heap.len() >= self.sweep_at.max(MIN_SWEEP) {
             self.heap.retain(|Reverse(entry)| is_current(entry).is_some());
             self.sweep_at = self.heap.len() * 2;
         }
     }
 
-    /// Takes everything that is due at `now`, and what may as well go along.
-    pub(super) fn take_due(&mut self, now: Moment) -> Vec<Arc<Lease>> {
+    fn take_due(&mut self, now: Moment) -> Vec<Arc<T>> {
         let now = instant(now);
         let horizon = now.saturating_add(slack(Duration::MAX));
         let (mut due, mut not_yet) = (Vec::new(), Vec::new());
         while self.heap.peek().is_some_and(|Reverse(entry)| entry.due.late <= horizon) {
             let Some(Reverse(entry)) = self.heap.pop() else { break };
             match is_current(&entry) {
-                Some(lease) if entry.due.early <= now => due.push(lease),
+                Some(item) if entry.due.early <= now => due.push(item),
                 Some(_) => not_yet.push(Reverse(entry)),
                 None => {}
             }
@@ -123,21 +204,19 @@ impl DueQueue {
         due
     }
 
-    /// When the next look is due; `None` when nothing is filed.
-    pub(super) fn next(&self) -> Option<i64> {
+    fn next(&self) -> Option<i64> {
         self.heap.peek().map(|Reverse(entry)| entry.due.late)
     }
 
-    /// Every grant that is filed and alive.
-    pub(super) fn leases(&self) -> Vec<Arc<Lease>> {
+    fn items(&self) -> Vec<Arc<T>> {
         self.heap.iter().filter_map(|Reverse(entry)| is_current(entry)).collect()
     }
 }
 
-fn is_current(entry: &Entry) -> Option<Arc<Lease>> {
-    let lease = entry.lease.upgrade()?;
-    let filed = lease.next_look.load(std::sync::atomic::Ordering::Acquire);
-    (filed == entry.due.late && !lease.has_ended()).then_some(lease)
+fn is_current<T: Scheduled>(entry: &Entry<T>) -> Option<Arc<T>> {
+    let item = entry.item.upgrade()?;
+    let filed = item.next_look().load(Ordering::Acquire);
+    (filed == entry.due.late && !item.has_ended()).then_some(item)
 }
 
 #[cfg(test)]
@@ -205,7 +284,7 @@ mod tests {
         let released = locks.lock("released").acquire().await.expect("it is free");
         let start = guard.lease().since;
         let due = |ms: u64| Due::at(start.plus(Duration::from_millis(ms)));
-        let mut queue = DueQueue::default();
+        let queue = Schedule::new();
         queue.file(guard.lease(), due(5_000));
         queue.file(released.lease(), due(5_000));
         // Somebody else may keep it, such as a handle.
@@ -214,8 +293,9 @@ mod tests {
         for ms in 0..10_000 {
             queue.file(again.lease(), due(10_000 - ms));
         }
-        assert!(queue.heap.len() <= 2 * MIN_SWEEP, "{} entries for two grants", queue.heap.len());
-        assert_eq!(queue.leases().len(), 2);
+        let filed = queue.queue().heap.len();
+        assert!(filed <= 2 * MIN_SWEEP, "{filed} entries for two leases");
+        assert_eq!(queue.items().len(), 2);
         assert_eq!(
             queue.take_due(start.plus(Duration::from_millis(4_999))).len(),
             1,

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use crate::backend::Claim;
 use crate::clock::Moment;
-use crate::engine::Engine;
 use crate::expiry;
 use crate::key::Key;
-use crate::lease::{Certainty, FenceSequence};
+use crate::lease::FenceSequence;
+use crate::pending::{Certainty, Cleanup};
 
 /// What a holder knows of its grant.
 #[derive(Debug)]
@@ -27,22 +27,22 @@ pub(crate) struct HandoffLease {
 
 /// A lease that belongs to nobody for a moment; dropped, it goes back to the store.
 pub(crate) struct Handoff {
-    engine: Arc<Engine>,
+    cleanup: Arc<Cleanup>,
     lease: Option<Box<HandoffLease>>,
 }
 
 impl Handoff {
-    pub(crate) fn new(engine: Arc<Engine>, lease: Box<HandoffLease>) -> Self {
-        Self { engine, lease: Some(lease) }
+    pub(crate) fn new(cleanup: Arc<Cleanup>, lease: Box<HandoffLease>) -> Self {
+        Self { cleanup, lease: Some(lease) }
     }
 
     /// A request for a lease of `ttl` is about to be sent.
     pub(crate) fn asked(&mut self, ttl: Duration) {
         // A session keeps its grants for as long as it lives, whatever is asked for.
-        if self.engine.has_session() {
+        if self.cleanup.has_session() {
             return;
         }
-        let now = self.engine.clock.now();
+        let now = self.cleanup.clock.now();
         if let Some(lease) = self.lease.as_deref_mut() {
             lease.store_until = lease.store_until.later(expiry::forgotten(now, ttl), now);
         }
@@ -50,7 +50,7 @@ impl Handoff {
 
     /// The store promised `length` from `sent` on.
     pub(crate) fn leased(&mut self, sent: Moment, length: Duration) {
-        let safe = expiry::safe(self.engine.capability.placement, length);
+        let safe = expiry::safe(self.cleanup.capability.placement, length);
         if let Some(lease) = self.lease.as_deref_mut() {
             lease.store_until = lease.store_until.later(expiry::forgotten(sent, length), sent);
             lease.deadline = lease.deadline.later(sent.plus(safe), sent);
@@ -71,22 +71,16 @@ impl Handoff {
         self.lease.take().expect("BUG: only what consumes the handoff takes the lease")
     }
 
-    /// Its waiter is gone, or not polled: it is the next one's, or the store's.
-    pub(super) fn pass_on(self) {
-        if self.engine.check_open().is_err() {
-            return;
-        }
-        let (engine, key) = (Arc::clone(&self.engine), self.key().clone());
-        let mut handoff = Some(self);
-        // What is left of it here goes back to the store as it is dropped.
-        engine.local_queue.hand_off(&key, |_| handoff.take());
+    /// Returns whether the manager ends, so that nobody may get it any more.
+    pub(super) fn is_too_late(&self) -> bool {
+        self.cleanup.is_hurrying()
     }
 }
 
 impl Drop for Handoff {
     fn drop(&mut self) {
         if let Some(lease) = self.lease.take() {
-            self.engine.release_in_background(&lease.claim, None, Certainty::Granted, lease.store_until);
+            self.cleanup.release(&lease.claim, None, Certainty::Granted, lease.store_until);
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::handoff::Handoff;
 use super::waiter_node::{News, WaiterNode};
 use crate::clock::Moment;
-use crate::pending_claim::PendingClaim;
+use crate::pending::PendingClaim;
 
 /// How many turns a process takes on one grant while others wait elsewhere, and for how long at most.
 const HANDOFFS: u32 = 64;

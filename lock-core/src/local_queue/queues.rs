@@ -16,7 +16,7 @@ use super::waiter_node::WaiterNode;
 use crate::backend::Capability;
 use crate::clock::{Clock, Moment};
 use crate::key::Key;
-use crate::pending_claim::PendingClaim;
+use crate::pending::{FreedKeys, PendingClaim};
 
 const SHARDS: usize = 32;
 
@@ -141,6 +141,17 @@ impl LocalQueue {
         }
     }
 
+    /// Hands `handoff` off to the next in the queue, because its waiter is gone, or not polled.
+    pub(super) fn pass_on(&self, handoff: Handoff) {
+        if handoff.is_too_late() {
+            return;
+        }
+        let key = handoff.key().clone();
+        let mut handoff = Some(handoff);
+        // What is left of it here goes back to the store as it is dropped.
+        self.hand_off(&key, |_| handoff.take());
+    }
+
     /// A guard of this process gave `key` back to the store, or lost it: the head may ask.
     pub(crate) fn freed(&self, key: &Key) {
         if self.queues.load(Ordering::Acquire) == 0 {
@@ -209,7 +220,7 @@ impl LocalQueue {
         if found.open {
             self.open.stays();
         }
-        found.handoffs.drain(..).for_each(Handoff::pass_on);
+        found.handoffs.drain(..).for_each(|handoff| self.pass_on(handoff));
         self.after(found.after);
     }
 
@@ -245,5 +256,11 @@ impl LocalQueue {
     pub(super) fn is_empty(&self) -> bool {
         self.queues.load(Ordering::Acquire) == 0
             && self.shards.iter().all(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner).is_empty())
+    }
+}
+
+impl FreedKeys for LocalQueue {
+    fn freed(&self, key: &Key) {
+        self.freed(key);
     }
 }

@@ -8,7 +8,7 @@ use super::queues::LocalQueue;
 use super::waiter_node::WaiterNode;
 use crate::clock::Moment;
 use crate::key::Key;
-use crate::pending_claim::PendingClaim;
+use crate::pending::PendingClaim;
 
 /// A store answers within so long as a rule.
 const ANSWER: Duration = Duration::from_secs(2);
@@ -118,7 +118,7 @@ impl<'a> Waiter<'a> {
         self.local_queue.leave(&self.key, &self.node, entry);
         // It may have been its turn, or become so until now: then it is the next one's, or the store's.
         if let Some(handoff) = self.take_handoff() {
-            handoff.pass_on();
+            self.local_queue.pass_on(handoff);
         }
     }
 }

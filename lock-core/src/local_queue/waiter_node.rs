@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use super::handoff::Handoff;
 use crate::clock::Moment;
-use crate::pending_claim::PendingClaim;
+use crate::pending::PendingClaim;
 
 /// A place in the queue.
 pub(super) struct WaiterNode {

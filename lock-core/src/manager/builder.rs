@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use super::connect;
 use crate::backend::DynBackend;
-use crate::engine::Engine;
 #[cfg(doc)]
 use crate::error::LockErrorKind;
 use crate::error::Result;
+use crate::hub::Hub;
 use crate::key;
 use crate::manager::LockManager;
 use crate::observe::Settings;
 use crate::options::{Profile, Profiles};
+use crate::owner::Identity;
 use crate::strategy::Strategy;
 
 /// Begins a manager: its store, namespace and defaults.
@@ -36,7 +37,7 @@ pub struct ManagerBuilder {
     namespace: String,
     service: String,
     profiles: Profiles,
-    told: Settings,
+    settings: Settings,
 }
 
 impl ManagerBuilder {
@@ -46,7 +47,7 @@ impl ManagerBuilder {
             namespace: String::new(),
             service: String::new(),
             profiles: Profiles::default(),
-            told: Settings::default(),
+            settings: Settings::default(),
         }
     }
 
@@ -120,7 +121,7 @@ impl ManagerBuilder {
     /// Counts the locks of `template` from zero on: see [`LockManager::register_template`]. Install the recorder of metrics
     /// before.
     pub fn template(mut self, template: impl Into<String>) -> Self {
-        self.told.templates.push(template.into());
+        self.settings.templates.push(template.into());
         self
     }
 
@@ -128,20 +129,20 @@ impl ManagerBuilder {
     /// and [`events`](LockManager::events) have the key all the same, so what the program does with those is its own
     /// choice. Default: no.
     pub fn redact_keys(mut self, redact: bool) -> Self {
-        self.told.redact_keys = redact;
+        self.settings.redact_keys = redact;
         self
     }
 
     /// A lock that is held for longer says so, once, at WARN and in the metrics: it may be a body that hangs, or a guard
     /// that was forgotten. Default: one hour.
     pub fn warn_held_after(mut self, held: Duration) -> Self {
-        self.told.held_long = held;
+        self.settings.held_long = held;
         self
     }
 
     /// A lock that was waited for longer, and was granted, says so at INFO. Default: 1 s.
     pub fn log_waited_after(mut self, waited: Duration) -> Self {
-        self.told.waited_long = waited;
+        self.settings.waited_long = waited;
         self
     }
 
@@ -157,7 +158,7 @@ impl ManagerBuilder {
         let (profiles, store) = (self.profiles, self.backend.capability_dyn());
         store.validate()?;
         profiles.check(&store)?;
-        let engine = Engine::new(self.backend, self.namespace, &self.service, profiles, self.told)?;
-        Ok(LockManager::of(engine))
+        let identity = Identity::of_this_process(&self.service);
+        Hub::new(self.backend, self.namespace, identity, profiles, self.settings).map(LockManager::of)
     }
 }

@@ -5,26 +5,26 @@ use std::sync::Arc;
 use once_cell::sync::OnceCell;
 
 use super::manager::LockManager;
-use crate::engine::Engine;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::guard::LockScope;
+use crate::hub::Hub;
 
-static DEFAULT: OnceCell<Arc<Engine>> = OnceCell::new();
+static DEFAULT: OnceCell<Arc<Hub>> = OnceCell::new();
 
-fn install(manager: Arc<Engine>) -> Result<()> {
+fn install(manager: Arc<Hub>) -> Result<()> {
     match DEFAULT.try_insert(manager) {
         Ok(_) => Ok(()),
         Err((there, _)) => {
             let detail = format!(
                 "a manager on the {} store is installed already; a process has one",
-                there.capability.store
+                there.engine.capability.store
             );
             Err(LockError::new(LockErrorKind::InvalidRequest, detail))
         }
     }
 }
 
-pub(super) fn installed() -> Result<Arc<Engine>> {
+pub(super) fn installed() -> Result<Arc<Hub>> {
     DEFAULT.get().cloned().ok_or_else(|| {
         let advice = "none is installed: call `LockManager::from_env().await?.install()?` at start-up, \
                       or run the task in `manager.scope(..)`";
@@ -46,6 +46,6 @@ impl LockManager {
     /// # Errors
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest) when there is one already: it stays.
     pub fn install(&self) -> Result<()> {
-        install(Arc::clone(self.engine()))
+        install(Arc::clone(self.hub()))
     }
 }

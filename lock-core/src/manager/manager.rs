@@ -9,6 +9,7 @@ use crate::engine::Engine;
 #[cfg(doc)]
 use crate::error::LockErrorKind;
 use crate::error::{LockError, Result};
+use crate::hub::Hub;
 use crate::key::IntoKey;
 use crate::kind::Kind;
 use crate::latch::CountDownLatch;
@@ -34,22 +35,22 @@ use crate::request::LockRequest;
 /// ```
 #[derive(Clone)]
 pub struct LockManager {
-    engine: Arc<Engine>,
+    hub: Arc<Hub>,
 }
 
 impl fmt::Debug for LockManager {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LockManager")
             .field("store", &self.store())
-            .field("namespace", &self.engine.namespace)
+            .field("namespace", &self.hub.engine.namespace)
             .field("held", &self.held())
             .finish()
     }
 }
 
 impl LockManager {
-    pub(crate) fn of(engine: Arc<Engine>) -> Self {
-        Self { engine }
+    pub(crate) fn of(hub: Arc<Hub>) -> Self {
+        Self { hub }
     }
 
     /// A manager over a new store in this process's memory: nothing to install, and nobody else is excluded.
@@ -138,7 +139,7 @@ impl LockManager {
     /// # }
     /// ```
     pub fn all<K: IntoKey>(&self, keys: impl IntoIterator<Item = K>) -> LockRequest {
-        LockRequest::all(Arc::clone(&self.engine), keys)
+        LockRequest::all(Arc::clone(&self.hub), keys)
     }
 
     /// Asks for `key` in strict order of arrival, over all processes. Every waiter has a place in the store's queue, and
@@ -179,13 +180,13 @@ impl LockManager {
 
     /// Asks for `key` as `kind`, for callers that get the kind as a value.
     pub fn request(&self, key: impl IntoKey, kind: Kind) -> LockRequest {
-        LockRequest::new(Arc::clone(&self.engine), key, kind)
+        LockRequest::new(Arc::clone(&self.hub), key, kind)
     }
 
     /// The count-down latch `key`: waiting until so many others are done. The key is taken as [`lock`](Self::lock) takes
     /// its own. [`Unsupported`](LockErrorKind::Unsupported) on a store without latches.
     pub fn latch(&self, key: impl IntoKey) -> CountDownLatch {
-        CountDownLatch::new(Arc::clone(&self.engine), key)
+        CountDownLatch::new(Arc::clone(&self.hub), key)
     }
 
     /// Checks at start-up what a call would find out late: that the manager has every profile which the program names, in
@@ -206,7 +207,7 @@ impl LockManager {
     /// ```
     pub fn validate<N: AsRef<str>>(&self, profiles: impl IntoIterator<Item = N>) -> Result<()> {
         let names: Vec<N> = profiles.into_iter().collect();
-        self.engine.profiles.require(names.iter().map(AsRef::as_ref))
+        self.hub.engine.profiles.require(names.iter().map(AsRef::as_ref))
     }
 
     /// The profile of this name.
@@ -214,23 +215,27 @@ impl LockManager {
     /// # Errors
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest) when there is none, with those that there are.
     pub fn profile(&self, name: &str) -> Result<Profile> {
-        self.engine.profiles.get(name).cloned()
+        self.hub.engine.profiles.get(name).cloned()
+    }
+
+    pub(crate) fn hub(&self) -> &Arc<Hub> {
+        &self.hub
     }
 
     pub(crate) fn engine(&self) -> &Arc<Engine> {
-        &self.engine
+        &self.hub.engine
     }
 
     /// Name of the store: `memory`; `redis`, also with sentinels and on a Cluster; `quorum`, for `redlock://`.
     #[must_use]
     pub fn store(&self) -> &'static str {
-        self.engine.capability.store
+        self.hub.engine.capability.store
     }
 
     /// How many locks this manager holds in this process now.
     #[must_use]
     pub fn held(&self) -> usize {
-        self.engine.held()
+        self.hub.engine.held()
     }
 
     /// What happens to the locks of this manager from now on. Any number may listen; while nobody does, it costs nothing.
@@ -253,27 +258,27 @@ impl LockManager {
     /// ```
     #[must_use]
     pub fn events(&self) -> LockEvents {
-        self.engine.observer.events.subscribe()
+        self.hub.engine.observer.events.subscribe()
     }
 
     /// Counts the locks of `template` from zero on, before one of them is asked for: a dashboard then shows 0, and an alert
     /// has something to compare with. The HTTP layer says so when it is built; for others there is
     /// [`ManagerBuilder::template`]. Without the feature `metrics` it does nothing.
     pub fn register_template(&self, template: &str) {
-        self.engine.observer.meters.know(template);
+        self.hub.engine.observer.meters.know(template);
     }
 
     /// Counts a piece of work that ran without its lock because the store failed, as the HTTP layer does when it is told
     /// to; whoever runs something of the kind calls this. `template` is what the key is rendered from, never the key.
     pub fn record_bypass(&self, template: &str) {
-        self.engine.observer.record_bypass(template);
+        self.hub.engine.observer.record_bypass(template);
     }
 
     /// An error as the log may show it: by its kind alone where keys are to be kept out of the log. For the layers above.
     #[doc(hidden)]
     #[must_use]
     pub fn redacted<'a>(&self, error: &'a LockError) -> impl fmt::Display + use<'a> {
-        self.engine.observer.redact_error(error)
+        self.hub.engine.observer.redact_error(error)
     }
 
     /// Whether the log is to be told now that a request of `template` was refused, and how many like it were left out
@@ -281,6 +286,6 @@ impl LockManager {
     #[doc(hidden)]
     #[must_use]
     pub fn admit_refusal(&self, template: &str) -> Option<Option<u64>> {
-        self.engine.observer.admit(template, Warning::Refused)
+        self.hub.engine.observer.admit(template, Warning::Refused)
     }
 }

@@ -17,7 +17,7 @@ impl LockManager {
     /// # Cancel safety
     /// As `future`.
     pub fn scope<F: Future>(&self, future: F) -> impl Future<Output = F::Output> + use<F> {
-        let manager = Arc::clone(self.engine());
+        let manager = Arc::clone(self.hub());
         // The scope is that of the task which polls: a task that was spawned with this has none of its parent's locks.
         async move { LockScope::current().with_manager(manager).enter(future).await }
     }
@@ -63,7 +63,7 @@ impl LockScope {
     /// any in the namespace of the scope's manager.
     fn grants_of(&self, manager: Option<&LockManager>, key: &Key) -> impl Iterator<Item = Arc<Lease>> {
         let current = || self.manager().cloned().or_else(|| installed().ok());
-        let current = manager.map_or_else(current, |manager| Some(Arc::clone(manager.engine())));
+        let current = manager.map_or_else(current, |manager| Some(Arc::clone(manager.hub())));
         self.entered(manager.map(LockManager::engine), current, key)
     }
 }
@@ -73,7 +73,6 @@ impl LockHandle {
     #[doc(hidden)]
     #[must_use]
     pub fn origin(&self) -> (LockManager, Option<&str>) {
-        let lease = self.lease();
-        (LockManager::of(Arc::clone(&lease.engine)), lease.template())
+        (LockManager::of(Arc::clone(self.hub())), self.lease().template())
     }
 }

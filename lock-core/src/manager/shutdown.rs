@@ -28,20 +28,19 @@ impl LockManager {
         engine.close();
         // A turn that nobody polls for is no hold that could be waited for.
         engine.local_queue.look(Duration::ZERO);
-        engine.renewers.all().iter().for_each(|renewer| renewer.hurry());
         let _ = tokio::time::timeout(grace, engine.idle()).await;
         engine.local_queue.look(Duration::ZERO);
         let mut report = ShutdownReport::default();
-        for lease in engine.leases() {
+        for lease in self.hub().leases() {
             if lease.lose(LossReason::ShutDown) {
                 report.revoked.push(lease.claim.key.as_str().to_owned());
-                engine.release_lease_in_background(&lease);
+                lease.release_in_background();
             }
         }
         if engine.is_busy() {
             let _ = tokio::time::timeout(last(grace, &report), engine.settled()).await;
         }
-        report.unanswered = engine.pending_releases() + engine.acquiring();
+        report.unanswered = engine.cleanup.pending() + engine.acquiring();
         engine.store.close().await;
         engine.observer.events.close();
         report

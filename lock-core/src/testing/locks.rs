@@ -275,7 +275,7 @@ impl TestLocks {
     /// The keys that the code under test holds now, sorted, with their namespace. A key that several share is there once.
     #[must_use]
     pub fn held_keys(&self) -> Vec<String> {
-        let leases = self.manager.engine().leases();
+        let leases = self.manager.hub().leases();
         let held = leases.iter().filter(|lease| lease.is_held());
         let mut keys: Vec<_> = held.flat_map(|lease| lease.claim.keys().map(ToString::to_string)).collect();
         keys.sort_unstable();
@@ -319,7 +319,7 @@ impl TestLocks {
 
     /// The holds of the code under test on `key`, lost ones included.
     fn holds_on<'a>(&self, key: &'a Key) -> impl Iterator<Item = Arc<Lease>> + use<'a> {
-        let leases = self.manager.engine().leases().into_iter();
+        let leases = self.manager.hub().leases().into_iter();
         leases.filter(move |lease| lease.claim.keys().any(|held| held == key))
     }
 

@@ -91,7 +91,7 @@ async fn a_look_watches_the_end_and_renews_once() {
         assert_eq!(renewer.look(lease), renew, "{max_hold:?}");
         let end = instant(lease.deadline());
         let end = lease.max_hold_end().map_or(end, |limit| end.min(instant(limit)));
-        assert_eq!(renewer.queue().next(), Some(end), "{max_hold:?}: a loss is told though no answer comes");
+        assert_eq!(renewer.schedule.next(), Some(end), "{max_hold:?}: a loss is told though no answer comes");
         assert!(!renewer.look(lease), "{max_hold:?}: one is under way");
     }
 }
@@ -106,12 +106,12 @@ async fn what_is_lost_or_given_back_is_looked_at_no_more() {
     assert!(!renewer.look(&lease));
     // The answer to a renewal that was under way during the release.
     renewer.answered(&lease, lease.ttl(), yes(lease.since));
-    assert_eq!(renewer.queue().next(), None);
+    assert_eq!(renewer.schedule.next(), None);
 
     let lost = request.acquire().await.expect("it is free");
     lost.lease().lose(LossReason::Taken);
     assert!(!renewer.look(lost.lease()));
-    assert_eq!(renewer.queue().next(), None);
+    assert_eq!(renewer.schedule.next(), None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -121,12 +121,12 @@ async fn no_answer_puts_the_look_at_the_end_off() {
     let guard = request.clone().acquire().await.expect("it is free");
     let (renewer, lease) = (renewer(), guard.lease());
     renewer.answered(lease, lease.ttl(), unknown());
-    let soon = renewer.queue().next().expect("it is filed");
+    let soon = renewer.schedule.next().expect("it is filed");
     assert!(soon > instant(renewer.clock.now()) && soon < instant(lease.deadline()));
     tokio::time::advance(guard.remaining() - Duration::from_millis(1)).await;
     renewer.answered(lease, lease.ttl(), unknown());
     tokio::time::advance(Duration::from_millis(1)).await;
-    assert!(!renewer.queue().take_due(renewer.clock.now()).is_empty(), "its loss is told at the deadline");
+    assert!(!renewer.schedule.take_due(renewer.clock.now()).is_empty(), "its loss is told at the deadline");
     drop(guard);
 
     let guard = request.max_hold(secs(1)).acquire().await.expect("it is free");
@@ -136,7 +136,7 @@ async fn no_answer_puts_the_look_at_the_end_off() {
         renewer.answered(lease, lease.ttl(), answer);
     }
     tokio::time::advance(Duration::from_millis(2)).await;
-    assert!(!renewer.queue().take_due(renewer.clock.now()).is_empty(), "and at the end of `max_hold`");
+    assert!(!renewer.schedule.take_due(renewer.clock.now()).is_empty(), "and at the end of `max_hold`");
 }
 
 /// The body blocked its runtime for longer than the lease, so nobody was told of the loss when the answer came.
@@ -149,5 +149,5 @@ async fn a_yes_after_the_deadline_does_not_bring_the_lock_back() {
     renewer.answered(lease, lease.ttl(), yes(renewer.clock.now()));
     assert!(!lease.is_held());
     assert_eq!(lease.loss(), Some(LossReason::Expired));
-    assert_eq!(renewer.queue().next(), None);
+    assert_eq!(renewer.schedule.next(), None);
 }

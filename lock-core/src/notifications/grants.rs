@@ -1,7 +1,4 @@
 //! Delivers the store's grants to the owners that wait in its queue.
-//!
-//! This is one of the roads on which a waiter is woken. The others are the local queue, the watch on the store, and the
-//! waiter's own timer. A notification may be lost on its way, so nothing relies on it alone.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

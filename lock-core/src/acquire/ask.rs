@@ -1,0 +1,124 @@
+//! Asking the store for a claim, and keeping its entry in the store's queue.
+
+use std::time::Duration;
+
+use crate::backend::{Ask, Attempt, Grant, Heartbeat, Held};
+use crate::clock::Moment;
+use crate::engine::Engine;
+use crate::error::{LockError, LockErrorKind, Result};
+use crate::expiry;
+use crate::notifications::{Notifications, Subscription};
+use crate::pending::{PendingClaim, QueueEntry};
+
+/// The shortest time between two heartbeats, whatever the store says of its holder.
+const SHORTEST_HEARTBEAT: Duration = Duration::from_millis(1);
+
+impl PendingClaim {
+    /// Asks the store once.
+    pub(super) async fn ask(&mut self, engine: &Engine, ask: Ask) -> Result<Attempt> {
+        let beats = engine.capability.waiting.by_heartbeats();
+        if beats && self.is_queued() {
+            if let Some(attempt) = self.heartbeat(engine).await? {
+                return Ok(attempt);
+            }
+            let key = engine.observer.redact_key(&self.claim.key, None);
+            tracing::debug!(lock.key = %key, "the entry in the queue is gone, queueing again");
+            self.start_over(&engine.owners);
+        }
+        let waiting = self.is_waiting();
+        // A question of any other kind would give the entry up.
+        let ask = if waiting { Ask::Enqueue { room: None } } else { ask };
+        self.begin_request();
+        // Before the request: the notification may overtake the answer.
+        let subscription = (ask.enqueues() && beats)
+            .then(|| Notifications::subscribe(&engine.notifications, self.claim.owner));
+        let answer = engine.store.acquire(&self.claim, ask).await;
+        match &answer {
+            Ok(Attempt::Granted(grant)) => return self.in_time(engine, *grant).map(Attempt::Granted),
+            Ok(Attempt::Held(held)) => self.held(engine, held, subscription),
+            Err(error) if error.is_ambiguous() || waiting || self.claim.is_resent() => {
+                self.start_over(&engine.owners)
+            }
+            Err(_) => self.nothing_taken(),
+        }
+        answer
+    }
+
+    /// Leaves the store's queue. The same request releases a grant that came meanwhile. Without an answer, the background
+    /// goes on.
+    pub(super) async fn leave(&mut self, engine: &Engine) {
+        if self.is_waiting() && engine.release(&self.claim, None).await.is_ok() {
+            self.settle();
+        }
+    }
+
+    /// Notes the answer that the key is held.
+    fn held(&mut self, engine: &Engine, held: &Held, subscription: Option<Subscription>) {
+        let Some(sent) = held.queued_at else {
+            if self.claim.is_resent() {
+                // The answer is that to the second request; the first may yet be granted.
+                self.start_over(&engine.owners);
+            }
+            self.settle();
+            return;
+        };
+        let waiter_lease = engine.capability.waiter_lease(&self.claim);
+        let heartbeat = engine
+            .capability
+            .waiting
+            .by_heartbeats()
+            .then(|| next_heartbeat(sent, waiter_lease, held, engine.clock.now()));
+        let answered = engine.clock.now();
+        self.queued(|before| {
+            let lease = before.as_ref().map_or(waiter_lease, |entry| entry.lease.min(waiter_lease));
+            let subscription = subscription.or_else(|| before.and_then(|entry| entry.subscription));
+            QueueEntry { sent, answered, lease, heartbeat, unanswered: Duration::ZERO, subscription }
+        });
+    }
+
+    /// Sends the store a heartbeat; `None` where it has forgotten the claim.
+    async fn heartbeat(&mut self, engine: &Engine) -> Result<Option<Attempt>> {
+        let (asked, ttl) = (engine.capability.waiter_lease(&self.claim), self.claim.ttl);
+        let mut before = Duration::ZERO;
+        if let Some(entry) = self.entry() {
+            entry.lease = entry.lease.min(asked);
+            before = entry.unanswered;
+            entry.unanswered = before.max(ttl);
+        }
+        match engine.store.heartbeat(&self.claim).await {
+            Ok(Heartbeat::Granted(grant)) => {
+                self.in_time(engine, grant).map(|grant| Some(Attempt::Granted(grant)))
+            }
+            Ok(Heartbeat::Waiting(held)) => {
+                self.held(engine, &held, None);
+                if let Some(entry) = self.entry() {
+                    entry.unanswered = before;
+                }
+                Ok(Some(Attempt::Held(held)))
+            }
+            Ok(Heartbeat::Gone) => Ok(None),
+            // Neither yes nor no: the entry may be kept, so the next heartbeat asks again.
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Refuses a grant whose answer took as long as its lease.
+    fn in_time(&mut self, engine: &Engine, grant: Grant) -> Result<Grant> {
+        let deadline = grant.sent.plus(expiry::safe(engine.capability.placement, grant.lease));
+        if !deadline.is_past(engine.clock.now()) {
+            return Ok(grant);
+        }
+        self.start_over(&engine.owners);
+        let detail = "the answer took longer than the ttl: choose a longer ttl, or a store that is nearer";
+        Err(LockError::new(LockErrorKind::Unavailable, detail).nothing_taken())
+    }
+}
+
+/// Returns when the next heartbeat is due: after a third of the waiter's lease, or when the holder's lease is over.
+fn next_heartbeat(sent: Moment, waiter_lease: Duration, held: &Held, now: Moment) -> Moment {
+    let regular = sent.plus(waiter_lease / 3);
+    match held.remaining.map(|left| now.plus(left.max(SHORTEST_HEARTBEAT))) {
+        Some(free) => free.earlier(regular, now),
+        None => regular,
+    }
+}

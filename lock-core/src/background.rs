@@ -1,0 +1,140 @@
+//! Where the library's own work runs: renewals, releases that nobody waits for, and the session of a store.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+use crate::backend::{BoxFuture, Placement};
+use crate::error::{LockError, LockErrorKind, Result};
+use crate::simulation;
+
+/// How long the thread outlives its manager, so that the last releases are answered.
+const LAST_RELEASES: Duration = Duration::from_secs(2);
+
+/// The runtimes of the background.
+///
+/// Over a remote store it is a thread with a current-thread runtime, so that a body that blocks every worker of the
+/// caller's runtime keeps its lock. Over the memory store it is the runtimes that take locks, so that a paused clock drives
+/// it.
+#[derive(Debug)]
+pub(crate) enum Background {
+    OwnThread(Thread),
+    OnRuntimes(Mutex<Vec<OnRuntime>>),
+}
+
+pub(crate) struct Thread {
+    runtime: Handle,
+    /// Ends the thread, once the future that is sent has completed.
+    stop: Mutex<Option<oneshot::Sender<BoxFuture<'static, ()>>>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct OnRuntime {
+    runtime: Handle,
+    presence: Weak<Presence>,
+}
+
+impl fmt::Debug for Thread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Thread").field("runtime", &self.runtime).finish_non_exhaustive()
+    }
+}
+
+/// Proof that a runtime is alive, kept by a task that runs on it.
+#[derive(Debug)]
+pub(crate) struct Presence(());
+
+impl Background {
+    /// # Errors
+    /// The system has no further thread.
+    pub(crate) fn new(placement: Placement) -> Result<Self> {
+        // A simulated world is on one thread, and its clock stands still on every other.
+        if placement == Placement::Remote && !simulation::is_on() {
+            return start().map(Self::OwnThread);
+        }
+        Ok(Self::OnRuntimes(Mutex::default()))
+    }
+
+    /// Returns the runtime on which a store drives its session: that of the thread, or the one within which the manager is
+    /// made.
+    pub(crate) fn of_session(&self) -> Option<Handle> {
+        match self {
+            Self::OwnThread(thread) => Some(thread.runtime.clone()),
+            Self::OnRuntimes(_) => Handle::try_current().ok(),
+        }
+    }
+
+    /// Returns a runtime on which something can be spawned from anywhere; `None` where all of them are gone.
+    pub(crate) fn runtime(&self) -> Option<Handle> {
+        match self {
+            Self::OwnThread(thread) => Some(thread.runtime.clone()),
+            Self::OnRuntimes(all) => {
+                let all = all.lock().unwrap_or_else(PoisonError::into_inner);
+                all.iter().find(|one| one.presence.strong_count() > 0).map(|one| one.runtime.clone())
+            }
+        }
+    }
+
+    /// Adds a runtime, for as long as a task on it keeps what is returned.
+    pub(crate) fn join(&self, runtime: &Handle) -> Arc<Presence> {
+        let presence = Arc::new(Presence(()));
+        if let Self::OnRuntimes(all) = self {
+            let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+            all.retain(|one| one.presence.strong_count() > 0);
+            all.push(OnRuntime { runtime: runtime.clone(), presence: Arc::downgrade(&presence) });
+        }
+        presence
+    }
+
+    /// Ends the thread when `last` has completed, or after [`LAST_RELEASES`].
+    pub(crate) fn stop(&self, last: impl Future<Output = ()> + Send + 'static) {
+        if let Self::OwnThread(thread) = self
+            && let Some(stop) = thread.stop.lock().unwrap_or_else(PoisonError::into_inner).take()
+        {
+            let _ = stop.send(Box::pin(last));
+        }
+    }
+}
+
+impl Thread {
+    pub(crate) fn runtime(&self) -> &Handle {
+        &self.runtime
+    }
+}
+
+/// Returns the runtime of the caller.
+pub(crate) fn current_runtime() -> Result<Handle> {
+    Handle::try_current().map_err(|error| {
+        let advice = "locks are taken inside a tokio runtime: call this from an async fn that tokio runs";
+        LockError::new(LockErrorKind::InvalidRequest, advice).with_source(error)
+    })
+}
+
+fn start() -> Result<Thread> {
+    let failed = |what: &'static str| {
+        move |error: std::io::Error| {
+            LockError::new(LockErrorKind::Unavailable, what).nothing_taken().with_source(error)
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(failed("the runtime for renewals cannot be built"))?;
+    let (stop, stopped) = oneshot::channel();
+    let handle = runtime.handle().clone();
+    std::thread::Builder::new()
+        .name("lock-background".to_owned())
+        .spawn(move || {
+            runtime.block_on(async {
+                if let Ok(last) = stopped.await {
+                    let _ = tokio::time::timeout(LAST_RELEASES, last).await;
+                }
+            });
+        })
+        .map_err(failed("the thread for renewals cannot be started"))?;
+    Ok(Thread { runtime: handle, stop: Mutex::new(Some(stop)) })
+}

@@ -1,0 +1,156 @@
+//! One manager's inside: the engine, and what renews the leases that are taken with it.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use crate::backend::{DynBackend, Listener};
+use crate::background::Background;
+use crate::engine::Engine;
+use crate::error::{LossReason, Result};
+use crate::lease::{Lease, Renewers};
+use crate::observe::{Observer, Settings};
+use crate::options::Profiles;
+use crate::owner::{Identity, Owner};
+use crate::pending::Certainty;
+use crate::store::Store;
+
+/// One manager's inside. Managers, requests, guards and handles keep it alive; leases and pending claims know only the
+/// parts below it.
+pub(crate) struct Hub {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) renewers: Renewers,
+    background: Arc<Background>,
+}
+
+/// What a reader of a log can use; every guard and request has it in its own.
+impl fmt::Debug for Hub {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.engine.fmt(f)
+    }
+}
+
+impl Hub {
+    pub(crate) fn new(
+        backend: Arc<dyn DynBackend>,
+        namespace: String,
+        identity: Identity,
+        profiles: Profiles,
+        settings: Settings,
+    ) -> Result<Arc<Self>> {
+        let capability = backend.capability_dyn();
+        let clock = capability.placement.clock();
+        let observer = Arc::new(Observer::new(settings, capability.store, clock));
+        let store = Store::new(backend, Arc::clone(&observer));
+        let background = Arc::new(Background::new(capability.placement)?);
+        let engine =
+            Engine::new(store.clone(), observer, identity, namespace, profiles, Arc::clone(&background))?;
+        let renewers = Renewers::new(store, Arc::clone(&engine.local_queue), Arc::clone(&background));
+        let hub = Arc::new(Self { engine, renewers, background });
+        let listener: Weak<Self> = Arc::downgrade(&hub);
+        let process = hub.engine.owners.process();
+        hub.engine.store.attach(process, listener, hub.background.of_session().as_ref());
+        Ok(hub)
+    }
+
+    /// Returns every live lease.
+    pub(crate) fn leases(&self) -> Vec<Arc<Lease>> {
+        self.renewers.leases()
+    }
+
+    /// Ends the leases of `owners`, whose grants the store says are gone.
+    fn all_lost(&self, owners: &[Owner], reason: LossReason) {
+        // First: a grant that is on its way to its next holder has no lease yet.
+        self.engine.note_lost(owners, reason);
+        let owners: HashSet<&Owner> = owners.iter().collect();
+        for lease in self.leases().into_iter().filter(|lease| owners.contains(&lease.claim.owner)) {
+            // Of several keys one may be lost, and the others must be free as well. A session takes all with it.
+            if lease.lose(reason) && reason != LossReason::SessionEnded {
+                let cleanup = &self.engine.cleanup;
+                cleanup.release(&lease.claim, None, Certainty::Granted, lease.store_until());
+            }
+        }
+    }
+}
+
+/// The store's reports reach those whom they concern.
+impl Listener for Hub {
+    fn granted(&self, owner: Owner, waiters: usize) {
+        self.engine.notifications.granted(owner, waiters);
+    }
+
+    fn contended(&self, key: &str) {
+        self.engine.local_queue.contended(key);
+    }
+
+    fn opened(&self, key: &str) {
+        self.engine.latches.opened(key);
+    }
+
+    fn lost(&self, owner: Owner, reason: LossReason) {
+        self.all_lost(&[owner], reason);
+    }
+
+    fn session_ended(&self, owners: &[Owner]) {
+        self.all_lost(owners, LossReason::SessionEnded);
+    }
+
+    fn keys_evicted(&self, count: u64) {
+        self.engine.observer.evicted(count);
+    }
+
+    fn reconnected(&self) {
+        self.engine.reconnected();
+    }
+}
+
+/// Nobody can take or hold a lock with this manager any more. The background ends once the last releases are answered.
+impl Drop for Hub {
+    fn drop(&mut self) {
+        let cleanup = Arc::clone(&self.engine.cleanup);
+        cleanup.hurry();
+        self.background.stop(async move { cleanup.settled().await });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::backend::memory::Memory;
+    use crate::backend::{Ask, Attempt, Backend, Claim, Released};
+    use crate::error::LockErrorKind;
+    use crate::key::Key;
+    use crate::kind::Kind;
+    use crate::owner::OwnerRecord;
+    use crate::request::LockRequest;
+
+    /// A hub of another process, as a forked child has it.
+    fn inherited(store: Memory) -> Arc<Hub> {
+        let value = format!("{} host=a pid=0 service= since=0", "0".repeat(48));
+        let parent = OwnerRecord::from_value(&value).expect("a record").identity().clone();
+        Hub::new(Arc::new(store), String::new(), parent, Profiles::default(), Settings::default())
+            .expect("random bytes")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_forked_child_takes_no_locks_and_gives_none_back() {
+        let store = Memory::new();
+        let hub = inherited(store.clone());
+        let engine = &hub.engine;
+        let refused = LockRequest::new(Arc::clone(&hub), "k", Kind::Reentrant).acquire().await;
+        let refused = refused.expect_err("refused");
+        assert_eq!(refused.kind(), LockErrorKind::InvalidRequest);
+        assert!(refused.to_string().contains("fork"), "{refused}");
+
+        let record = OwnerRecord::new(Arc::clone(&engine.identity), None);
+        let key = Key::new("k").expect("a key");
+        let claim = Claim::new(key, engine.owners.mint(), Duration::from_secs(60), record);
+        assert!(matches!(store.acquire(&claim, Ask::Try).await, Ok(Attempt::Granted(_))));
+        engine.cleanup.release(&claim, None, Certainty::Granted, engine.clock.now());
+        tokio::task::yield_now().await;
+        let answer = store.release(&claim, None).await.expect("memory answers");
+        assert_eq!(answer, Released::Released, "it was the parent's until now");
+    }
+}

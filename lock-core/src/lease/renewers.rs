@@ -1,0 +1,125 @@
+//! The renewers of one manager: one for each runtime of the background.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use tokio::runtime::Handle;
+
+use super::lease::Lease;
+use super::renewer::Renewer;
+use super::schedule::Schedule;
+use crate::background::{Background, current_runtime};
+use crate::clock::Clock;
+use crate::error::Result;
+use crate::local_queue::LocalQueue;
+use crate::store::Store;
+
+/// The renewers of one manager.
+#[derive(Debug)]
+pub(crate) struct Renewers {
+    store: Store,
+    local_queue: Arc<LocalQueue>,
+    clock: Clock,
+    background: Arc<Background>,
+    /// The renewer of the library's own thread, where there is one.
+    own: Option<Arc<Schedule<Lease>>>,
+    /// Those of the runtimes that take locks.
+    others: Mutex<Vec<OnRuntime>>,
+}
+
+/// The schedule of one runtime. The loop owns it: when the runtime is gone, so is the schedule.
+#[derive(Debug)]
+struct OnRuntime {
+    runtime: Handle,
+    schedule: Weak<Schedule<Lease>>,
+}
+
+impl Renewers {
+    pub(crate) fn new(store: Store, local_queue: Arc<LocalQueue>, background: Arc<Background>) -> Self {
+        let clock = store.capability().placement.clock();
+        let mut renewers =
+            Self { store, local_queue, clock, background, own: None, others: Mutex::default() };
+        if let Background::OwnThread(thread) = &*renewers.background {
+            renewers.own = Some(renewers.start(thread.runtime()));
+        }
+        renewers
+    }
+
+    /// Returns the schedule for the leases of the calling task.
+    pub(crate) fn here(&self) -> Result<Arc<Schedule<Lease>>> {
+        let runtime = current_runtime()?;
+        if let Some(schedule) = &self.own {
+            return Ok(Arc::clone(schedule));
+        }
+        let mut others = self.others();
+        others.retain(|one| one.schedule.strong_count() > 0);
+        let here = others.iter().find(|one| one.runtime.id() == runtime.id());
+        if let Some(schedule) = here.and_then(|one| one.schedule.upgrade()) {
+            return Ok(schedule);
+        }
+        let schedule = self.start(&runtime);
+        others.push(OnRuntime { runtime, schedule: Arc::downgrade(&schedule) });
+        Ok(schedule)
+    }
+
+    /// Starts a renewer on `runtime`.
+    fn start(&self, runtime: &Handle) -> Arc<Schedule<Lease>> {
+        let renewer = Renewer::new(self.store.clone(), Arc::clone(&self.local_queue), self.clock);
+        let schedule = Arc::clone(renewer.schedule());
+        let presence = self.background.join(runtime);
+        runtime.spawn(async move {
+            let _presence = presence;
+            renewer.run().await;
+        });
+        schedule
+    }
+
+    /// Returns every live lease.
+    pub(crate) fn leases(&self) -> Vec<Arc<Lease>> {
+        self.all().iter().flat_map(|schedule| schedule.items()).collect()
+    }
+
+    fn all(&self) -> Vec<Arc<Schedule<Lease>>> {
+        let others: Vec<_> = self.others().iter().filter_map(|one| one.schedule.upgrade()).collect();
+        self.own.iter().cloned().chain(others).collect()
+    }
+
+    fn others(&self) -> MutexGuard<'_, Vec<OnRuntime>> {
+        self.others.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Renewers {
+    fn drop(&mut self) {
+        self.all().iter().for_each(|schedule| schedule.close());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::memory::Memory;
+    use crate::backend::{Backend, Placement};
+
+    #[test]
+    fn each_runtime_has_one_schedule_and_a_dead_one_none() {
+        let store = Memory::new();
+        let local_queue = Arc::new(LocalQueue::new(&store.capability()));
+        let background = Arc::new(Background::new(Placement::Embedded).expect("no thread is needed"));
+        let renewers = Renewers::new(Store::unobserved(store), local_queue, background);
+        let runtime =
+            || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let (one, two) = (runtime(), runtime());
+        let here = |runtime: &tokio::runtime::Runtime| {
+            runtime.block_on(async { renewers.here().expect("a runtime") })
+        };
+        let (first, second) = (here(&one), here(&two));
+        assert!(Arc::ptr_eq(&first, &here(&one)) && Arc::ptr_eq(&second, &here(&two)));
+        assert!(!Arc::ptr_eq(&first, &second));
+        assert_eq!(renewers.all().len(), 2);
+        drop((first, one));
+        assert_eq!(renewers.all().len(), 1);
+        here(&two);
+        assert_eq!(renewers.others().len(), 1, "the dead one is forgotten");
+        assert!(renewers.here().is_err(), "outside a runtime");
+    }
+}

@@ -1,0 +1,68 @@
+//! When a lease is looked at: for its next renewal, its loss, or a warning.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::lease::Lease;
+use super::schedule::{Due, Schedule};
+use crate::clock::Moment;
+
+impl Schedule<Lease> {
+    /// Watches a new lease, which the store granted for `length`. One that is shorter than the ttl is extended when a third
+    /// of it is over: at once would cost every short hold a request.
+    pub(crate) fn watch(&self, lease: &Arc<Lease>, length: Duration) {
+        if lease.options.renew && length < lease.ttl() {
+            self.watch_renewed(lease, lease.since, length);
+        } else {
+            self.watch_extended(lease, lease.since, length);
+        }
+    }
+
+    /// Watches the end of a lease that nobody has yet: it is not renewed, and its loss is reported.
+    pub(crate) fn watch_end(&self, lease: &Arc<Lease>) {
+        self.file(lease, lease.last_look());
+    }
+
+    /// Watches a lease whose grant another holder of this process had.
+    pub(crate) fn watch_handoff(&self, lease: &Arc<Lease>) {
+        // The lease may be shorter than what its new holder asks for: the holder before asked for it, or the store gave less.
+        let sent = lease.confirmed();
+        self.watch_extended(lease, sent, lease.ttl().min(lease.deadline().since(sent)));
+    }
+
+    /// Watches a lease that was renewed outside of the loop, by a request sent at `sent`.
+    pub(crate) fn watch_extended(&self, lease: &Arc<Lease>, sent: Moment, length: Duration) {
+        if lease.options.renew {
+            self.watch_renewed(lease, sent, length);
+        } else {
+            self.file(lease, lease.within_limits(lease.last_look()));
+        }
+    }
+
+    /// Watches a lease that is renewed next after the request that was sent at `sent` and brought `length`.
+    pub(super) fn watch_renewed(&self, lease: &Arc<Lease>, sent: Moment, length: Duration) {
+        self.file(lease, lease.within_limits(lease.next_renewal(sent, length)));
+    }
+}
+
+impl Lease {
+    /// Returns the look at which the lease is lost, unless it is renewed by then.
+    pub(super) fn last_look(&self) -> Due {
+        let end = Due::at(self.deadline());
+        self.max_hold_end().map_or(end, |limit| end.no_later_than(limit))
+    }
+
+    /// Returns the renewal after the one that was sent at `sent` and brought `length`.
+    fn next_renewal(&self, sent: Moment, length: Duration) -> Due {
+        // A third of the lease is the rule.
+        let length = self.options.renew_every.map_or(length, |every| length.min(every.saturating_mul(3)));
+        Due::renewal(sent, length, fastrand::f64())
+    }
+
+    /// Returns `due`, or the first of the ends of the lease if that is earlier.
+    pub(super) fn within_limits(&self, due: Due) -> Due {
+        let due = due.no_later_than(self.deadline());
+        let due = self.max_hold_end().map_or(due, |limit| due.no_later_than(limit));
+        self.held_long_at().map_or(due, |long| due.no_later_than(long))
+    }
+}

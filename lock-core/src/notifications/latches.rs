@@ -1,0 +1,117 @@
+//! Delivers the opening of a latch to those who wait for it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+
+use crate::key::Key;
+
+/// The latches that somebody of one manager waits for.
+#[derive(Debug, Default)]
+pub(crate) struct Latches(Mutex<HashMap<Key, Waiting>>);
+
+/// The waiters of one latch.
+#[derive(Debug, Default)]
+struct Waiting {
+    opened: Arc<Notify>,
+    waiters: usize,
+}
+
+impl Latches {
+    /// Notifies everybody who waits for the latch `key`: it is open, or may be.
+    pub(crate) fn opened(&self, key: &str) {
+        let opened = self.waiting().get(key).map(|waiting| Arc::clone(&waiting.opened));
+        if let Some(opened) = opened {
+            opened.notify_waiters();
+        }
+    }
+
+    /// Notifies everybody who waits for any latch: notifications may have been lost.
+    pub(crate) fn wake_all(&self) {
+        let all: Vec<_> = self.waiting().values().map(|waiting| Arc::clone(&waiting.opened)).collect();
+        all.iter().for_each(|opened| opened.notify_waiters());
+    }
+
+    /// Waits for `key` from now on, for as long as the value lives.
+    pub(crate) fn join<'a>(&'a self, key: &'a Key) -> LatchWaiter<'a> {
+        let mut all = self.waiting();
+        let waiting = all.entry(key.clone()).or_default();
+        waiting.waiters += 1;
+        LatchWaiter { latches: self, key, opened: Arc::clone(&waiting.opened) }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, HashMap<Key, Waiting>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One waiter for a latch. Dropping it leaves.
+#[derive(Debug)]
+pub(crate) struct LatchWaiter<'a> {
+    latches: &'a Latches,
+    key: &'a Key,
+    opened: Arc<Notify>,
+}
+
+impl LatchWaiter<'_> {
+    /// Completes when the latch may be open. Counts from the call on, polled or not.
+    pub(crate) fn notified(&self) -> Notified<'_> {
+        self.opened.notified()
+    }
+}
+
+impl Drop for LatchWaiter<'_> {
+    fn drop(&mut self) {
+        let mut all = self.latches.waiting();
+        if let Some(waiting) = all.get_mut(self.key) {
+            waiting.waiters -= 1;
+            if waiting.waiters == 0 {
+                all.remove(self.key);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use super::*;
+
+    fn key(text: &str) -> Key {
+        Key::new(text).expect("a key")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_waits_for_a_latch_is_notified_of_it_and_of_no_other() {
+        let latches = Latches::default();
+        let (a, b) = (key("a"), key("b"));
+        let (one, two, other) = (latches.join(&a), latches.join(&a), latches.join(&b));
+        let (mut first, mut second, mut third) =
+            (pin!(one.notified()), pin!(two.notified()), pin!(other.notified()));
+        for opened in [first.as_mut(), second.as_mut(), third.as_mut()] {
+            assert!(!opened.enable());
+        }
+        latches.opened("c");
+        latches.opened("a");
+        assert!(first.as_mut().enable() && second.as_mut().enable(), "both wait for it");
+        assert!(!third.as_mut().enable(), "it waits for another");
+        latches.wake_all();
+        assert!(third.as_mut().enable());
+    }
+
+    #[test]
+    fn nothing_is_left_of_a_waiter_that_left() {
+        let latches = Latches::default();
+        let (a, b) = (key("a"), key("b"));
+        let (one, two, other) = (latches.join(&a), latches.join(&a), latches.join(&b));
+        drop(one);
+        assert_eq!(latches.waiting().len(), 2, "somebody waits for each");
+        drop(two);
+        assert_eq!(latches.waiting().len(), 1);
+        drop(other);
+        assert_eq!(latches.waiting().len(), 0);
+    }
+}

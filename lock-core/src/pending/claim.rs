@@ -1,0 +1,215 @@
+//! A claim that rolls back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::cleanup::{Certainty, Cleanup};
+use crate::backend::{Claim, Grant};
+use crate::clock::Moment;
+use crate::expiry;
+use crate::notifications::Subscription;
+use crate::owner::OwnerSource;
+
+/// The minimum time to keep cleaning up after an unanswered request, even for a shorter ttl.
+const LATE_REQUEST: Duration = Duration::from_secs(30);
+
+/// What the store may know of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sent {
+    /// Nothing that outlives the answer.
+    Nothing,
+    /// A request is under way.
+    Request,
+    /// An entry in the store's queue.
+    Queued,
+}
+
+/// A claim that rolls back when it is dropped.
+///
+/// It is made before the first byte is sent. So a future that is dropped at any await point leaves nothing behind: what
+/// the store may have granted or queued is released in the background, by owner.
+#[derive(Debug)]
+pub(crate) struct PendingClaim {
+    cleanup: Arc<Cleanup>,
+    pub(crate) claim: Claim,
+    state: Sent,
+    entry: Option<QueueEntry>,
+    /// The owner has grants already, by requests of their own.
+    has_grants: bool,
+}
+
+/// An entry in the store's queue.
+#[derive(Debug)]
+pub(crate) struct QueueEntry {
+    /// When the last request was sent that was answered with "keep waiting".
+    pub(crate) sent: Moment,
+    /// When that answer arrived, by the clock of this process.
+    pub(crate) answered: Moment,
+    /// The shortest lease that a grant by this entry may bring. Its waiters may have asked for different ones, and what
+    /// was not answered may have arrived.
+    pub(crate) lease: Duration,
+    /// When the next heartbeat is due, where the store wants any.
+    pub(crate) heartbeat: Option<Moment>,
+    /// The longest lease for which a heartbeat was sent that was not answered. It may yet arrive, and extend what was
+    /// granted meanwhile.
+    pub(crate) unanswered: Duration,
+    pub(crate) subscription: Option<Subscription>,
+}
+
+impl PendingClaim {
+    pub(crate) fn new(cleanup: &Arc<Cleanup>, claim: Claim) -> Self {
+        Self { cleanup: Arc::clone(cleanup), claim, state: Sent::Nothing, entry: None, has_grants: false }
+    }
+
+    /// Notes that the owner holds each of the keys by a grant of its own.
+    pub(crate) fn has_grants(&mut self) {
+        self.has_grants = true;
+    }
+
+    /// Returns whether the store's queue has an entry for this claim.
+    pub(crate) fn is_queued(&self) -> bool {
+        self.entry.is_some()
+    }
+
+    /// Returns whether the last answer of the store was that the claim waits.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.state == Sent::Queued
+    }
+
+    pub(crate) fn entry(&mut self) -> Option<&mut QueueEntry> {
+        self.entry.as_mut()
+    }
+
+    /// Returns when the store last answered that the claim is queued.
+    pub(crate) fn answered(&self) -> Option<Moment> {
+        Some(self.entry.as_ref()?.answered)
+    }
+
+    /// Returns when the next heartbeat is due, where the store wants any.
+    pub(crate) fn heartbeat_due(&self) -> Option<Moment> {
+        self.entry.as_ref()?.heartbeat
+    }
+
+    /// Makes the next heartbeat due at once.
+    pub(crate) fn heartbeat_now(&mut self) {
+        let now = self.cleanup.clock.now();
+        if let Some(entry) = &mut self.entry {
+            entry.heartbeat = Some(now);
+        }
+    }
+
+    /// Completes when the store has served the entry, and returns how many wait behind it. Never completes without an
+    /// entry. Cancel safe.
+    pub(crate) async fn notified(&self) -> usize {
+        match self.entry.as_ref().and_then(|entry| entry.subscription.as_ref()) {
+            Some(subscription) => subscription.notified().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Takes the notification that the store has served the entry, if it arrived: how many wait behind it.
+    pub(crate) fn take_notification(&self) -> Option<usize> {
+        self.entry.as_ref()?.subscription.as_ref()?.take()
+    }
+
+    /// Returns the grant that a notification promised; `None` where it is too late to be sure of it, so that the store
+    /// must be asked.
+    pub(crate) fn served(&self, waiters: usize) -> Option<Grant> {
+        let entry = self.entry.as_ref()?;
+        let grant = Grant::new(entry.sent, entry.lease).with_waiters(Some(waiters));
+        let end = grant.sent.plus(expiry::safe(self.cleanup.capability.placement, entry.lease));
+        (!end.is_past(self.cleanup.clock.now())).then_some(grant)
+    }
+
+    /// Notes that a request is about to be sent.
+    pub(crate) fn begin_request(&mut self) {
+        self.state = Sent::Request;
+        self.claim.not_sent();
+    }
+
+    /// Notes that the store knows nothing of the claim.
+    pub(crate) fn settle(&mut self) {
+        (self.state, self.entry) = (Sent::Nothing, None);
+    }
+
+    /// Notes that the last request took nothing. An entry in the store's queue stays.
+    pub(crate) fn nothing_taken(&mut self) {
+        self.state = Sent::Nothing;
+    }
+
+    /// Notes that the store's queue has an entry for the claim.
+    pub(crate) fn queued(&mut self, entry: impl FnOnce(Option<QueueEntry>) -> QueueEntry) {
+        self.state = Sent::Queued;
+        self.entry = Some(entry(self.entry.take()));
+    }
+
+    /// Takes the claim with its entry out, for the next waiter of the local queue.
+    pub(crate) fn take_entry(&mut self) -> Option<Self> {
+        let entry = self.entry.take()?;
+        let left = Self {
+            cleanup: Arc::clone(&self.cleanup),
+            claim: self.claim.clone(),
+            state: self.state,
+            entry: Some(entry),
+            has_grants: self.has_grants,
+        };
+        self.state = Sent::Nothing;
+        Some(left)
+    }
+
+    /// Takes over the claim and the entry of another waiter. The grant will be for what this waiter asks for. Returns
+    /// `false` where it could last longer than that: then the entry of the other is rolled back.
+    pub(crate) fn adopt(&mut self, mut left: Self) -> bool {
+        if left.entry.as_ref().is_some_and(|entry| entry.unanswered > self.claim.ttl) {
+            return false;
+        }
+        left.claim.ttl = self.claim.ttl;
+        left.claim.fencing = self.claim.fencing;
+        *self = left;
+        true
+    }
+
+    /// Hands the claim over to a lease, which releases it from now on. This value goes on with another owner.
+    pub(crate) fn take(&mut self, owners: &OwnerSource) -> Claim {
+        self.settle();
+        self.has_grants = false;
+        let next = owners.mint_like(self.claim.owner);
+        let taken = self.claim.clone();
+        self.claim.set_owner(next);
+        taken
+    }
+
+    /// Rolls back, and goes on with another owner: nobody knows what became of the request, so its owner is never used
+    /// again.
+    pub(crate) fn start_over(&mut self, owners: &OwnerSource) {
+        self.roll_back();
+        self.has_grants = false;
+        self.claim.set_owner(owners.mint_like(self.claim.owner));
+    }
+
+    fn roll_back(&mut self) {
+        self.entry = None;
+        let certainty = match self.state {
+            Sent::Nothing => return,
+            // An outage must not pile up releases of what was never asked for.
+            Sent::Request if self.cleanup.capability.marks_sent && !self.claim.is_sent() => {
+                self.state = Sent::Nothing;
+                return;
+            }
+            Sent::Request if self.has_grants => Certainty::MaybeAgain,
+            Sent::Request => Certainty::Maybe,
+            Sent::Queued => Certainty::Granted,
+        };
+        self.state = Sent::Nothing;
+        // A request on its way to a server that stands still takes effect when that goes on, not before.
+        let patience = if certainty == Certainty::Granted { Duration::ZERO } else { LATE_REQUEST };
+        let until = self.cleanup.clock.now().plus(self.claim.ttl.max(patience));
+        self.cleanup.release(&self.claim, None, certainty, until);
+    }
+}
+
+impl Drop for PendingClaim {
+    fn drop(&mut self) {
+        self.roll_back();
+    }
+}

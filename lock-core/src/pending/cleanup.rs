@@ -1,0 +1,321 @@
+//! Releases that nobody waits for: grants of dropped guards, and what a cancelled acquire may have taken.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::sync::{Notify, Semaphore};
+
+use crate::backend::{Capability, Claim, LeaseScope, Released};
+use crate::background::Background;
+use crate::backoff::Pauses;
+use crate::clock::{Clock, Moment};
+use crate::error::{LockError, LockErrorKind};
+use crate::expiry;
+use crate::key::Key;
+use crate::observe::ReleaseContext;
+use crate::owner::Identity;
+use crate::store::Store;
+
+/// What is known of the claim that is released.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Certainty {
+    /// The store granted it: one answered release ends it.
+    Granted,
+    /// The request was sent and not answered: it may take effect after the first release, so that is repeated until one
+    /// has freed something.
+    Maybe,
+    /// The same for an owner with earlier grants. A release that freed something may have freed those, and the request may
+    /// arrive behind it, so nothing ends the repetition early.
+    MaybeAgain,
+}
+
+/// Is notified when a key was released in the background.
+pub(crate) trait FreedKeys: Send + Sync {
+    /// The key is free, or will be without another notification: whoever waits in this process asks the store.
+    fn freed(&self, key: &Key);
+}
+
+/// Releases in the background what nobody wants any more.
+pub(crate) struct Cleanup {
+    pub(crate) store: Store,
+    pub(crate) capability: Capability,
+    pub(crate) clock: Clock,
+    identity: Arc<Identity>,
+    background: Arc<Background>,
+    /// The waiters of this process. Weak, because they keep claims and grants that come back here.
+    waiters: Weak<dyn FreedKeys>,
+    /// Releases under way.
+    pending: AtomicUsize,
+    /// Notified when the last of them is answered.
+    settled: Notify,
+    permits: Semaphore,
+    /// The manager ends: releases that are only repeated to be safe stop now.
+    hurrying: AtomicBool,
+    hurry: Notify,
+}
+
+/// When a release is repeated after an answer that did not settle it. A request that is still on its way on an older
+/// connection usually arrives within milliseconds; a server that was stopped, or a partition that heals, takes longer.
+const REPEATS: [Duration; 3] =
+    [Duration::from_millis(100), Duration::from_millis(900), Duration::from_secs(5)];
+
+/// The shortest time for which the release of a short lease is repeated.
+const LONGEST_REPEAT: Duration = Duration::from_millis(1_500);
+
+/// How many releases are with the store at the same time.
+const AT_ONCE: usize = 256;
+
+/// Pauses between tries that are not answered.
+const PAUSES: Pauses = Pauses::new(Duration::from_millis(20), Duration::from_secs(1));
+
+impl std::fmt::Debug for Cleanup {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cleanup").field("pending", &self.pending()).finish_non_exhaustive()
+    }
+}
+
+impl Cleanup {
+    pub(crate) fn new(
+        store: Store,
+        identity: Arc<Identity>,
+        background: Arc<Background>,
+        waiters: Weak<dyn FreedKeys>,
+    ) -> Arc<Self> {
+        let capability = store.capability();
+        Arc::new(Self {
+            store,
+            capability,
+            clock: capability.placement.clock(),
+            identity,
+            background,
+            waiters,
+            pending: AtomicUsize::new(0),
+            settled: Notify::new(),
+            permits: Semaphore::new(AT_ONCE),
+            hurrying: AtomicBool::new(false),
+            hurry: Notify::new(),
+        })
+    }
+
+    /// Returns whether the grants of this process live in one session with the store, so that none of them ends by itself.
+    pub(crate) fn has_session(&self) -> bool {
+        self.capability.lease == LeaseScope::Session
+    }
+
+    /// Releases a claim that no caller has held. See [`release_as`](Self::release_as).
+    pub(crate) fn release(
+        self: &Arc<Self>,
+        claim: &Claim,
+        keep_until: Option<Moment>,
+        certainty: Certainty,
+        until: Moment,
+    ) {
+        self.release_as(claim, keep_until, certainty, until, ReleaseContext::default);
+    }
+
+    /// Releases a claim, at once where the store can do that, else in the background. Never blocks and never panics;
+    /// callable from anywhere, also outside a runtime and while unwinding. Does nothing in a forked child.
+    ///
+    /// `keep_until` is the end of its `min_hold`. From `until` on the store has forgotten the claim by itself, unless it
+    /// lives in a session.
+    pub(crate) fn release_as(
+        self: &Arc<Self>,
+        claim: &Claim,
+        keep_until: Option<Moment>,
+        certainty: Certainty,
+        until: Moment,
+        context: impl FnOnce() -> ReleaseContext,
+    ) {
+        // A forked child has a copy of the grant, which is its parent's.
+        if !self.identity.is_this_process() {
+            return;
+        }
+        let keep_for = keep_until.and_then(|end| expiry::left(end, self.clock.now()));
+        if self.store.release_now(claim, keep_for).is_some() {
+            self.freed(claim);
+            return;
+        }
+        let certainty = if claim.is_resent() { Certainty::MaybeAgain } else { certainty };
+        // A session keeps what it has until that is released, so there is no time from which on nobody need ask.
+        let until = Some(until).filter(|_| !self.has_session());
+        let (claim, context) = (claim.clone(), context());
+        self.spawn(PendingRelease { claim, keep_until, certainty, not_before: None, until, context });
+    }
+
+    /// Releases the grant of a lost lease at the time at which the store would have forgotten a lease of its own: until then
+    /// the body may not know that the lock is lost. For a grant in a session, which forgets none.
+    pub(crate) fn release_later(
+        self: &Arc<Self>,
+        claim: &Claim,
+        keep_until: Option<Moment>,
+        not_before: Moment,
+        context: ReleaseContext,
+    ) {
+        if !self.identity.is_this_process() {
+            return;
+        }
+        self.spawn(PendingRelease {
+            claim: claim.clone(),
+            keep_until,
+            certainty: Certainty::Granted,
+            not_before: Some(not_before),
+            until: None,
+            context,
+        });
+    }
+
+    fn spawn(self: &Arc<Self>, release: PendingRelease) {
+        let Some(runtime) = self.background.runtime() else {
+            tracing::error!("no runtime for a release: the key stays until the store's lease is over");
+            self.freed(&release.claim);
+            return;
+        };
+        let counted = Counted::new(self);
+        runtime.spawn(async move { counted.0.run(release).await });
+    }
+
+    /// Returns how many releases are not answered yet.
+    pub(crate) fn pending(&self) -> usize {
+        self.pending.load(Ordering::Acquire)
+    }
+
+    /// Completes when no release is pending.
+    pub(crate) async fn settled(&self) {
+        loop {
+            let mut settled = std::pin::pin!(self.settled.notified());
+            settled.as_mut().enable();
+            if self.pending() == 0 {
+                return;
+            }
+            settled.await;
+        }
+    }
+
+    /// Stops the repetition of releases that were answered: somebody waits for the last of them.
+    pub(crate) fn hurry(&self) {
+        self.hurrying.store(true, Ordering::Release);
+        self.hurry.notify_waiters();
+    }
+
+    pub(crate) fn is_hurrying(&self) -> bool {
+        self.hurrying.load(Ordering::Acquire)
+    }
+
+    /// Notifies the waiters of this process. Called once the store has answered: before that they would ask in vain.
+    fn freed(&self, claim: &Claim) {
+        if let Some(waiters) = self.waiters.upgrade() {
+            claim.keys().for_each(|key| waiters.freed(key));
+        }
+    }
+
+    async fn run(&self, release: PendingRelease) {
+        if let Some(time) = release.not_before {
+            self.sleep(time.remaining(self.clock.now())).await;
+        }
+        let first = self.until_answered(&release).await;
+        self.freed(&release.claim);
+        let Some(mut answer) = first else { return };
+        let until = self.clock.now().plus(release.claim.ttl.max(LONGEST_REPEAT));
+        for pause in REPEATS {
+            let settled = match release.certainty {
+                Certainty::Granted => true,
+                Certainty::Maybe => answer == Released::Released,
+                Certainty::MaybeAgain => false,
+            };
+            if settled || self.is_hurrying() || until.remaining(self.clock.now()) < pause {
+                return;
+            }
+            self.sleep(pause).await;
+            let Some(next) = self.until_answered(&release).await else { return };
+            answer = next;
+            if answer == Released::Released {
+                // The request had taken effect late, and the waiters of this process took it for a holder of theirs.
+                self.freed(&release.claim);
+            }
+        }
+    }
+
+    /// Sleeps, unless the manager ends: the release that follows is then the last.
+    async fn sleep(&self, pause: Duration) {
+        let mut hurry = std::pin::pin!(self.hurry.notified());
+        hurry.as_mut().enable();
+        if !self.is_hurrying() {
+            let _ = tokio::time::timeout(pause, hurry).await;
+        }
+    }
+
+    /// Tries until the store answers; `None` once the grant has run out by itself, or the store is closed.
+    async fn until_answered(&self, release: &PendingRelease) -> Option<Released> {
+        let mut pauses = PAUSES;
+        loop {
+            let answer = {
+                // While the store hangs, the releases must not crowd out everything else.
+                let _permit = self.permits.acquire().await;
+                let keep_for = release.keep_until.and_then(|end| expiry::left(end, self.clock.now()));
+                self.store.release(&release.claim, keep_for).await
+            };
+            match answer {
+                Ok(answer) => return Some(answer),
+                // The connections are closed for good.
+                Err(error) if error.kind() == LockErrorKind::ShuttingDown => return None,
+                Err(error) => {
+                    if release.until.is_some_and(|until| until.is_past(self.clock.now())) {
+                        if release.certainty == Certainty::Granted {
+                            self.log_abandoned(release, &error);
+                        }
+                        return None;
+                    }
+                    self.log_retry(release, &error);
+                }
+            }
+            tokio::time::sleep(pauses.next()).await;
+        }
+    }
+
+    fn log_abandoned(&self, release: &PendingRelease, error: &LockError) {
+        release.context.abandoned();
+        let (template, observer) = (release.context.template(), self.store.observer());
+        let (key, error) = (observer.redact_key(&release.claim.key, template), observer.redact_error(error));
+        tracing::error!(lock.template = template, lock.key = %key, %error, "release not answered; the lease is over");
+    }
+
+    fn log_retry(&self, release: &PendingRelease, error: &LockError) {
+        let (template, observer) = (release.context.template(), self.store.observer());
+        let (key, error) = (observer.redact_key(&release.claim.key, template), observer.redact_error(error));
+        tracing::debug!(lock.key = %key, %error, "release not answered, trying again");
+    }
+}
+
+/// A claim that is released in the background.
+struct PendingRelease {
+    claim: Claim,
+    /// The end of its `min_hold`.
+    keep_until: Option<Moment>,
+    certainty: Certainty,
+    /// It is not released before this time, unless the manager ends.
+    not_before: Option<Moment>,
+    /// From here on the store has forgotten it by itself. `None` where it never does: the release is repeated until it is
+    /// answered.
+    until: Option<Moment>,
+    /// What it was, for those who read the log.
+    context: ReleaseContext,
+}
+
+/// Counts one release for as long as it is under way, also when its task is dropped with its runtime.
+struct Counted(Arc<Cleanup>);
+
+impl Counted {
+    fn new(cleanup: &Arc<Cleanup>) -> Self {
+        cleanup.pending.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(cleanup))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        if self.0.pending.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.settled.notify_waiters();
+        }
+    }
+}
