@@ -10,7 +10,7 @@ use super::config::Endpoint;
 use super::durability::{Confirmer, Proof, patience};
 use super::error::Failure;
 use super::keyspace::Keyspace;
-use super::link::{Connection, Greeting, Role, Shared, text};
+use super::link::{Connection, Greeting, Role, SessionState, Shared, text};
 use crate::backend::BoxFuture;
 
 /// The server is asked whether it has evicted keys with every so many heartbeats: every five seconds.
@@ -46,8 +46,18 @@ impl Primary {
     }
 }
 
+/// A connection to a primary.
+pub(crate) type PrimaryConnection = Connection<Option<Confirmer>>;
+
+/// What waits for copies, where locks need them.
+impl SessionState for Option<Confirmer> {
+    fn delay(&self, timeout: Duration) -> Duration {
+        // An answer may stand behind a confirmation.
+        self.as_ref().map_or(Duration::ZERO, |_| patience(timeout))
+    }
+}
+
 impl Role for Primary {
-    /// What waits for copies, where locks need them.
     type Session = Option<Confirmer>;
 
     fn keyspace(&self) -> Keyspace {
@@ -82,18 +92,13 @@ impl Role for Primary {
         }
     }
 
-    async fn heartbeat(&self, connection: &Connection<Self>, shared: &Shared<Self>, count: u32) {
+    async fn heartbeat(&self, connection: &PrimaryConnection, shared: &Shared<Self>, count: u32) {
         if count % BEATS_PER_LOOK == 0 {
             report_evictions(connection, shared).await;
         }
     }
 
-    fn delay(session: &Option<Confirmer>, timeout: Duration) -> Duration {
-        // An answer may stand behind a confirmation.
-        session.as_ref().map_or(Duration::ZERO, |_| patience(timeout))
-    }
-
-    async fn confirm(connection: &Connection<Self>, deadline: Duration) -> Result<(), Failure> {
+    async fn confirm(connection: &PrimaryConnection, deadline: Duration) -> Result<(), Failure> {
         match &connection.session {
             None => Ok(()),
             Some(confirmer) => confirmer.confirm(connection, deadline).await,
@@ -102,7 +107,7 @@ impl Role for Primary {
 }
 
 /// Asks the server how many keys it has evicted.
-async fn report_evictions(connection: &Connection<Primary>, shared: &Shared<Primary>) {
+async fn report_evictions(connection: &PrimaryConnection, shared: &Shared<Primary>) {
     let mut questions = Pipeline::with_capacity(2);
     questions.cmd("INFO").arg("server").cmd("INFO").arg("stats");
     if let Ok(answers) = connection.send_all(&questions).await

@@ -11,8 +11,7 @@ use super::reply::{code, conflict, granted, held};
 use super::server::Server;
 use crate::backend::conflict::Use;
 use crate::backend::redis::error::Failure;
-use crate::backend::redis::link::Connection;
-use crate::backend::redis::primary::Primary;
+use crate::backend::redis::primary::{Primary, PrimaryConnection};
 use crate::backend::redis::scripts::Script;
 use crate::backend::redis::units::millis;
 use crate::backend::{Ask, Attempt, Claim, Grant, Heartbeat, Held, Mode, Queue, WAITER_LEASE};
@@ -142,7 +141,7 @@ fn set(claim: &Claim, value: &str) -> Cmd {
 }
 
 fn one(
-    live: &Connection<Primary>,
+    live: &PrimaryConnection,
     claim: &Claim,
     ask: Ask,
     (token, value): (&OwnerToken, &str),
@@ -162,7 +161,7 @@ fn one(
     command
 }
 
-fn all(live: &Connection<Primary>, claim: &Claim, (token, value): (&OwnerToken, &str), end: i64) -> Cmd {
+fn all(live: &PrimaryConnection, claim: &Claim, (token, value): (&OwnerToken, &str), end: i64) -> Cmd {
     let keys = claim.keys().map(Key::as_str);
     let mut command = live.scripts.call(Script::AcquireAll, keys, 5, value.len() + 120);
     common(&mut command, claim, (token, value), end);

@@ -9,12 +9,12 @@ use super::server::Server;
 use crate::backend::Claim;
 use crate::backend::redis::durability::Confirmed;
 use crate::backend::redis::error::Failure;
-use crate::backend::redis::link::{Connection, Role};
-use crate::backend::redis::primary::Primary;
+use crate::backend::redis::link::Role;
+use crate::backend::redis::primary::{Primary, PrimaryConnection};
 
 /// Sends a command that grants, and has the grant confirmed where that costs no round trip of its own.
 pub(super) async fn send_to_grant(
-    connection: &Connection<Primary>,
+    connection: &PrimaryConnection,
     command: &Cmd,
     deadline: Duration,
 ) -> Result<(Value, Confirmed), Failure> {
@@ -29,7 +29,7 @@ impl Server<Primary> {
     /// Hands out a grant that has enough copies, and gives back one that has not.
     pub(super) async fn durable<T>(
         &self,
-        connection: &Arc<Connection<Primary>>,
+        connection: &Arc<PrimaryConnection>,
         (claim, grant): (&Claim, T),
         confirmed: Confirmed,
         deadline: Duration,

@@ -10,12 +10,11 @@ use ::redis::{Cmd, Pipeline, Value};
 use super::reply::mode_of;
 use super::server::Server;
 use crate::backend::redis::keyspace::is_helper;
-use crate::backend::redis::link::Role;
+use crate::backend::redis::link::{Connection, Role, SessionState};
 
 use super::renew::is_forgotten;
 use crate::backend::redis::error::{Failure, Reaction, Redirect};
 use crate::backend::redis::keyspace::Keyspace;
-use crate::backend::redis::link::Connection;
 use crate::backend::redis::scripts::Script;
 use crate::backend::{GrantId, HOLDERS_TOLD, HolderInfo, Listed, LockInfo, WAITERS_TOLD, WaiterInfo};
 use crate::key::Key;
@@ -106,8 +105,8 @@ impl<R: Role> Server<R> {
 }
 
 /// A look into these keys.
-fn list<'a, R: Role>(
-    live: &Connection<R>,
+fn list<'a, S: SessionState>(
+    live: &Connection<S>,
     keys: impl Iterator<Item = &'a str> + Clone,
     foreign: bool,
 ) -> Cmd {

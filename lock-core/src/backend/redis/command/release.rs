@@ -8,8 +8,7 @@ use super::acquire::fence_ttl;
 use super::reply::code;
 use super::server::Server;
 use crate::backend::redis::error::Failure;
-use crate::backend::redis::link::Connection;
-use crate::backend::redis::link::Role;
+use crate::backend::redis::link::{Connection, Role, SessionState};
 use crate::backend::redis::scripts::Script;
 use crate::backend::redis::units::millis;
 use crate::backend::{Claim, FencingToken, Mode, Released};
@@ -32,7 +31,7 @@ impl<R: Role> Server<R> {
     }
 }
 
-fn free<R: Role>(connection: &Connection<R>, claim: &Claim) -> Cmd {
+fn free<S: SessionState>(connection: &Connection<S>, claim: &Claim) -> Cmd {
     let mut command = call(connection, Script::Release, claim);
     // The hot path of the script is the one without these.
     if needs_value(claim) || !claim.more.is_empty() || claim.own_fence().is_some() {
@@ -41,14 +40,14 @@ fn free<R: Role>(connection: &Connection<R>, claim: &Claim) -> Cmd {
     command
 }
 
-fn retain<R: Role>(connection: &Connection<R>, claim: &Claim, keep: Duration) -> Cmd {
+fn retain<S: SessionState>(connection: &Connection<S>, claim: &Claim, keep: Duration) -> Cmd {
     let mut command = call(connection, Script::Keep, claim);
     command.arg(millis(keep));
     details(&mut command, claim);
     command
 }
 
-fn call<R: Role>(connection: &Connection<R>, script: Script, claim: &Claim) -> Cmd {
+fn call<S: SessionState>(connection: &Connection<S>, script: Script, claim: &Claim) -> Cmd {
     let mut command = connection.scripts.call(script, claim.keys().map(Key::as_str), 6, 64);
     command.arg(claim.owner.token().as_str());
     command

@@ -8,8 +8,7 @@ use super::acquire::fence_ttl;
 use super::release::needs_value;
 use super::server::Server;
 use crate::backend::redis::error::{Failure, Reaction};
-use crate::backend::redis::link::Connection;
-use crate::backend::redis::link::Role;
+use crate::backend::redis::link::{Connection, Role, SessionState};
 use crate::backend::redis::scripts::Script;
 use crate::backend::redis::units::millis;
 use crate::backend::{Claim, FencingToken, Renew, Renewal};
@@ -150,8 +149,8 @@ impl Verdict {
 }
 
 /// Sends the scripts of the chunks numbered `which` and puts their answers into `answers`.
-async fn run<R: Role>(
-    live: &Connection<R>,
+async fn run<S: SessionState>(
+    live: &Connection<S>,
     (chunks, asking): (&[&[Lock<'_>]], bool),
     which: &[usize],
     answers: &mut [Option<Value>],
@@ -172,7 +171,7 @@ async fn run<R: Role>(
     Ok(sent)
 }
 
-fn script<R: Role>(live: &Connection<R>, chunk: &[Lock<'_>]) -> Cmd {
+fn script<S: SessionState>(live: &Connection<S>, chunk: &[Lock<'_>]) -> Cmd {
     let keys = chunk.iter().map(|lock| lock.key.as_str());
     let bytes = (Owner::TOKEN_LEN + 10) * chunk.len();
     let mut command = live.scripts.call(Script::Renew, keys, 2 * chunk.len(), bytes);
@@ -201,7 +200,7 @@ pub(crate) fn is_forgotten(answer: Option<&Value>) -> bool {
 }
 
 /// The verdicts of one script.
-fn read<R: Role>(live: &Connection<R>, locks: usize, answer: &Value, sent: Moment) -> Vec<Verdict> {
+fn read<S: SessionState>(live: &Connection<S>, locks: usize, answer: &Value, sent: Moment) -> Vec<Verdict> {
     match answer {
         Value::Array(answers) if answers.len() == locks => {
             answers.iter().map(|answer| verdict(answer, sent)).collect()

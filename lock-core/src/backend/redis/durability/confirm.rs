@@ -19,7 +19,7 @@ use ::redis::{Cmd, Pipeline, Value};
 
 use super::policy::{Copies, Durability};
 use crate::backend::redis::error::Failure;
-use crate::backend::redis::link::{Connection, Role};
+use crate::backend::redis::link::{Connection, SessionState};
 use crate::backend::redis::units::millis;
 
 /// Of the deadline of a call, for one confirmation: it may have to wait for that of another call first, and a grant that
@@ -75,9 +75,9 @@ pub(crate) type Confirmed = Option<Result<(), Failure>>;
 impl Confirmer {
     /// Sends a command that grants over its connection, together with the one that confirms it where no other is under
     /// way; else the grant has to be [confirmed](Self::confirm) afterwards, with others.
-    pub(crate) async fn grant<R: Role>(
+    pub(crate) async fn grant<S: SessionState>(
         &self,
-        connection: &Connection<R>,
+        connection: &Connection<S>,
         command: &Cmd,
         deadline: Duration,
     ) -> Result<(Value, Confirmed), Failure> {
@@ -102,9 +102,9 @@ impl Confirmer {
     /// Waits until everything that was answered over its connection has enough copies; an error says how many it has.
     ///
     /// What is to be confirmed has to have been a write of this connection: WAIT covers its last one.
-    pub(crate) async fn confirm<R: Role>(
+    pub(crate) async fn confirm<S: SessionState>(
         &self,
-        connection: &Connection<R>,
+        connection: &Connection<S>,
         deadline: Duration,
     ) -> Result<(), Failure> {
         let (durability, patience) = (self.durability, patience(deadline));

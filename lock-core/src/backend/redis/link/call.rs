@@ -3,7 +3,7 @@
 use ::redis::{Cmd, Value};
 
 use super::connection::Connection;
-use super::role::Role;
+use super::session_state::SessionState;
 use crate::backend::redis::error::{Failure, Reaction};
 use crate::backend::redis::scripts::Script;
 use crate::clock::{Clock, Moment};
@@ -46,7 +46,7 @@ impl Reply {
     }
 }
 
-impl<R: Role> Connection<R> {
+impl<S: SessionState> Connection<S> {
     /// Calls a script that answers `{verdict, now, ..}`, and learns the server's clock from it.
     pub(crate) async fn call(&self, script: Script, command: &Cmd) -> Result<Reply, Failure> {
         let sent = Clock::Suspend.now();
@@ -76,7 +76,7 @@ impl<R: Role> Connection<R> {
     /// Learns that the server's clock said `now` some time between `sent` and `received`.
     pub(crate) fn learn(&self, now: i64, sent: Moment, received: Moment) {
         self.clock.learn(now, sent, received);
-        R::clock(&self.session, now, sent, received);
+        self.session.clock(now, sent, received);
     }
 }
 

@@ -8,7 +8,6 @@ use ::redis::{Cmd, Pipeline, PushInfo, PushKind, RedisResult, Value};
 use tokio::sync::Notify;
 
 use super::clock::ServerClock;
-use super::role::Role;
 use super::subscriptions::Subscriptions;
 use crate::backend::redis::error::{Failure, Reaction};
 use crate::backend::redis::scripts::Scripts;
@@ -36,22 +35,22 @@ impl Poisoned {
 
 /// A connection that is up.
 #[derive(Debug)]
-pub(crate) struct Connection<R: Role> {
+pub(crate) struct Connection<S> {
     connection: MultiplexedConnection,
     pub(crate) scripts: Scripts,
     pub(crate) clock: ServerClock,
     /// What the role keeps for this connection.
-    pub(crate) session: R::Session,
+    pub(crate) session: S,
     pub(crate) poisoned: Arc<Poisoned>,
     pub(crate) subscriptions: Subscriptions,
 }
 
-impl<R: Role> Connection<R> {
+impl<S> Connection<S> {
     pub(crate) fn new(
         connection: MultiplexedConnection,
         scripts: Scripts,
         clock: ServerClock,
-        session: R::Session,
+        session: S,
         poisoned: Arc<Poisoned>,
     ) -> Self {
         Self { connection, scripts, clock, session, poisoned, subscriptions: Subscriptions::default() }

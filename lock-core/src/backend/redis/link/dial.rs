@@ -32,7 +32,7 @@ use crate::simulation;
 /// A connection and the task that drives it.
 #[derive(Debug)]
 pub(crate) struct Session<R: Role> {
-    pub(crate) live: Arc<Connection<R>>,
+    pub(crate) live: Arc<Connection<R::Session>>,
     pub(crate) driver: Driver,
     /// Where it goes to.
     pub(crate) place: Option<Endpoint>,

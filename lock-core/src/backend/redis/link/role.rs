@@ -7,6 +7,7 @@ use std::time::Duration;
 use ::redis::aio::MultiplexedConnection;
 
 use super::connection::Connection;
+use super::session_state::SessionState;
 use super::shared::Shared;
 use crate::backend::redis::config::Endpoint;
 use crate::backend::redis::error::Failure;
@@ -20,7 +21,7 @@ use crate::clock::Moment;
 /// hook that does nothing costs nothing.
 pub(crate) trait Role: fmt::Debug + Send + Sync + Sized + 'static {
     /// What the role keeps for each connection.
-    type Session: fmt::Debug + Send + Sync;
+    type Session: SessionState;
 
     /// Returns which keys the server has.
     fn keyspace(&self) -> Keyspace {
@@ -54,25 +55,17 @@ pub(crate) trait Role: fmt::Debug + Send + Sync + Sized + 'static {
     /// Does what is due with the heartbeat number `count` of a connection, behind an answer to it.
     fn heartbeat(
         &self,
-        connection: &Connection<Self>,
+        connection: &Connection<Self::Session>,
         shared: &Shared<Self>,
         count: u32,
     ) -> impl Future<Output = ()> + Send;
-
-    /// Receives each reading of the server's clock: it said `now` (in us) some time between `sent` and `received`.
-    fn clock(_session: &Self::Session, _now: i64, _sent: Moment, _received: Moment) {}
-
-    /// Returns how much later than others an answer may come over this connection, where a call may take `timeout`.
-    fn delay(_session: &Self::Session, _timeout: Duration) -> Duration {
-        Duration::ZERO
-    }
 
     /// Waits until everything that was written over the connection has the copies that it needs.
     ///
     /// # Errors
     /// It does not have them within the part of `deadline` that is meant for that.
     fn confirm(
-        _connection: &Connection<Self>,
+        _connection: &Connection<Self::Session>,
         _deadline: Duration,
     ) -> impl Future<Output = Result<(), Failure>> + Send {
         ready(Ok(()))

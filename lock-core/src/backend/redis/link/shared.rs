@@ -4,14 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::evictions::Evictions;
-use super::role::Role;
 use crate::backend::redis::config::{Address, Config, FORM};
 use crate::backend::remote::{Listeners, Tls};
 use crate::error::LockError;
 
 /// What all connections of one backend share.
 #[derive(Debug)]
-pub(crate) struct Shared<R: Role> {
+pub(crate) struct Shared<R> {
     pub(crate) config: Config,
     tls: Option<Tls>,
     warned: AtomicBool,
@@ -20,7 +19,7 @@ pub(crate) struct Shared<R: Role> {
     pub(crate) role: R,
 }
 
-impl<R: Role> Shared<R> {
+impl<R> Shared<R> {
     /// Reads the files that the configuration names.
     pub(crate) fn new(config: Config, role: R) -> Result<Self, LockError> {
         Ok(Self {
@@ -37,7 +36,7 @@ impl<R: Role> Shared<R> {
     }
 
     /// The same in another role.
-    pub(crate) fn with_role<S: Role>(self, role: S) -> Shared<S> {
+    pub(crate) fn with_role<S>(self, role: S) -> Shared<S> {
         let Self { config, tls, warned, evictions, listeners, role: _ } = self;
         Shared { config, tls, warned, evictions, listeners, role }
     }

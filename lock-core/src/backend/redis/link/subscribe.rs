@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::connection::Connection;
 use super::messages;
-use super::role::Role;
+use super::session_state::SessionState;
 use crate::backend::redis::error::Failure;
 use crate::backend::redis::keyspace::CHANNEL;
 use crate::backend::redis::keyspace::Keyspace;
@@ -14,7 +14,7 @@ use crate::backend::remote::Listeners;
 use crate::key::Key;
 use ::redis::Cmd;
 
-impl<R: Role> Connection<R> {
+impl<S: SessionState> Connection<S> {
     /// Subscribes for the holders of this process, once and in the background. Called with every grant and renewal over
     /// this connection. Where the user may not subscribe, holders find out at their next renewal.
     pub(crate) fn subscribe_holders(self: &Arc<Self>, listeners: &Arc<Listeners>) {

@@ -16,6 +16,7 @@ use super::connection::Connection;
 use super::dial::{Session, dial};
 use super::role::Role;
 use super::sentinel;
+use super::session_state::SessionState;
 use super::shared::Shared;
 use crate::backend::redis::config::Address;
 use crate::backend::redis::config::Endpoint;
@@ -41,7 +42,7 @@ pub(crate) struct Subscribed {
 }
 
 impl<R: Role> Connector for Shared<R> {
-    type Connection = Connection<R>;
+    type Connection = Connection<R::Session>;
     type Session = Session<R>;
     type Reaction = Reaction;
     type Legacy = Subscribed;
@@ -52,11 +53,11 @@ impl<R: Role> Connector for Shared<R> {
         self.address()
     }
 
-    fn connection(session: &Session<R>) -> &Arc<Connection<R>> {
+    fn connection(session: &Session<R>) -> &Arc<Connection<R::Session>> {
         &session.live
     }
 
-    fn is_usable(connection: &Connection<R>) -> bool {
+    fn is_usable(connection: &Connection<R::Session>) -> bool {
         !connection.is_out_of_step()
     }
 
@@ -97,7 +98,7 @@ async fn watch_over<R: Role>(server: &Shared<R>, session: &mut Session<R>, pause
     let lost = |why: &'static str| Failure::new(LockErrorKind::Unavailable, why);
     let Session { live, driver, place } = session;
     let mut replaced = pin!(replaced(server, place.as_ref()));
-    let bound = HEARTBEAT + R::delay(&live.session, server.config.timeout);
+    let bound = HEARTBEAT + live.session.delay(server.config.timeout);
     let (mut missed, mut beats) = (0, 0_u32);
     loop {
         tokio::select! {

@@ -8,7 +8,6 @@ use ::redis::aio::MultiplexedConnection;
 use ::redis::{Cmd, Pipeline, Value};
 
 use super::probe;
-use super::role::VoterRole;
 use super::state::{QUARANTINE_FACTOR, QUARANTINE_MARGIN, VoterState, quarantine};
 use crate::backend::redis::error::Failure;
 use crate::backend::redis::link::{Connection, text};
@@ -180,7 +179,7 @@ impl Seat {
     }
 
     /// Registers the server again: it forgot the scripts, or its marker.
-    pub(super) async fn take_again(&self, live: &Connection<VoterRole>) -> Result<(), Failure> {
+    pub(super) async fn take_again(&self, live: &Connection<Seat>) -> Result<(), Failure> {
         let answers = live.send_all(&transaction(self.voter.max_millis(), false)).await?;
         let ballot = settle(&self.voter, &answers)?;
         *self.ballot.lock().unwrap_or_else(PoisonError::into_inner) = ballot;
@@ -189,7 +188,7 @@ impl Seat {
 
     /// With every heartbeat: whether the server threw keys away. A lock may have been among them, so its quarantine
     /// begins anew, for all clients.
-    pub(super) async fn look(&self, live: &Connection<VoterRole>) {
+    pub(super) async fn look(&self, live: &Connection<Seat>) {
         self.voter.compare_once();
         self.voter.show(Clock::Suspend.now());
         let mut command = Cmd::new();

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use super::boot::Seat;
 use super::state::VoterState;
 use crate::backend::redis::error::Failure;
-use crate::backend::redis::link::Connection;
-use crate::backend::redis::link::Shared;
-use crate::backend::redis::link::{Greeting, Role};
+use crate::backend::redis::link::{Connection, Greeting, Role, SessionState, Shared};
 use crate::backend::redis::scripts::Script;
 use crate::clock::Moment;
 
@@ -40,11 +38,13 @@ impl Role for VoterRole {
         Seat::take(&self.state, greeting.info, greeting.connection).await
     }
 
-    async fn heartbeat(&self, connection: &Connection<Self>, _shared: &Shared<Self>, _count: u32) {
+    async fn heartbeat(&self, connection: &Connection<Seat>, _shared: &Shared<Self>, _count: u32) {
         connection.session.look(connection).await;
     }
+}
 
-    fn clock(session: &Seat, now: i64, sent: Moment, received: Moment) {
-        session.voter().observe(now, sent, received);
+impl SessionState for Seat {
+    fn clock(&self, now: i64, sent: Moment, received: Moment) {
+        self.voter().observe(now, sent, received);
     }
 }

@@ -5,9 +5,8 @@ use std::time::Duration;
 use ::redis::{Cmd, Value};
 
 use super::backend::{Voter, unsupported};
-use super::boot::{Ballot, MARKER};
+use super::boot::{Ballot, MARKER, Seat};
 use super::refusal::Refusal;
-use super::role::VoterRole;
 use super::state::VoterState;
 use crate::backend::conflict::Use;
 use crate::backend::redis::command::acquire::common;
@@ -120,7 +119,7 @@ fn unsettled(voter: &VoterState) -> Failure {
 }
 
 /// The request of the gated script that the claim needs.
-fn command(live: &Connection<VoterRole>, ballot: &Ballot, claim: &Claim, end: Moment) -> Cmd {
+fn command(live: &Connection<Seat>, ballot: &Ballot, claim: &Claim, end: Moment) -> Cmd {
     let token = claim.owner.token();
     let value = claim.record.to_value(&token);
     let keys = claim.keys().count();
