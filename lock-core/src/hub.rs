@@ -9,7 +9,7 @@ use crate::background::Background;
 use crate::engine::Engine;
 use crate::error::{LossReason, Result};
 use crate::lease::{Lease, Renewers};
-use crate::observe::{Observer, Settings};
+use crate::observe::{self, Observer, Settings};
 use crate::options::Profiles;
 use crate::owner::{Identity, Owner};
 use crate::pending::Certainty;
@@ -97,6 +97,10 @@ impl Listener for Hub {
 
     fn keys_evicted(&self, count: u64) {
         self.engine.observer.evicted(count);
+    }
+
+    fn quarantined(&self, node: &str, stays_out: bool) {
+        observe::quarantined(node, stays_out);
     }
 
     fn reconnected(&self) {

@@ -37,6 +37,9 @@ pub trait Listener: Send + Sync + fmt::Debug {
     }
     /// The store evicted `count` keys for lack of memory since the last call; locks may be among them.
     fn keys_evicted(&self, _count: u64) {}
+    /// Whether the node `node` of a quorum stays out of its votes, because it may have forgotten a lock or its clock was
+    /// set. Reported when the listener is attached, and whenever the store looks at the node.
+    fn quarantined(&self, _node: &str, _stays_out: bool) {}
     /// A connection was made anew. Earlier reports may be lost, so every waiter asks the store at once, also one that waits
     /// for [`Backend::changed`].
     fn reconnected(&self);

@@ -19,7 +19,6 @@ pub(crate) use events::Witness;
 pub(crate) use hold::{HoldRecorder, HoldStart, ReleaseContext, Subject};
 pub(crate) use labels::{End, Op, Outcome, ReleaseError, Renewed};
 pub(crate) use metrics::Meter;
-#[cfg(feature = "redlock")]
 pub(crate) use metrics::quarantined;
 pub(crate) use observer::{LeftOut, Observer, Settings};
 pub(crate) use redact::RedactedKey;

@@ -45,7 +45,7 @@ impl Listeners {
     }
 
     /// Returns all listeners.
-    fn all(&self) -> Vec<Arc<dyn Listener>> {
+    pub(crate) fn all(&self) -> Vec<Arc<dyn Listener>> {
         self.matching(|_| true)
     }
 

@@ -60,9 +60,8 @@ pub(super) fn describe() {
     });
 }
 
-/// Shows whether `node` of a quorum is in quarantine. Known to the store alone, so it has no meter of a manager.
-#[cfg_attr(not(feature = "redlock"), allow(dead_code, reason = "no other store has a quarantine"))]
-pub(crate) fn quarantined(node: String, is: bool) {
+/// Shows whether `node` of a quorum is in quarantine. Every manager over the node shows the same, so it has no meter of one.
+pub(crate) fn quarantined(node: &str, is: bool) {
     if RecorderId::current().is_none() {
         return;
     }
@@ -70,7 +69,7 @@ pub(crate) fn quarantined(node: String, is: bool) {
         let (name, text) =
             (KeyName::from_const_str(QUARANTINED), "Whether the node is in quarantine: 1, or 0");
         recorder.describe_gauge(name.clone(), Some(Unit::Count), SharedString::const_str(text));
-        let labels = vec![Label::from_static_parts("backend", "quorum"), Label::new("node", node)];
+        let labels = vec![Label::from_static_parts("backend", "quorum"), Label::new("node", node.to_owned())];
         recorder.register_gauge(&Key::from_parts(name, labels), &METADATA).set(f64::from(u8::from(is)));
     });
 }

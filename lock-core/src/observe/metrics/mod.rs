@@ -13,9 +13,9 @@ mod recorder_id;
 
 #[cfg(feature = "metrics")]
 pub(crate) use handles::Meter;
-#[cfg(all(feature = "metrics", feature = "redlock"))]
+#[cfg(feature = "metrics")]
 pub(crate) use handles::quarantined;
-#[cfg(all(not(feature = "metrics"), feature = "redlock"))]
+#[cfg(not(feature = "metrics"))]
 pub(crate) use off::quarantined;
 #[cfg(not(feature = "metrics"))]
 pub(crate) use off::{Meter, Meters};

@@ -41,10 +41,8 @@ impl Meters {
 }
 
 /// See the twin.
-#[cfg_attr(not(feature = "redlock"), allow(dead_code, reason = "no other store has a quarantine"))]
-#[allow(clippy::needless_pass_by_value, reason = "as the twin")]
 #[inline(always)]
-pub(crate) fn quarantined(_node: String, _is: bool) {}
+pub(crate) fn quarantined(_node: &str, _is: bool) {}
 
 impl Meter {
     #[inline(always)]

@@ -11,6 +11,7 @@ mod node;
 mod patience;
 mod release;
 mod renew;
+mod reports;
 mod round;
 mod store;
 mod timing;

@@ -1,18 +1,21 @@
 //! The quorum, and the calls of the contract over its nodes.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
+
+use tokio::runtime::Handle;
 
 use super::builder::QuorumBuilder;
 use super::ledger::Ledger;
 use super::node::Node;
 use super::patience::{Alone, Patience};
+use super::reports::Reports;
 use super::timing;
 use super::votes::majority;
 use crate::backend::{
-    Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, GrantId, LatchState, LatchStep, Listed,
-    Mode, Placement, Queue, Released, Renew, Renewal,
+    Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, GrantId, LatchState, LatchStep,
+    LeaseScope, Listed, Listener, Mode, Placement, Queue, Released, Renew, Renewal,
 };
 use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, Result};
@@ -46,6 +49,7 @@ pub(super) struct Inner<B> {
     pub(super) capability: Capability,
     /// The one that was asked for.
     pub(super) node_timeout: Option<Duration>,
+    reports: Reports,
 }
 
 impl<B: Backend> Quorum<B> {
@@ -68,7 +72,8 @@ impl<B: Backend> Quorum<B> {
     pub(super) fn assemble(nodes: impl Iterator<Item = (String, B)>, node_timeout: Option<Duration>) -> Self {
         let nodes: Box<[_]> = nodes.map(|(name, backend)| Node::new(name, backend)).collect();
         let capability = of_all(&nodes.iter().map(|node| node.backend.capability()).collect::<Vec<_>>());
-        Self(Arc::new(Inner { ledger: Ledger::new(nodes.len()), nodes, capability, node_timeout }))
+        let (ledger, reports) = (Ledger::new(nodes.len()), Reports::default());
+        Self(Arc::new(Inner { ledger, nodes, capability, node_timeout, reports }))
     }
 }
 
@@ -116,6 +121,12 @@ fn of_all(each: &[Capability]) -> Capability {
         several: all(|node| node.several),
         fencing: if all(|node| node.fencing.gives_tokens()) { Fencing::Counter } else { Fencing::None },
         marks_sent: true,
+        // A node whose grants live in a session keeps what it is not asked to release.
+        lease: if all(|node| node.lease == LeaseScope::Grant) {
+            LeaseScope::Grant
+        } else {
+            LeaseScope::Session
+        },
         placement: if embedded { Placement::Embedded } else { Placement::Remote },
         min_ttl: each.iter().map(|node| node.min_ttl).max().unwrap_or_default().max(timing::MIN_TTL),
         max_ttl: each.iter().map(|node| node.max_ttl).min().unwrap_or_default(),
@@ -242,6 +253,13 @@ impl<B: Backend> Backend for Quorum<B> {
     async fn force_release(&self, key: &Key, _id: &GrantId) -> Result<bool> {
         let detail = "a quorum does not take a lock from its holder: do so on a majority of its nodes";
         Err(unsupported(detail).with_key(key))
+    }
+
+    fn attach(&self, process: u128, listener: Weak<dyn Listener>, background: Option<&Handle>) {
+        let listener = self.0.reports.add(listener);
+        for node in &self.0.nodes {
+            node.backend.attach(process, Weak::clone(&listener), background);
+        }
     }
 
     async fn close(&self) {

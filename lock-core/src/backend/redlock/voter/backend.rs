@@ -1,8 +1,10 @@
 //! One voter as a store of its own.
 
 use std::fmt;
+use std::sync::Weak;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
@@ -13,7 +15,7 @@ use crate::backend::redis::error::Failure;
 use crate::backend::redis::keyspace::supported;
 use crate::backend::{
     Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, GrantId, Heartbeat, LatchState,
-    LatchStep, Listed, LockInfo, Released, Renew, Renewal,
+    LatchStep, Listed, Listener, LockInfo, Released, Renew, Renewal,
 };
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
@@ -132,6 +134,10 @@ impl Backend for Voter {
         supported(std::iter::once(key))?;
         let deadline = self.server.timeout();
         self.settled(timeout(deadline, self.server.force_release(key, id)).await, deadline, key)
+    }
+
+    fn attach(&self, process: u128, listener: Weak<dyn Listener>, _background: Option<&Handle>) {
+        self.state().attach(process, listener);
     }
 
     async fn close(&self) {

@@ -190,7 +190,7 @@ impl Seat {
     /// begins anew, for all clients.
     pub(super) async fn look(&self, live: &Connection<Seat>) {
         self.voter.compare_once();
-        self.voter.show(Clock::Suspend.now());
+        self.voter.report(Clock::Suspend.now());
         let mut command = Cmd::new();
         command.arg("INFO").arg("stats");
         let answer = live.send(&command).await;

@@ -1,14 +1,16 @@
 //! What all connections of one voter share.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use super::clock_guard::{ClockGuard, Reading, micros};
 use super::options::VoterOptions;
 use super::peers::Peers;
+use crate::backend::Listener;
 use crate::backend::redis::config::Address;
 use crate::backend::redis::units::millis;
+use crate::backend::remote::Listeners;
 use crate::clock::{Clock, Moment};
 
 /// One server as a voter of a quorum, as far as this client knows it.
@@ -22,6 +24,7 @@ pub(super) struct VoterState {
     /// Until when it is in quarantine, as far as is known, in us of ours.
     quarantined: AtomicI64,
     peers: OnceLock<Arc<Peers>>,
+    listeners: Listeners,
     /// Whether its clock was compared with those of its peers.
     compared: AtomicBool,
     /// Of the server, when it was last registered.
@@ -37,6 +40,7 @@ impl VoterState {
             distrusted: AtomicI64::new(i64::MIN),
             quarantined: AtomicI64::new(i64::MIN),
             peers: OnceLock::new(),
+            listeners: Listeners::default(),
             compared: AtomicBool::new(false),
             run: Mutex::default(),
         }
@@ -121,14 +125,25 @@ impl VoterState {
     /// Learns at `now` for how much longer the server is in quarantine.
     pub(super) fn quarantined(&self, now: Moment, left: Duration) {
         self.quarantined.store(micros(now.plus(left)), Ordering::Relaxed);
-        self.show(now);
+        self.report(now);
     }
 
-    /// Shows those who look at the metrics whether it votes.
-    pub(super) fn show(&self, now: Moment) {
-        let is_quarantined = self.quarantined.load(Ordering::Relaxed) > micros(now);
-        let stays_out = is_quarantined || self.distrusted(now).is_some();
-        crate::observe::quarantined(self.address.to_string(), stays_out);
+    /// Registers a listener, and reports to it whether the server votes.
+    pub(super) fn attach(&self, process: u128, listener: Weak<dyn Listener>) {
+        if let Some(listener) = listener.upgrade() {
+            listener.quarantined(&self.address.to_string(), self.stays_out(Clock::Suspend.now()));
+        }
+        self.listeners.add(process, listener);
+    }
+
+    /// Reports to the listeners whether the server votes.
+    pub(super) fn report(&self, now: Moment) {
+        let (node, stays_out) = (self.address.to_string(), self.stays_out(now));
+        self.listeners.all().iter().for_each(|listener| listener.quarantined(&node, stays_out));
+    }
+
+    fn stays_out(&self, now: Moment) -> bool {
+        self.quarantined.load(Ordering::Relaxed) > micros(now) || self.distrusted(now).is_some()
     }
 
     /// For how long the clock is not to be trusted yet; `None` while nothing is wrong with it.

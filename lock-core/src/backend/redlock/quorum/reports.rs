@@ -1,0 +1,108 @@
+//! What the nodes of a quorum report, as far as it concerns the quorum.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use crate::backend::Listener;
+use crate::owner::Owner;
+
+/// The listeners of a quorum, each behind the filter that its nodes report to.
+#[derive(Debug, Default)]
+pub(super) struct Reports(Mutex<Vec<Arc<OfNodes>>>);
+
+impl Reports {
+    /// Registers a listener, and returns what the nodes report to. Listeners that are gone are forgotten.
+    pub(super) fn add(&self, listener: Weak<dyn Listener>) -> Weak<dyn Listener> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|of| of.0.strong_count() > 0);
+        let filter = Arc::new(OfNodes(listener));
+        let weak = Arc::downgrade(&filter);
+        all.push(filter);
+        weak
+    }
+}
+
+/// Passes on what is true of the quorum if it is true of one node. A grant, a loss or a wake-up is not: a majority decides
+/// those.
+#[derive(Debug)]
+struct OfNodes(Weak<dyn Listener>);
+
+impl Listener for OfNodes {
+    fn granted(&self, _owner: Owner, _waiters: usize) {}
+
+    fn contended(&self, _key: &str) {}
+
+    fn opened(&self, _key: &str) {}
+
+    fn quarantined(&self, node: &str, stays_out: bool) {
+        if let Some(listener) = self.0.upgrade() {
+            listener.quarantined(node, stays_out);
+        }
+    }
+
+    fn reconnected(&self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+    use crate::error::LossReason;
+    use crate::owner::OwnerSource;
+
+    /// Counts what it is told: reports of a quarantine in tens, all others in ones.
+    #[derive(Debug, Default)]
+    struct Counter(AtomicU32);
+
+    impl Counter {
+        fn count(&self, by: u32) {
+            self.0.fetch_add(by, Ordering::Relaxed);
+        }
+    }
+
+    impl Listener for Counter {
+        fn granted(&self, _owner: Owner, _waiters: usize) {
+            self.count(1);
+        }
+
+        fn contended(&self, _key: &str) {
+            self.count(1);
+        }
+
+        fn opened(&self, _key: &str) {
+            self.count(1);
+        }
+
+        fn lost(&self, _owner: Owner, _reason: LossReason) {
+            self.count(1);
+        }
+
+        fn quarantined(&self, _node: &str, _stays_out: bool) {
+            self.count(10);
+        }
+
+        fn reconnected(&self) {
+            self.count(1);
+        }
+    }
+
+    #[test]
+    fn a_node_speaks_for_itself_alone() {
+        let (reports, counter) = (Reports::default(), Arc::<Counter>::default());
+        let weak: Weak<dyn Listener> = Arc::downgrade(&counter) as _;
+        let node = reports.add(weak).upgrade().expect("the quorum keeps it");
+        let owner = OwnerSource::new().expect("random bytes").mint();
+        node.granted(owner, 1);
+        node.contended("k");
+        node.opened("k");
+        node.lost(owner, LossReason::Forced);
+        node.session_ended(&[owner]);
+        node.reconnected();
+        assert_eq!(counter.0.load(Ordering::Relaxed), 0, "a majority decides those");
+        node.quarantined("a", true);
+        assert_eq!(counter.0.load(Ordering::Relaxed), 10);
+        drop(counter);
+        reports.add(Arc::downgrade(&Arc::<Counter>::default()) as _);
+        assert_eq!(reports.0.lock().expect("no panic").len(), 1, "the one that is gone is forgotten");
+    }
+}
