@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 use std::error::Error;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::key::Key;
 use crate::owner::OwnerRecord;
 
 /// `Result` with [`LockError`].
@@ -84,7 +84,7 @@ pub struct LockError(Box<Inner>);
 struct Inner {
     kind: LockErrorKind,
     detail: Cow<'static, str>,
-    key: Option<Key>,
+    key: Option<Arc<str>>,
     temporary: bool,
     nothing_taken: bool,
     skipped: bool,
@@ -146,22 +146,21 @@ impl LockError {
         self.0.temporary && !self.0.nothing_taken
     }
 
-    /// Adds the key.
-    #[must_use]
-    pub fn with_key(mut self, key: &Key) -> Self {
-        self.0.key = Some(key.clone());
+    /// Adds the text of the key. For [`key`](crate::key), which adds keys.
+    pub(crate) fn about(mut self, key: Arc<str>) -> Self {
+        self.0.key = Some(key);
         self
     }
 
-    /// Adds the key of a latch.
-    pub(crate) fn with_latch(mut self, key: &Key) -> Self {
+    /// Says that the key is that of a latch.
+    pub(crate) fn of_latch(mut self) -> Self {
         self.0.latch = true;
-        self.with_key(key)
+        self
     }
 
-    /// Adds the key, unless the error names one.
-    pub(crate) fn or_key(self, key: &Key) -> Self {
-        if self.0.key.is_some() { self } else { self.with_key(key) }
+    pub(crate) fn with_loss(mut self, reason: LossReason) -> Self {
+        self.0.loss = Some(reason);
+        self
     }
 
     /// Adds the cause.
@@ -205,12 +204,6 @@ impl LockError {
         self
     }
 
-    pub(crate) fn lost(key: &Key, reason: LossReason) -> Self {
-        let mut error = Self::new(LockErrorKind::Lost, reason.to_string()).with_key(key);
-        error.0.loss = Some(reason);
-        error
-    }
-
     pub(crate) fn detail(&self) -> &str {
         &self.0.detail
     }
@@ -224,7 +217,7 @@ impl LockError {
     /// The key, with its namespace; `None` when the error is not about one key.
     #[must_use]
     pub fn key(&self) -> Option<&str> {
-        self.0.key.as_ref().map(Key::as_str)
+        self.0.key.as_deref()
     }
 
     /// How long the caller waited before this error.
@@ -342,7 +335,7 @@ impl fmt::Display for LockError {
         let inner = &*self.0;
         f.write_str(inner.what())?;
         if let Some(key) = &inner.key {
-            write!(f, " (key `{}`)", key.as_str().escape_debug())?;
+            write!(f, " (key `{}`)", key.escape_debug())?;
         }
         if !inner.detail.is_empty() {
             write!(f, ": {}", inner.detail)?;

@@ -10,12 +10,15 @@
 //! | `refusal` | why a wait ended without the lock |
 //! | `recorder` | what an operator sees of a request: metrics, events, log |
 //! | `spans` | its span, and that of the grant |
-//! | `multi` | several keys: all or none |
+//! | `multi`, `partial_grants` | several keys: all or none |
+//! | `event` | what happens in the loop, as values |
 //!
 //! [`PendingClaim`](crate::pending::PendingClaim) gives back what a dropped loop may have taken.
 
 mod ask;
+mod event;
 mod multi;
+mod partial_grants;
 mod plan;
 mod promote;
 mod recorder;

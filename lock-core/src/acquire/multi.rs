@@ -8,9 +8,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::event::Wake;
 use super::plan::Plan;
 use super::run::Acquire;
-use super::wait::Wake;
 use crate::backend::{Ask, BoxFuture};
 use crate::error::Result;
 use crate::guard::LockGuard;
@@ -18,17 +18,6 @@ use crate::key::Key;
 use crate::kind::Kind;
 use crate::lease::LeaseOptions;
 use crate::pending::PendingClaim;
-
-/// The single grants of a request for several keys; dropped, they are given back.
-#[derive(Default)]
-pub(super) struct PartialGrants(Vec<LockGuard>);
-
-impl PartialGrants {
-    /// They are one grant now.
-    pub(super) fn supersede(&mut self) {
-        self.0.drain(..).for_each(LockGuard::supersede);
-    }
-}
 
 /// In a box, because the future of a part is within that of the whole, and is made by the same function.
 fn boxed(acquire: Acquire<'_>) -> BoxFuture<'_, Result<LockGuard>> {
@@ -68,13 +57,13 @@ impl Acquire<'_> {
 
     /// Gets the keys one after another. What comes next is to ask for all.
     pub(super) async fn gather(&mut self, pause: Duration) -> Result<Wake> {
-        if self.partial_grants.0.len() == self.plan.keys().count() {
+        if self.partial_grants.len() == self.plan.keys().count() {
             // All were there and yet the store says no: one was lost meanwhile. From the beginning, after a pause.
-            self.partial_grants.0.clear();
+            self.partial_grants.clear();
             self.engine.sleep(pause).await?;
         }
         loop {
-            self.partial_grants.0.clear();
+            self.partial_grants.clear();
             self.claim = PendingClaim::new(&self.engine.cleanup, self.plan.claim());
             if self.gathered().await? {
                 self.claim.has_grants();
@@ -93,7 +82,7 @@ impl Acquire<'_> {
             acquire.attempts = self.attempts;
             let guard = boxed(acquire).await.map_err(|error| error.with_key(key))?;
             let same = guard.lease().claim.owner == owner;
-            self.partial_grants.0.push(guard);
+            self.partial_grants.push(guard);
             if !same {
                 return Ok(false);
             }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::event::Won;
 use super::run::Acquire;
 use super::spans::hold_span;
 use crate::backend::{Grant, Renew, Renewal};
@@ -14,16 +15,6 @@ use crate::local_queue::Handoff;
 /// While a process takes turns, it talks to the store so often at least: should the store's word that others wait be
 /// lost, the answer says so.
 const CONFIRM: Duration = Duration::from_secs(1);
-
-/// What a waiter may have.
-pub(super) enum Won {
-    /// The store has granted the claim.
-    Store(Grant),
-    /// The store has served the claim's place, for a short lease.
-    Queued(Grant),
-    /// A holder of this process has released.
-    Handoff(Handoff),
-}
 
 impl Acquire<'_> {
     /// The store says that the claim was served.

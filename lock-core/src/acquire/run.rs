@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use tracing::{Instrument, Span};
 
-use super::multi::PartialGrants;
+use super::event::{Next, Wake, Won};
+use super::partial_grants::PartialGrants;
 use super::plan::Plan;
-use super::promote::Won;
 use super::recorder::{AcquireRecorder, store_fails};
 use super::spans::acquire_span;
-use super::wait::Wake;
 use super::watch::Watch;
 use crate::backend::{Ask, Attempt, Held, Queue};
 use crate::clock::Moment;
@@ -29,14 +28,6 @@ const STORE_PAUSE: Duration = Duration::from_millis(25);
 
 /// The longest pause of one with a place, which is to keep it.
 const LONGEST_STORE_PAUSE: Duration = Duration::from_secs(1);
-
-/// What the strategy says.
-pub(super) enum Next {
-    /// It waited, and this came of it.
-    Go(Wake),
-    /// It has had enough.
-    Enough(Decision),
-}
 
 /// Acquires as planned.
 pub(crate) async fn acquire(plan: Box<Plan>) -> Result<LockGuard> {
@@ -146,7 +137,7 @@ impl<'a> Acquire<'a> {
                         continue;
                     }
                 },
-                Wake::Word(waiters) => self.served(waiters),
+                Wake::Notified(waiters) => self.served(waiters),
                 Wake::Handoff(handoff) => Some(Won::Handoff(handoff)),
                 Wake::Again => None,
             };
@@ -276,7 +267,7 @@ impl<'a> Acquire<'a> {
         if self.unasked || !(self.fresh || self.engine.capability.waiting.by_heartbeats()) {
             return Some(Wake::Ask(Ask::Try));
         }
-        self.claim.take_notification().map(Wake::Word)
+        self.claim.take_notification().map(Wake::Notified)
     }
 
     /// Leaves the store's queue, and says why the wait is over. In this order: whoever hears the error may release, and

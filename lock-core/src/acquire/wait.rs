@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use super::run::{Acquire, Next};
+use super::event::{Next, Wake};
+use super::run::Acquire;
 use super::watch::{self, Watch};
 use crate::backend::{Ask, Held, Queue};
 use crate::clock::Moment;
 use crate::error::{LockError, LockErrorKind, Result};
-use crate::local_queue::{Handoff, Waiter};
+use crate::local_queue::Waiter;
 use crate::strategy::Decision;
 
 /// The longest pause of a waiter with others behind it, where the store has no queue: a strategy with long pauses must
@@ -19,18 +20,6 @@ const LOOK_ROUND: Duration = Duration::from_secs(1);
 
 /// After the end of a holder's lease, as told, it is asked for again.
 const AFTER_LEASE: Duration = Duration::from_millis(1);
-
-/// Why a wait is over.
-pub(super) enum Wake {
-    /// The store is to be asked.
-    Ask(Ask),
-    /// The store says that the claim is granted; so many more wait.
-    Word(usize),
-    /// A holder of this process gives the grant.
-    Handoff(Handoff),
-    /// The pause is over, or something has changed: the strategy is asked again.
-    Again,
-}
 
 impl Acquire<'_> {
     /// Lines up with the other waiters of this process; whether the store is to be asked at once.
@@ -191,7 +180,7 @@ impl Acquire<'_> {
             }
             match self.event(wakes.remaining(now)).await? {
                 Event::News => {}
-                Event::Served(waiters) => return Ok(Wake::Word(waiters)),
+                Event::Served(waiters) => return Ok(Wake::Notified(waiters)),
                 Event::Changed => return Ok(Wake::Ask(self.question())),
                 Event::Time => {
                     if let Some(waiter) = &self.waiter {

@@ -4,15 +4,17 @@ use std::fmt::Write;
 
 use sha2::{Digest, Sha256};
 
-use super::Key;
 use super::namespace::MAX_NAMESPACE_LEN;
+
+/// The greatest length of a key in bytes, namespace included.
+pub(super) const MAX_LEN: usize = 512;
 
 /// Stands before the hash. No rendered value contains it: values are encoded.
 const SEPARATOR: char = '#';
 const HASH_BYTES: usize = 16;
 /// The separator and the hash in hexadecimal.
 const TAIL_LEN: usize = 1 + 2 * HASH_BYTES;
-const PREFIX_LEN: usize = Key::MAX_LEN - TAIL_LEN;
+const PREFIX_LEN: usize = MAX_LEN - TAIL_LEN;
 /// The shortest shortened text: a prefix is cut at most three bytes early, inside a character of four bytes.
 const SHORTEST_OUTPUT: usize = PREFIX_LEN - 3 + TAIL_LEN;
 /// From this length on a text may be as long as a shortened one, once a namespace and its `:` stand before it.
@@ -20,13 +22,13 @@ const MISTAKABLE_LEN: usize = SHORTEST_OUTPUT - (MAX_NAMESPACE_LEN + 1);
 
 /// Whether `text` is too long for a key.
 pub(super) fn is_too_long(text: &str) -> bool {
-    text.len() > Key::MAX_LEN
+    text.len() > MAX_LEN
 }
 
 /// Whether `text` could be taken for a shortened one, here or in a namespace.
 ///
 /// A template such as `<a>#<b>` can be given values that spell the prefix and the hash of a longer key. Rendering
-/// shortens such a text too, so that only a collision of the hash makes two rendered keys equal. [`Key::new`] does not:
+/// shortens such a text too, so that only a collision of the hash makes two rendered keys equal. [`Key::new`](super::Key::new) does not:
 /// a key that was read from the store or a log and typed in again is to name the same lock.
 pub(super) fn is_mistakable(text: &str) -> bool {
     let Some(tail) = text.len().checked_sub(TAIL_LEN).and_then(|at| text.get(at..)) else {
@@ -38,12 +40,12 @@ pub(super) fn is_mistakable(text: &str) -> bool {
             .is_some_and(|hash| hash.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')))
 }
 
-/// At most [`Key::MAX_LEN`] bytes in place of `text`.
+/// At most [`MAX_LEN`] bytes in place of `text`.
 ///
 /// The result is part of what processes of different versions agree on: it must never change.
 pub(super) fn shorten(text: &str) -> String {
     let hash: [u8; 32] = Sha256::digest(text.as_bytes()).into();
-    let mut short = String::with_capacity(Key::MAX_LEN);
+    let mut short = String::with_capacity(MAX_LEN);
     short.push_str(prefix(text));
     short.push(SEPARATOR);
     for byte in &hash[..HASH_BYTES] {

@@ -47,6 +47,7 @@
 //! # Ok::<(), lock_core::LockError>(())
 //! ```
 
+mod blame;
 mod builder;
 mod clash;
 mod digest;

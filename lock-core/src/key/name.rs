@@ -25,7 +25,7 @@ pub struct Key(Arc<str>);
 
 impl Key {
     /// The greatest length of a key in bytes, namespace included.
-    pub const MAX_LEN: usize = 512;
+    pub const MAX_LEN: usize = digest::MAX_LEN;
 
     /// Takes `text` as it is; nothing in it is encoded.
     ///
@@ -63,6 +63,11 @@ impl Key {
 
     fn fit(text: &str) -> Self {
         if digest::is_too_long(text) { Self(digest::shorten(text).into()) } else { Self(text.into()) }
+    }
+
+    /// Returns the text, which is shared.
+    pub(super) fn text(&self) -> Arc<str> {
+        Arc::clone(&self.0)
     }
 
     /// The key as text.

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::connect;
-use crate::backend::DynBackend;
+use super::manager::LockManager;
+use crate::backend::memory::Memory;
+use crate::backend::{Backend, DynBackend};
 #[cfg(doc)]
 use crate::error::LockErrorKind;
 use crate::error::Result;
 use crate::hub::Hub;
 use crate::key;
-use crate::manager::LockManager;
 use crate::observe::Settings;
 use crate::options::{Profile, Profiles};
 use crate::owner::Identity;
@@ -160,5 +161,50 @@ impl ManagerBuilder {
         profiles.check(&store)?;
         let identity = Identity::of_this_process(&self.service);
         Hub::new(self.backend, self.namespace, identity, profiles, self.settings).map(LockManager::of)
+    }
+}
+
+impl LockManager {
+    /// A manager over a new store in this process's memory: nothing to install, and nobody else is excluded.
+    ///
+    /// # Panics
+    /// When the operating system gives no random bytes.
+    #[must_use]
+    pub fn in_memory() -> Self {
+        Self::builder(Memory::new()).build().expect("the operating system gives random bytes")
+    }
+
+    /// Connects to the store that `url` names: `memory://` or, with the feature `redis`,
+    /// `redis://host:port/db`, `unix:///path/to/redis.sock`, `redis+sentinel://host:port,host:port/primary/db` and
+    /// `redis+cluster://host:port,host:port`; with `redis-tls` also `rediss` in the place of `redis`; with `redlock` also
+    /// `redlock://host:port,host:port,host:port/db`, and `redlocks://` over TLS.
+    ///
+    /// # Errors
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) for a URL that cannot be read or a scheme that nobody knows,
+    /// [`Unsupported`](LockErrorKind::Unsupported) for a store that this build does not have,
+    /// [`Unavailable`](LockErrorKind::Unavailable) when the store cannot be reached or refuses, and
+    /// [`NoQuorum`](LockErrorKind::NoQuorum) when too few servers of `redlock://` answer; the text says what to do.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn connect(url: &str) -> Result<Self> {
+        ManagerBuilder::connect(url).await?.build()
+    }
+
+    /// Connects to the store that the environment variable `LOCK_URL` names. Unset or empty is `memory://`, and one
+    /// warning says so: a fleet of processes that each lock for themselves is rarely what is meant.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn from_env() -> Result<Self> {
+        ManagerBuilder::from_env().await?.build()
+    }
+
+    /// Begins a manager over `backend`.
+    pub fn builder(backend: impl Backend) -> ManagerBuilder {
+        ManagerBuilder::new(Arc::new(backend))
     }
 }

@@ -3,8 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::backend::Backend;
-use crate::backend::memory::Memory;
 use crate::engine::Engine;
 #[cfg(doc)]
 use crate::error::LockErrorKind;
@@ -13,7 +11,6 @@ use crate::hub::Hub;
 use crate::key::IntoKey;
 use crate::kind::Kind;
 use crate::latch::CountDownLatch;
-use crate::manager::ManagerBuilder;
 use crate::observe::{LockEvents, Warning};
 use crate::options::Profile;
 use crate::request::LockRequest;
@@ -51,49 +48,6 @@ impl fmt::Debug for LockManager {
 impl LockManager {
     pub(crate) fn of(hub: Arc<Hub>) -> Self {
         Self { hub }
-    }
-
-    /// A manager over a new store in this process's memory: nothing to install, and nobody else is excluded.
-    ///
-    /// # Panics
-    /// When the operating system gives no random bytes.
-    #[must_use]
-    pub fn in_memory() -> Self {
-        Self::builder(Memory::new()).build().expect("the operating system gives random bytes")
-    }
-
-    /// Connects to the store that `url` names: `memory://` or, with the feature `redis`,
-    /// `redis://host:port/db`, `unix:///path/to/redis.sock`, `redis+sentinel://host:port,host:port/primary/db` and
-    /// `redis+cluster://host:port,host:port`; with `redis-tls` also `rediss` in the place of `redis`; with `redlock` also
-    /// `redlock://host:port,host:port,host:port/db`, and `redlocks://` over TLS.
-    ///
-    /// # Errors
-    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) for a URL that cannot be read or a scheme that nobody knows,
-    /// [`Unsupported`](LockErrorKind::Unsupported) for a store that this build does not have,
-    /// [`Unavailable`](LockErrorKind::Unavailable) when the store cannot be reached or refuses, and
-    /// [`NoQuorum`](LockErrorKind::NoQuorum) when too few servers of `redlock://` answer; the text says what to do.
-    ///
-    /// # Cancel safety
-    /// Cancel safe.
-    pub async fn connect(url: &str) -> Result<Self> {
-        ManagerBuilder::connect(url).await?.build()
-    }
-
-    /// Connects to the store that the environment variable `LOCK_URL` names. Unset or empty is `memory://`, and one
-    /// warning says so: a fleet of processes that each lock for themselves is rarely what is meant.
-    ///
-    /// # Errors
-    /// As [`connect`](Self::connect).
-    ///
-    /// # Cancel safety
-    /// Cancel safe.
-    pub async fn from_env() -> Result<Self> {
-        ManagerBuilder::from_env().await?.build()
-    }
-
-    /// Begins a manager over `backend`.
-    pub fn builder(backend: impl Backend) -> ManagerBuilder {
-        ManagerBuilder::new(Arc::new(backend))
     }
 
     /// Asks for `key`: one holder, and the task that holds may enter again.

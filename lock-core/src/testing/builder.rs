@@ -82,6 +82,25 @@ impl TestLocksBuilder {
     }
 }
 
+impl TestLocks {
+    /// A manager over a store of its own.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::builder().build()
+    }
+
+    /// Begins one with a namespace, profiles or defaults.
+    pub fn builder() -> TestLocksBuilder {
+        TestLocksBuilder::new()
+    }
+}
+
+impl Default for TestLocks {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 #[track_caller]
 fn built(manager: Result<LockManager>) -> LockManager {
     manager.unwrap_or_else(|error| panic!("{error}"))

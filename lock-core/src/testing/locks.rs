@@ -4,7 +4,6 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::builder::TestLocksBuilder;
 use super::fault::StoreFault;
 use super::history::{History, TestEvent};
 use super::holder::TestHolder;
@@ -63,17 +62,6 @@ pub struct TestLocks {
 }
 
 impl TestLocks {
-    /// A manager over a store of its own.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::builder().build()
-    }
-
-    /// Begins one with a namespace, profiles or defaults.
-    pub fn builder() -> TestLocksBuilder {
-        TestLocksBuilder::new()
-    }
-
     /// The manager of the code under test.
     #[must_use]
     pub fn manager(&self) -> &LockManager {
@@ -328,12 +316,6 @@ impl TestLocks {
         let engine = self.manager.engine();
         let in_store = self.store.memory.waiting(key, engine.owners.mint());
         engine.local_queue.waiters(key).max(in_store)
-    }
-}
-
-impl Default for TestLocks {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

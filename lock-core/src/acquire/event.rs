@@ -1,0 +1,35 @@
+//! What happens in the loop, as values: why a wait is over, and what it brought.
+
+use crate::backend::{Ask, Grant};
+use crate::local_queue::Handoff;
+use crate::strategy::Decision;
+
+/// Why a wait is over.
+pub(super) enum Wake {
+    /// The store must be asked.
+    Ask(Ask),
+    /// The store has notified the claim of its grant; this many wait behind it.
+    Notified(usize),
+    /// A holder of this process hands off its grant.
+    Handoff(Handoff),
+    /// The pause is over, or something has changed: the strategy is asked again.
+    Again,
+}
+
+/// A grant that a waiter may turn into a guard.
+pub(super) enum Won {
+    /// The store has granted the claim.
+    Store(Grant),
+    /// The store has served the claim's queue entry, for a short lease.
+    Queued(Grant),
+    /// A holder of this process has released.
+    Handoff(Handoff),
+}
+
+/// The strategy's answer, and what came of it.
+pub(super) enum Next {
+    /// The strategy waited, until this happened.
+    Go(Wake),
+    /// The strategy has had enough.
+    Enough(Decision),
+}
