@@ -4,14 +4,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::answers::{Said, grants, largest_token, merge, no_quorum};
-use super::crew::Crew;
+use super::answers::{Reply, grants, largest_token, merge, no_quorum};
+use super::backend::Inner;
+use super::deadline::{Deadline, Detached};
+use super::fanout::Fanout;
 use super::ledger::{Slot, Tracked};
-use super::patience::{Alone, Patience};
-use super::round::{Fate, Open, Round};
-use super::store::Inner;
+use super::round::{Disposition, Round, RoundHandle};
 use super::timing::{self, Waiting, Waits};
-use super::votes::{Tally, Verdict, Vote, Why, spare};
+use super::votes::{Tally, Verdict, Vote, Why, max_failures};
 use crate::backend::{Ask, Attempt, Backend, Claim, Grant};
 use crate::clock::Moment;
 use crate::error::{LockError, LockErrorKind, Result};
@@ -24,7 +24,7 @@ struct Try<'a> {
     claim: &'a Claim,
     sent: Moment,
     tracked: Tracked,
-    open: Open<Said>,
+    open: RoundHandle<Reply>,
 }
 
 impl<B: Backend> Inner<B> {
@@ -34,16 +34,16 @@ impl<B: Backend> Inner<B> {
         let tracked = self.ledger.track(claim.owner, sent, claim.ttl);
         tracked.wants();
         // One that has the grant and asks again (for a mode that it cannot have, say) keeps it when that fails.
-        let unwanted = if tracked.left(sent).is_some() { Fate::Keep } else { Fate::GiveBack };
-        let open = Open::with_fate(self.nodes.len(), unwanted);
+        let unwanted = if tracked.left(sent).is_some() { Disposition::Keep } else { Disposition::GiveBack };
+        let open = RoundHandle::with_disposition(self.nodes.len(), unwanted);
         let attempt = Try { claim, sent, tracked, open };
-        let crew = self.ask_all(&attempt, ask);
-        let verdict = |answers: &[Option<Said>], waiting| match self.tally(answers, waiting).verdict() {
+        let fanout = self.ask_all(&attempt, ask);
+        let verdict = |answers: &[Option<Reply>], waiting| match self.tally(answers, waiting).verdict() {
             Verdict::Open => None,
             verdict => Some(verdict),
         };
         let waits = timing::attempt(claim.ttl, self.node_timeout);
-        match attempt.open.decided(waits, crew, verdict).await {
+        match attempt.open.decided(waits, fanout, verdict).await {
             Some(Verdict::Won) => self.won(attempt).await,
             Some(Verdict::Lost(why)) => self.lost(attempt, why).await,
             Some(Verdict::Open) | None => {
@@ -57,12 +57,12 @@ impl<B: Backend> Inner<B> {
         self: &Arc<Self>,
         attempt: &Try<'_>,
         ask: Ask,
-    ) -> Crew<impl Future<Output = ()> + Send + use<B>> {
+    ) -> Fanout<impl Future<Output = ()> + Send + use<B>> {
         let claim = Arc::new(attempt.claim.clone());
-        let mut crew = Crew::of(self.nodes.len());
+        let mut fanout = Fanout::of(self.nodes.len());
         for (number, node) in self.nodes.iter().enumerate() {
             if node.is_stuck() {
-                let said = Said::nothing("it does not answer, and an earlier request still waits for it");
+                let said = Reply::nothing("it does not answer, and an earlier request still waits for it");
                 let _ = attempt.open.put(number, said);
                 continue;
             }
@@ -70,9 +70,9 @@ impl<B: Backend> Inner<B> {
             let (quorum, claim, round) = (Arc::clone(self), Arc::clone(&claim), attempt.open.share());
             let tracked = attempt.tracked.clone();
             let is_suspect = node.is_suspect();
-            let alone = if is_suspect { Alone::from_the_beginning() } else { crew.alone() };
+            let alone = if is_suspect { Detached::from_the_beginning() } else { fanout.alone() };
             let limit = timing::patience(claim.ttl, self.node_timeout);
-            let patience = Patience { with_caller: true, ..self.patience(alone, attempt.sent, limit) };
+            let patience = Deadline { with_caller: true, ..self.patience(alone, attempt.sent, limit) };
             let call = async move {
                 let slot = match tracked.free_slot(number) {
                     Some(slot) => Some(slot),
@@ -84,17 +84,17 @@ impl<B: Backend> Inner<B> {
                 if let Some(slot) = slot {
                     quorum.ask(slot, &claim, ask, &round, &patience).await;
                 } else {
-                    let said = Said::nothing("an earlier request of this owner is not settled there");
+                    let said = Reply::nothing("an earlier request of this owner is not settled there");
                     let _ = round.put(number, said);
                 }
             };
             // Others wait for what comes of it, and a caller may leave off without going.
             match is_suspect {
-                true => crew.send_off(call),
-                false => crew.add(call),
+                true => fanout.send_off(call),
+                false => fanout.add(call),
             }
         }
-        crew
+        fanout
     }
 
     /// Asks one node, and sees to what it says, however late. What is rare is boxed: every attempt has a future like this
@@ -104,17 +104,17 @@ impl<B: Backend> Inner<B> {
         slot: Slot,
         claim: &Claim,
         ask: Ask,
-        round: &Round<Said>,
-        patience: &Patience,
+        round: &Round<Reply>,
+        patience: &Deadline,
     ) {
         let number = slot.node;
         if !slot.tracked.is_sure(number) {
             let said =
-                Said::nothing("a release of this owner was not answered there, so its answers do not count");
+                Reply::nothing("a release of this owner was not answered there, so its answers do not count");
             let _ = round.put(number, said);
             return;
         }
-        if round.fate() == Some(Fate::GiveBack) {
+        if round.fate() == Some(Disposition::GiveBack) {
             return;
         }
         let node = &self.nodes[number];
@@ -130,7 +130,7 @@ impl<B: Backend> Inner<B> {
         };
         node.heard(&answer);
         drop(waiting);
-        if let Err((fate, said)) = round.put(number, Said { answer, slot: Some(slot) }) {
+        if let Err((fate, said)) = round.put(number, Reply { answer, slot: Some(slot) }) {
             Box::pin(self.settle(said, fate, claim)).await;
         }
     }
@@ -142,13 +142,13 @@ impl<B: Backend> Inner<B> {
         mut call: Pin<&mut (impl Future<Output = Result<Attempt>> + Send)>,
         slot: &Slot,
         claim: &Claim,
-        round: &Round<Said>,
+        round: &Round<Reply>,
     ) -> Result<Attempt> {
         let limit = timing::patience(claim.ttl, self.node_timeout);
         if let Ok(answer) = tokio::time::timeout(limit, &mut call).await {
             return answer;
         }
-        if round.fate() == Some(Fate::GiveBack) {
+        if round.fate() == Some(Disposition::GiveBack) {
             self.clean(slot, claim).await;
         }
         let answer = tokio::time::timeout(claim.ttl.min(PATIENCE), call).await;
@@ -156,10 +156,10 @@ impl<B: Backend> Inner<B> {
     }
 
     /// Releases what one node granted, or may have, where nobody wants it any more.
-    pub(super) async fn settle(&self, said: Said, fate: Fate, claim: &Claim) {
+    pub(super) async fn settle(&self, said: Reply, fate: Disposition, claim: &Claim) {
         let taken = said.may_be_taken();
         let Some(slot) = said.slot else { return };
-        if taken && (fate == Fate::GiveBack || slot.tracked.is_returned()) {
+        if taken && (fate == Disposition::GiveBack || slot.tracked.is_returned()) {
             self.clean(&slot, claim).await;
         }
     }
@@ -179,8 +179,8 @@ impl<B: Backend> Inner<B> {
         }
     }
 
-    fn tally(&self, answers: &[Option<Said>], waiting: Waiting) -> Tally {
-        let vote = |node: usize| answers[node].as_ref().map(Said::vote);
+    fn tally(&self, answers: &[Option<Reply>], waiting: Waiting) -> Tally {
+        let vote = |node: usize| answers[node].as_ref().map(Reply::vote);
         let said = |node: &usize| vote(*node).is_some_and(|vote| vote != Vote::Unavailable);
         let over = waiting.is_over((0..answers.len()).filter(said).count(), answers.len());
         let skipped = self.skipped(|node| vote(node) == Some(Vote::Unavailable));
@@ -218,7 +218,7 @@ impl<B: Backend> Inner<B> {
             );
             return Err(LockError::new(LockErrorKind::Unavailable, detail).with_key(&attempt.claim.key));
         }
-        attempt.open.close(Fate::Keep);
+        attempt.open.close(Disposition::Keep);
         Ok(Attempt::Granted(grant))
     }
 
@@ -233,7 +233,7 @@ impl<B: Backend> Inner<B> {
                 None => missing.push((node.name(), None)),
             }
         }
-        if failures.len() <= spare(self.nodes.len()) {
+        if failures.len() <= max_failures(self.nodes.len()) {
             // Else the verdict was there without them, and nobody knows whether they would have answered in time.
             failures.append(&mut missing);
         }
@@ -261,18 +261,18 @@ impl<B: Backend> Inner<B> {
     async fn give_up(self: &Arc<Self>, attempt: &Try<'_>) -> (Vec<Option<Result<Attempt>>>, bool) {
         let claim = Arc::new(attempt.claim.clone());
         let fate = attempt.open.unwanted();
-        let (mut answers, mut cleaning, mut clean) = (Vec::new(), Vec::new(), fate == Fate::GiveBack);
-        if fate == Fate::GiveBack {
+        let (mut answers, mut cleaning, mut clean) = (Vec::new(), Vec::new(), fate == Disposition::GiveBack);
+        if fate == Disposition::GiveBack {
             attempt.tracked.loses();
         }
         for said in attempt.open.close(fate) {
-            let Some(Said { answer, slot }) = said else {
+            let Some(Reply { answer, slot }) = said else {
                 clean = false;
                 answers.push(None);
                 continue;
             };
-            let said = Said { answer, slot: None };
-            if let Some(slot) = slot.filter(|_| fate == Fate::GiveBack && said.may_be_taken()) {
+            let said = Reply { answer, slot: None };
+            if let Some(slot) = slot.filter(|_| fate == Disposition::GiveBack && said.may_be_taken()) {
                 let (quorum, claim) = (Arc::clone(self), Arc::clone(&claim));
                 let release = tokio::spawn(async move { quorum.clean(&slot, &claim).await });
                 if said.vote() == Vote::Granted {

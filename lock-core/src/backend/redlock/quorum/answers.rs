@@ -11,13 +11,13 @@ use crate::owner::OwnerRecord;
 
 /// What one node said to an attempt.
 #[derive(Debug)]
-pub(super) struct Said {
+pub(super) struct Reply {
     pub(super) answer: Result<Attempt>,
     /// Held until it is settled what becomes of the answer; `None` where the node was not asked.
     pub(super) slot: Option<Slot>,
 }
 
-impl Said {
+impl Reply {
     /// The node was not asked.
     pub(super) fn nothing(why: &'static str) -> Self {
         let error = LockError::new(LockErrorKind::Unavailable, why).nothing_taken();
@@ -44,8 +44,8 @@ impl Said {
 }
 
 /// The grants among the answers.
-pub(super) fn grants(answers: &[Option<Said>]) -> Vec<Grant> {
-    let grant = |said: &Said| match &said.answer {
+pub(super) fn grants(answers: &[Option<Reply>]) -> Vec<Grant> {
+    let grant = |said: &Reply| match &said.answer {
         Ok(Attempt::Granted(grant)) => Some(*grant),
         _ => None,
     };

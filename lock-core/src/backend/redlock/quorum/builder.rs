@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::store::Quorum;
-use super::votes::spare;
+use super::backend::Quorum;
+use super::votes::max_failures;
 use crate::backend::Backend;
 use crate::error::{LockError, LockErrorKind, Result};
 
@@ -64,7 +64,7 @@ impl<B: Backend> QuorumBuilder<B> {
             return invalid("a quorum has no nodes: give it 3 or 5".to_owned());
         }
         if count.is_multiple_of(2) {
-            let (fewer, more, spare) = (count - 1, count + 1, spare(count));
+            let (fewer, more, spare) = (count - 1, count + 1, max_failures(count));
             return invalid(format!(
                 "a quorum of {count} nodes survives the failure of {spare}, as one of {fewer} does, and two who ask at \
                  once may get half of it each: give it {fewer} or {more}"

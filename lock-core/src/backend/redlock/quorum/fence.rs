@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use super::acquire::silent;
 use super::answers::no_quorum;
-use super::crew::Crew;
+use super::backend::Inner;
+use super::fanout::Fanout;
 use super::ledger::Tracked;
-use super::round::{Fate, Open};
-use super::store::Inner;
+use super::round::{Disposition, RoundHandle};
 use super::timing::{self, Waiting};
-use super::votes::{Kept, kept, majority};
+use super::votes::{Kept, majority, renewal_verdict};
 use crate::backend::{Backend, Claim, FencingToken, Renew, Renewal};
 use crate::error::{LockError, LossReason, Result};
 
@@ -103,10 +103,10 @@ impl<B: Backend> Inner<B> {
         T: Send + 'static,
         F: Future<Output = Answer<T>> + Send + 'static,
     {
-        let open = Open::new(self.nodes.len());
+        let open = RoundHandle::new(self.nodes.len());
         let waits = timing::attempt(claim.ttl, self.node_timeout);
         let limit = timing::patience(claim.ttl, self.node_timeout);
-        let mut crew = Crew::of(self.nodes.len());
+        let mut fanout = Fanout::of(self.nodes.len());
         for number in 0..self.nodes.len() {
             if !tracked.is_sure(number) {
                 let error =
@@ -116,7 +116,7 @@ impl<B: Backend> Inner<B> {
             }
             let (quorum, round, tracked) = (Arc::clone(self), open.share(), tracked.clone());
             let call = call(Arc::clone(self), number);
-            crew.add(async move {
+            fanout.add(async move {
                 let answer = tokio::time::timeout(limit, call).await;
                 let answer = answer.unwrap_or_else(|_| Answer::Failed(silent("no answer in time")));
                 match &answer {
@@ -129,11 +129,11 @@ impl<B: Backend> Inner<B> {
         }
         let decide = |answers: &[Option<Answer<T>>], waiting: Waiting| {
             let (yes, no) = (yes(answers), no(answers));
-            let verdict = kept(answers.len(), yes, no, self.awaited(answers));
+            let verdict = renewal_verdict(answers.len(), yes, no, self.awaited(answers));
             (verdict != Kept::Open || waiting.is_over(yes + no, answers.len())).then_some(())
         };
-        open.decided(waits, crew, decide).await;
-        open.close(Fate::Keep)
+        open.decided(waits, fanout, decide).await;
+        open.close(Disposition::Keep)
     }
 
     /// How many nodes are still waited for.
@@ -151,7 +151,7 @@ impl<B: Backend> Inner<B> {
         answers: Vec<Option<Answer<T>>>,
     ) -> Result<(Vec<T>, usize)> {
         let nodes = self.nodes.len();
-        let verdict = kept(nodes, yes(&answers), no(&answers), 0);
+        let verdict = renewal_verdict(nodes, yes(&answers), no(&answers), 0);
         let (mut said, mut failures, mut loss) = (Vec::new(), Vec::new(), None);
         for (node, answer) in self.nodes.iter().zip(answers) {
             match answer {

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::answers::Said;
-use super::patience::Alone;
+use super::answers::Reply;
+use super::backend::Inner;
+use super::deadline::Detached;
 use super::renew::{Answers, Batch, Part};
-use super::round::{Fate, Open};
-use super::store::Inner;
+use super::round::{Disposition, RoundHandle};
 use super::timing;
 use crate::backend::{Ask, Attempt, Backend, Claim, Renew};
 
@@ -58,15 +58,15 @@ impl<B: Backend> Inner<B> {
         if part.tracked.is_returned() || part.valid.is_past(self.now()) {
             return false;
         }
-        let open = Open::<Said>::with_fate(self.nodes.len(), Fate::Keep);
+        let open = RoundHandle::<Reply>::with_disposition(self.nodes.len(), Disposition::Keep);
         let claim = Claim { ttl: part.ttl, fencing: false, ..part.claim.clone() };
         let limit = timing::patience(claim.ttl, self.node_timeout);
-        let patience = self.patience(Alone::from_the_beginning(), self.now(), limit);
+        let patience = self.patience(Detached::from_the_beginning(), self.now(), limit);
         self.ask(slot, &claim, Ask::Try, &open.share(), &patience).await;
         // There is a verdict on the lock already: what the node says changes nothing but whether it has the grant.
-        let Some(said) = open.close(Fate::Keep).swap_remove(number) else { return false };
+        let Some(said) = open.close(Disposition::Keep).swap_remove(number) else { return false };
         let taken = matches!(said.answer, Ok(Attempt::Held(_)));
-        self.settle(said, Fate::Keep, &claim).await;
+        self.settle(said, Disposition::Keep, &claim).await;
         if !taken && part.claim.own_fence().is_some() && !part.tracked.is_returned() {
             // The node is to know the token as well.
             let renew = [Renew { claim: &part.claim, ttl: part.ttl }];

@@ -25,7 +25,7 @@ const GRACE: Duration = Duration::from_secs(60);
 
 /// The owners that something is under way for, or that something must be remembered of.
 #[derive(Debug)]
-pub(super) struct Ledger {
+pub(super) struct OwnerLedger {
     nodes: usize,
     entries: Mutex<Entries>,
 }
@@ -70,7 +70,7 @@ struct Fence {
     token: FencingToken,
 }
 
-impl Ledger {
+impl OwnerLedger {
     pub(super) fn new(nodes: usize) -> Arc<Self> {
         let entries = Entries { map: HashMap::new(), sweep_at: SWEEP_FROM };
         Arc::new(Self { nodes, entries: Mutex::new(entries) })
@@ -128,7 +128,7 @@ impl Entry {
 /// An owner that is followed: forgotten with the last of these, unless there is something to remember.
 #[derive(Debug)]
 pub(super) struct Tracked {
-    ledger: Arc<Ledger>,
+    ledger: Arc<OwnerLedger>,
     entry: Arc<Entry>,
 }
 
@@ -262,7 +262,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_owner_is_forgotten_with_its_last_request_unless_there_is_something_to_remember() {
-        let (ledger, [owner, other], now) = (Ledger::new(3), owners(), Clock::Tokio.now());
+        let (ledger, [owner, other], now) = (OwnerLedger::new(3), owners(), Clock::Tokio.now());
         let tracked = ledger.track(owner, now, TTL);
         let slot = tracked.slot(1).await;
         drop(tracked);
@@ -284,7 +284,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_never_given_back_is_swept() {
-        let (ledger, now) = (Ledger::new(3), Clock::Tokio.now());
+        let (ledger, now) = (OwnerLedger::new(3), Clock::Tokio.now());
         let late = now.plus(TTL).plus(GRACE);
         for owner in owners::<100>() {
             ledger.track(owner, now, TTL).releasing(0);
@@ -298,7 +298,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn requests_of_one_owner_to_one_node_go_one_after_another() {
-        let (ledger, [owner], now) = (Ledger::new(3), owners(), Clock::Tokio.now());
+        let (ledger, [owner], now) = (OwnerLedger::new(3), owners(), Clock::Tokio.now());
         let (first, second) = (ledger.track(owner, now, TTL), ledger.track(owner, now, TTL));
         let slot = first.free_slot(0).expect("nobody asks");
         assert!(second.free_slot(0).is_none() && second.free_slot(1).is_some());
@@ -308,7 +308,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_token_is_known_for_its_turn_and_while_the_grant_is_certainly_ours() {
-        let (ledger, [owner], now) = (Ledger::new(3), owners(), Clock::Tokio.now());
+        let (ledger, [owner], now) = (OwnerLedger::new(3), owners(), Clock::Tokio.now());
         let tracked = ledger.track(owner, now, TTL);
         let token = FencingToken::new(7);
         tracked.kept(now, now.plus(TTL));

@@ -2,20 +2,20 @@
 
 mod acquire;
 mod answers;
+mod backend;
 mod builder;
-mod crew;
+mod deadline;
+mod fanout;
 mod fence;
 mod heal;
 mod ledger;
 mod node;
-mod patience;
 mod release;
 mod renew;
 mod reports;
 mod round;
-mod store;
 mod timing;
 mod votes;
 
+pub use backend::Quorum;
 pub use builder::QuorumBuilder;
-pub use store::Quorum;

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use super::acquire::silent;
 use super::answers::no_quorum;
-use super::crew::Crew;
+use super::backend::Inner;
+use super::fanout::Fanout;
 use super::fence::Answer;
-use super::round::{Fate, Open};
-use super::store::Inner;
+use super::round::{Disposition, RoundHandle};
 use super::timing::{self, Waiting};
-use super::votes::{GivenBack, Kept, Releases, kept};
+use super::votes::{GivenBack, Kept, Releases, renewal_verdict};
 use crate::backend::{Backend, Claim, Released, Renewal};
 use crate::error::{LockError, LossReason, Result};
 
@@ -25,15 +25,15 @@ impl<B: Backend> Inner<B> {
         let sent = self.now();
         let tracked = self.ledger.track(claim.owner, sent, claim.ttl);
         tracked.returns();
-        let open = Open::<Result<Released>>::new(self.nodes.len());
+        let open = RoundHandle::<Result<Released>>::new(self.nodes.len());
         let shared = Arc::new(claim.clone());
         let waits = timing::release(claim.ttl, self.node_timeout);
-        let mut crew = Crew::of(self.nodes.len());
+        let mut fanout = Fanout::of(self.nodes.len());
         for number in 0..self.nodes.len() {
             let (quorum, claim, round) = (Arc::clone(self), Arc::clone(&shared), open.share());
             let tracked = tracked.clone();
-            let patience = self.patience(crew.alone(), sent, waits.majority);
-            crew.add(async move {
+            let patience = self.patience(fanout.alone(), sent, waits.majority);
+            fanout.add(async move {
                 let node = &quorum.nodes[number];
                 tracked.releasing(number);
                 let answer = patience.with(pin!(node.backend.release(&claim, keep_for))).await;
@@ -49,8 +49,8 @@ impl<B: Backend> Inner<B> {
             let verdict = self.releases(answers, waiting).verdict();
             (verdict != GivenBack::Open).then_some(verdict)
         };
-        let verdict = open.decided(waits, crew, decide).await;
-        let answers = open.close(Fate::Keep);
+        let verdict = open.decided(waits, fanout, decide).await;
+        let answers = open.close(Disposition::Keep);
         match verdict {
             Some(GivenBack::Released) => Ok(Released::Released),
             Some(GivenBack::Taken) => Ok(Released::Taken),
@@ -113,7 +113,7 @@ impl<B: Backend> Inner<B> {
             Answer::No(_) | Answer::Failed(_) => None,
         });
         let lease = given.fold(claim.ttl, Duration::min);
-        match kept(self.nodes.len(), yes, no, 0) {
+        match renewal_verdict(self.nodes.len(), yes, no, 0) {
             Kept::Yes => {
                 tracked.kept(sent, self.valid(sent, lease));
                 Renewal::Renewed { sent, lease, waiters: None }
@@ -127,7 +127,7 @@ impl<B: Backend> Inner<B> {
     fn not_downgraded(&self, claim: &Claim, answers: Vec<Option<Answer<Duration>>>) -> LockError {
         let permanent = |answer: &Option<Answer<Duration>>| matches!(answer, Some(Answer::Failed(error)) if !error.is_temporary());
         let refused = answers.iter().filter(|answer| permanent(answer)).count();
-        if kept(self.nodes.len(), 0, refused, 0) == Kept::No {
+        if renewal_verdict(self.nodes.len(), 0, refused, 0) == Kept::No {
             let refusal = answers.into_iter().flatten().find_map(|answer| match answer {
                 Answer::Failed(error) if !error.is_temporary() => Some(error),
                 _ => None,

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use super::acquire::silent;
 use super::answers::no_quorum;
-use super::crew::Crew;
+use super::backend::Inner;
+use super::fanout::Fanout;
 use super::ledger::Tracked;
-use super::round::{Fate, Open};
-use super::store::Inner;
+use super::round::{Disposition, RoundHandle};
 use super::timing::{self, Waiting, Waits};
-use super::votes::{Kept, kept};
+use super::votes::{Kept, renewal_verdict};
 use crate::backend::{Backend, Claim, Renew, Renewal};
 use crate::clock::Moment;
 use crate::error::LockError;
@@ -56,18 +56,18 @@ impl<B: Backend> Inner<B> {
             valid: self.valid(sent, *ttl),
         };
         let batch = Arc::new(Batch { parts: batch.iter().map(part).collect(), renewed: OnceLock::new() });
-        let open = Open::<Answers>::new(self.nodes.len());
+        let open = RoundHandle::<Answers>::new(self.nodes.len());
         let limit = timing::renewal(shortest, self.node_timeout);
-        let mut crew = Crew::of(self.nodes.len());
+        let mut fanout = Fanout::of(self.nodes.len());
         for number in 0..self.nodes.len() {
             let (quorum, batch, round) = (Arc::clone(self), Arc::clone(&batch), open.share());
-            crew.add(async move {
+            fanout.add(async move {
                 let answers = quorum.renew_on(number, &batch, limit).await;
                 let wanting = batch.wanting(answers.as_deref());
                 match round.put(number, answers) {
                     // Whoever has the verdict sees to those that are wanting.
-                    Ok(()) | Err((Fate::GiveBack, _)) => {}
-                    Err((Fate::Keep, _)) => quorum.heal(number, &batch, wanting).await,
+                    Ok(()) | Err((Disposition::GiveBack, _)) => {}
+                    Err((Disposition::Keep, _)) => quorum.heal(number, &batch, wanting).await,
                 }
             });
         }
@@ -77,12 +77,12 @@ impl<B: Backend> Inner<B> {
                 (0..batch.parts.len()).map(|part| self.verdict(&batch, part, answers, over)).collect();
             (!verdicts.contains(&Kept::Open)).then_some(verdicts)
         };
-        let Some(verdicts) = open.decided(Waits::all(limit), crew, decide).await else {
+        let Some(verdicts) = open.decided(Waits::all(limit), fanout, decide).await else {
             unreachable!("BUG: with nobody left to wait for there is a verdict");
         };
         let renewed = verdicts.iter().map(|verdict| *verdict == Kept::Yes).collect();
         batch.renewed.set(renewed).expect("BUG: there is one verdict");
-        let mut answers = open.close(Fate::Keep);
+        let mut answers = open.close(Disposition::Keep);
         self.heal_all(&batch, &answers);
         let parts = batch.parts.iter().zip(verdicts).enumerate();
         parts
@@ -127,7 +127,7 @@ impl<B: Backend> Inner<B> {
                 Vote::Yes | Vote::Neither | Vote::Pending => {}
             }
         }
-        kept(self.nodes.len(), yes, no, pending)
+        renewal_verdict(self.nodes.len(), yes, no, pending)
     }
 
     /// The shortest of the leases that the nodes gave: a node that gave less than was asked for forgets it sooner.

@@ -9,12 +9,12 @@ use std::task::{Poll, ready};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-use super::crew::Crew;
+use super::fanout::Fanout;
 use super::timing::{Waiting, Waits};
 
 /// What becomes of an answer that comes after the verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum Disposition {
     /// What it took is wanted.
     Keep,
     /// What it took goes back.
@@ -32,7 +32,7 @@ pub(super) struct Round<T> {
 #[derive(Debug)]
 struct Inner<T> {
     answers: Vec<Option<T>>,
-    fate: Option<Fate>,
+    fate: Option<Disposition>,
 }
 
 impl<T> Round<T> {
@@ -46,7 +46,7 @@ impl<T> Round<T> {
     }
 
     /// Brings the answer of `node`. After the verdict it comes back, with what is to become of it.
-    pub(super) fn put(&self, node: usize, answer: T) -> Result<(), (Fate, T)> {
+    pub(super) fn put(&self, node: usize, answer: T) -> Result<(), (Disposition, T)> {
         let mut inner = self.lock();
         if let Some(fate) = inner.fate {
             return Err((fate, answer));
@@ -58,35 +58,35 @@ impl<T> Round<T> {
     }
 
     /// What becomes of answers from now on; `None` before the verdict.
-    pub(super) fn fate(&self) -> Option<Fate> {
+    pub(super) fn fate(&self) -> Option<Disposition> {
         self.lock().fate
     }
 
     /// Ends the round; the answers so far, by node.
-    pub(super) fn close(&self, fate: Fate) -> Vec<Option<T>> {
+    pub(super) fn close(&self, fate: Disposition) -> Vec<Option<T>> {
         let mut inner = self.lock();
         inner.fate = Some(fate);
         std::mem::take(&mut inner.answers)
     }
 
-    /// Drives `crew` until `decide` has a verdict on the answers. It is told whom its caller still waits for: each node,
+    /// Drives `fanout` until `decide` has a verdict on the answers. It is told whom its caller still waits for: each node,
     /// then a majority, and at last nobody. Where that made the verdict, the calls that are left were waited for in vain.
     pub(super) async fn decided<V, F: Future<Output = ()> + Send + 'static>(
         &self,
         waits: Waits,
-        mut crew: Crew<F>,
+        mut fanout: Fanout<F>,
         decide: impl Fn(&[Option<T>], Waiting) -> Option<V>,
     ) -> Option<V> {
         let (mut news, mut timer) = (pin!(self.news.notified()), pin!(sleep(waits.node)));
         let mut waiting = Waiting::Each;
         poll_fn(|cx| {
-            crew.drive(cx);
+            fanout.drive(cx);
             loop {
                 let inner = self.lock();
                 let verdict = decide(&inner.answers, waiting);
                 if verdict.is_some() || waiting == Waiting::Nobody {
                     if waiting != Waiting::Each && decide(&inner.answers, Waiting::Each).is_none() {
-                        crew.alone().in_vain();
+                        fanout.alone().in_vain();
                     }
                     return Poll::Ready(verdict);
                 }
@@ -116,24 +116,24 @@ impl<T> Round<T> {
 
 /// The side that waits.
 #[derive(Debug)]
-pub(super) struct Open<T> {
+pub(super) struct RoundHandle<T> {
     round: Arc<Round<T>>,
-    dropped: Fate,
+    dropped: Disposition,
 }
 
-impl<T> Open<T> {
+impl<T> RoundHandle<T> {
     /// A round of which, dropped without a verdict, everything goes back.
     pub(super) fn new(nodes: usize) -> Self {
-        Self::with_fate(nodes, Fate::GiveBack)
+        Self::with_disposition(nodes, Disposition::GiveBack)
     }
 
     /// A round with another fate when it is dropped without a verdict.
-    pub(super) fn with_fate(nodes: usize, dropped: Fate) -> Self {
+    pub(super) fn with_disposition(nodes: usize, dropped: Disposition) -> Self {
         Self { round: Arc::new(Round::new(nodes)), dropped }
     }
 
     /// What becomes of everything without a verdict, or after one that the caller has no use for.
-    pub(super) fn unwanted(&self) -> Fate {
+    pub(super) fn unwanted(&self) -> Disposition {
         self.dropped
     }
 
@@ -143,7 +143,7 @@ impl<T> Open<T> {
     }
 }
 
-impl<T> Deref for Open<T> {
+impl<T> Deref for RoundHandle<T> {
     type Target = Round<T>;
 
     fn deref(&self) -> &Round<T> {
@@ -151,7 +151,7 @@ impl<T> Deref for Open<T> {
     }
 }
 
-impl<T> Drop for Open<T> {
+impl<T> Drop for RoundHandle<T> {
     fn drop(&mut self) {
         if self.fate().is_none() {
             self.close(self.dropped);
@@ -168,13 +168,13 @@ mod tests {
     const SECOND: Waits = Waits::all(Duration::from_secs(1));
 
     /// Nobody to drive.
-    fn nobody() -> Crew<std::future::Pending<()>> {
-        Crew::of(0)
+    fn nobody() -> Fanout<std::future::Pending<()>> {
+        Fanout::of(0)
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_verdict_waits_for_enough_answers_and_no_longer() {
-        let open = Open::new(3);
+        let open = RoundHandle::new(3);
         let two = |answers: &[Option<u32>], waiting: Waiting| {
             let sum: u32 = answers.iter().flatten().sum();
             (waiting == Waiting::Nobody || answers.iter().flatten().count() == 2).then_some(sum)
@@ -184,19 +184,19 @@ mod tests {
         let late = tokio::spawn(async move { round.put(0, 5) });
         assert_eq!(open.decided(SECOND, nobody(), two).await, Some(15));
         assert_eq!(late.await.expect("no panic"), Ok(()));
-        assert_eq!(open.close(Fate::Keep), [Some(5), Some(10), None]);
-        assert_eq!(open.put(2, 1), Err((Fate::Keep, 1)));
+        assert_eq!(open.close(Disposition::Keep), [Some(5), Some(10), None]);
+        assert_eq!(open.put(2, 1), Err((Disposition::Keep, 1)));
 
-        let silent = Open::new(3);
+        let silent = RoundHandle::new(3);
         assert_eq!(silent.put(0, 7), Ok(()));
         assert_eq!(silent.decided(SECOND, nobody(), two).await, Some(7), "nobody else in time");
     }
 
     #[test]
     fn what_comes_after_a_dropped_call_goes_back() {
-        let open = Open::<u32>::new(1);
+        let open = RoundHandle::<u32>::new(1);
         let round = open.share();
         drop(open);
-        assert_eq!(round.put(0, 1), Err((Fate::GiveBack, 1)));
+        assert_eq!(round.put(0, 1), Err((Disposition::GiveBack, 1)));
     }
 }

@@ -50,7 +50,7 @@ pub(super) const fn majority(nodes: usize) -> usize {
 }
 
 /// How many nodes may fail with a majority left.
-pub(super) const fn spare(nodes: usize) -> usize {
+pub(super) const fn max_failures(nodes: usize) -> usize {
     nodes - majority(nodes)
 }
 
@@ -74,7 +74,7 @@ impl Tally {
 
     /// The verdict, as soon as no further answer can change it. So it does not depend on the order of the answers.
     pub(super) fn verdict(self) -> Verdict {
-        let (need, spare, pending) = (majority(self.nodes), spare(self.nodes), self.pending());
+        let (need, spare, pending) = (majority(self.nodes), max_failures(self.nodes), self.pending());
         let said = self.granted + self.held;
         if self.granted >= need {
             Verdict::Won
@@ -105,10 +105,10 @@ pub(super) enum Kept {
 }
 
 /// The verdict on a grant: `yes` nodes have it, `no` nodes do not, `pending` nodes have not answered.
-pub(super) const fn kept(nodes: usize, yes: usize, no: usize, pending: usize) -> Kept {
+pub(super) const fn renewal_verdict(nodes: usize, yes: usize, no: usize, pending: usize) -> Kept {
     if yes >= majority(nodes) {
         Kept::Yes
-    } else if no > spare(nodes) {
+    } else if no > max_failures(nodes) {
         Kept::No
     } else if pending == 0 {
         Kept::Unknown
@@ -251,7 +251,7 @@ mod tests {
         fn a_grant_is_kept_by_a_majority(nodes in prop::sample::select(vec![1_usize, 3, 5, 7]), yes in 0_usize..8, no in 0_usize..8) {
             prop_assume!(yes + no <= nodes);
             let pending = nodes - yes - no;
-            match kept(nodes, yes, no, pending) {
+            match renewal_verdict(nodes, yes, no, pending) {
                 Kept::Yes => prop_assert!(yes > nodes / 2),
                 Kept::No => prop_assert!(yes + pending <= nodes / 2),
                 Kept::Unknown => prop_assert_eq!(pending, 0),
@@ -266,7 +266,7 @@ mod tests {
         // seen here: two of four each.
         let split = [Vote::Granted, Vote::Granted, Vote::Held, Vote::Held];
         assert_eq!(Tally::new(4, split).verdict(), Verdict::Lost(Why::Contended));
-        assert_eq!((majority(4), spare(4), majority(5), spare(5)), (3, 1, 3, 2));
+        assert_eq!((majority(4), max_failures(4), majority(5), max_failures(5)), (3, 1, 3, 2));
     }
 
     #[test]

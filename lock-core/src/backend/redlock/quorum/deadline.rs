@@ -16,12 +16,12 @@ use crate::clock::{Clock, Moment};
 
 /// Whether calls are left to themselves; clones tell the same.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Alone(Arc<AtomicU8>);
+pub(super) struct Detached(Arc<AtomicU8>);
 
 const ALONE: u8 = 1;
 const IN_VAIN: u8 = 2;
 
-impl Alone {
+impl Detached {
     /// For a call that nobody drives.
     pub(super) fn from_the_beginning() -> Self {
         Self(Arc::new(AtomicU8::new(ALONE)))
@@ -40,8 +40,8 @@ impl Alone {
 
 /// The time for one call, which counts from when its caller asked.
 #[derive(Debug)]
-pub(super) struct Patience {
-    pub(super) alone: Alone,
+pub(super) struct Deadline {
+    pub(super) alone: Detached,
     pub(super) clock: Clock,
     pub(super) from: Moment,
     pub(super) limit: Duration,
@@ -49,7 +49,7 @@ pub(super) struct Patience {
     pub(super) with_caller: bool,
 }
 
-impl Patience {
+impl Deadline {
     /// The outcome of `call`; `None` when it is left alone and its time is over, or was waited for in vain.
     ///
     /// # Cancel safety
@@ -86,8 +86,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn time_counts_from_the_question_and_ends_only_for_one_who_is_alone() {
-        let (alone, clock, limit) = (Alone::default(), Clock::Tokio, Duration::from_secs(1));
-        let patience = Patience { alone: alone.clone(), clock, from: clock.now(), limit, with_caller: true };
+        let (alone, clock, limit) = (Detached::default(), Clock::Tokio, Duration::from_secs(1));
+        let patience = Deadline { alone: alone.clone(), clock, from: clock.now(), limit, with_caller: true };
         let mut never = pin!(pending::<()>());
         let mut waiting = pin!(patience.with(never.as_mut()));
         assert!(tokio::time::timeout(limit * 9 / 10, waiting.as_mut()).await.is_err());
@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(clock.now().since(patience.from), limit);
 
         let with_caller =
-            Patience { alone: Alone::default(), clock, from: clock.now(), limit, with_caller: true };
+            Deadline { alone: Detached::default(), clock, from: clock.now(), limit, with_caller: true };
         let other = pin!(pending::<()>());
         let waiting = with_caller.with(other);
         assert!(tokio::time::timeout(limit * 2, waiting).await.is_err(), "its caller has the timer");

@@ -8,24 +8,24 @@ use std::task::Context;
 
 use tokio::runtime::Handle;
 
-use super::patience::Alone;
+use super::deadline::Detached;
 
 /// Calls under way.
 #[derive(Debug)]
-pub(super) struct Crew<F: Future<Output = ()> + Send + 'static> {
+pub(super) struct Fanout<F: Future<Output = ()> + Send + 'static> {
     /// A caller may be dropped where no runtime is entered.
     runtime: Handle,
     calls: Vec<Pin<Box<F>>>,
-    alone: Alone,
+    alone: Detached,
 }
 
-impl<F: Future<Output = ()> + Send + 'static> Crew<F> {
+impl<F: Future<Output = ()> + Send + 'static> Fanout<F> {
     pub(super) fn of(size: usize) -> Self {
-        Self { runtime: Handle::current(), calls: Vec::with_capacity(size), alone: Alone::default() }
+        Self { runtime: Handle::current(), calls: Vec::with_capacity(size), alone: Detached::default() }
     }
 
     /// Whether its calls go on without their caller.
-    pub(super) fn alone(&self) -> Alone {
+    pub(super) fn alone(&self) -> Detached {
         self.alone.clone()
     }
 
@@ -45,7 +45,7 @@ impl<F: Future<Output = ()> + Send + 'static> Crew<F> {
     }
 }
 
-impl<F: Future<Output = ()> + Send + 'static> Drop for Crew<F> {
+impl<F: Future<Output = ()> + Send + 'static> Drop for Fanout<F> {
     fn drop(&mut self) {
         self.alone.set();
         for call in self.calls.drain(..) {
@@ -67,9 +67,9 @@ mod tests {
     async fn a_call_is_driven_by_its_caller_and_goes_on_without_it() {
         let (steps, go, done) =
             (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()), Arc::new(Notify::new()));
-        let mut crew = Crew::of(1);
+        let mut fanout = Fanout::of(1);
         let (counted, gate, end) = (Arc::clone(&steps), Arc::clone(&go), Arc::clone(&done));
-        crew.add(async move {
+        fanout.add(async move {
             counted.fetch_add(1, Ordering::SeqCst);
             gate.notified().await;
             counted.fetch_add(1, Ordering::SeqCst);
@@ -78,13 +78,13 @@ mod tests {
         tokio::task::yield_now().await;
         assert_eq!(steps.load(Ordering::SeqCst), 0, "nobody drives it");
         std::future::poll_fn(|cx| {
-            crew.drive(cx);
+            fanout.drive(cx);
             std::task::Poll::Ready(())
         })
         .await;
         assert_eq!(steps.load(Ordering::SeqCst), 1);
         // Also where the caller goes outside of every runtime.
-        std::thread::spawn(move || drop(crew)).join().expect("no panic");
+        std::thread::spawn(move || drop(fanout)).join().expect("no panic");
         go.notify_one();
         done.notified().await;
         assert_eq!(steps.load(Ordering::SeqCst), 2);

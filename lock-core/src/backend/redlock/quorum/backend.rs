@@ -7,9 +7,9 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 
 use super::builder::QuorumBuilder;
-use super::ledger::Ledger;
+use super::deadline::{Deadline, Detached};
+use super::ledger::OwnerLedger;
 use super::node::Node;
-use super::patience::{Alone, Patience};
 use super::reports::Reports;
 use super::timing;
 use super::votes::majority;
@@ -45,7 +45,7 @@ pub struct Quorum<B>(pub(super) Arc<Inner<B>>);
 
 pub(super) struct Inner<B> {
     pub(super) nodes: Box<[Node<B>]>,
-    pub(super) ledger: Arc<Ledger>,
+    pub(super) ledger: Arc<OwnerLedger>,
     pub(super) capability: Capability,
     /// The one that was asked for.
     pub(super) node_timeout: Option<Duration>,
@@ -72,7 +72,7 @@ impl<B: Backend> Quorum<B> {
     pub(super) fn assemble(nodes: impl Iterator<Item = (String, B)>, node_timeout: Option<Duration>) -> Self {
         let nodes: Box<[_]> = nodes.map(|(name, backend)| Node::new(name, backend)).collect();
         let capability = of_all(&nodes.iter().map(|node| node.backend.capability()).collect::<Vec<_>>());
-        let (ledger, reports) = (Ledger::new(nodes.len()), Reports::default());
+        let (ledger, reports) = (OwnerLedger::new(nodes.len()), Reports::default());
         Self(Arc::new(Inner { ledger, nodes, capability, node_timeout, reports }))
     }
 }
@@ -146,8 +146,8 @@ impl<B> Inner<B> {
     }
 
     /// The time for a call that was asked for at `from`.
-    pub(super) fn patience(&self, alone: Alone, from: Moment, limit: Duration) -> Patience {
-        Patience { alone, clock: self.clock(), from, limit, with_caller: false }
+    pub(super) fn patience(&self, alone: Detached, from: Moment, limit: Duration) -> Deadline {
+        Deadline { alone, clock: self.clock(), from, limit, with_caller: false }
     }
 
     pub(super) fn drift(&self, lease: Duration) -> Duration {
