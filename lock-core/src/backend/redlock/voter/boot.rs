@@ -50,13 +50,13 @@ pub(crate) fn boot_script() -> String {
 
 /// What a gated request needs to know of the server, from the last bootstrap over its connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Ballot {
+pub(super) struct Registration {
     /// The run id.
     pub(super) run: [u8; RUN_ID_LEN],
-    /// What the marker says, in one text. A request carries it, so that a marker of another life is found out even where
+    /// What the marker says, in one text. A request carries it, so that a marker of another incarnation is found out even where
     /// the script is known: in another database of the server, behind a proxy that reconnects, or where a live server was
     /// made a replica.
-    pub(super) seal: Arc<[u8]>,
+    pub(super) marker_digest: Arc<[u8]>,
     /// Until when the quarantine lasts, by the clock of the server, in us.
     pub(super) till: i64,
     /// The names of the scripts.
@@ -73,7 +73,7 @@ pub(super) struct Boot {
 }
 
 /// `MULTI; EVAL boot; SCRIPT LOAD ..; EXEC`. In one transaction, because a restart between two commands would load the
-/// scripts into a life that has no marker of its own.
+/// scripts into an incarnation that has no marker of its own.
 pub(super) fn transaction(max_millis: u64, new_cluster: bool) -> Pipeline {
     let mut commands = Pipeline::with_capacity(5);
     commands.cmd("MULTI");
@@ -86,7 +86,7 @@ pub(super) fn transaction(max_millis: u64, new_cluster: bool) -> Pipeline {
 }
 
 /// Reads the answers to [`transaction`].
-pub(super) fn read(answers: &[Value]) -> Result<(Boot, Ballot), Failure> {
+pub(super) fn read(answers: &[Value]) -> Result<(Boot, Registration), Failure> {
     // The first that was refused says why; `EXEC` only says that one was.
     let refused = answers.iter().find_map(|answer| match answer {
         Value::ServerError(error) => Some(Failure::of_reply(error)),
@@ -99,9 +99,9 @@ pub(super) fn read(answers: &[Value]) -> Result<(Boot, Ballot), Failure> {
     match last {
         Value::Array(answers) => match answers.as_slice() {
             [boot, one, all] => {
-                let (boot, life) = booted(boot)?;
-                let Life { run, seal, till } = life;
-                Ok((boot, Ballot { run, seal, till, one: name(one)?, all: name(all)? }))
+                let (boot, incarnation) = booted(boot)?;
+                let Incarnation { run, marker_digest, till } = incarnation;
+                Ok((boot, Registration { run, marker_digest, till, one: name(one)?, all: name(all)? }))
             }
             _ => Err(Failure::unexpected(last)),
         },
@@ -109,14 +109,14 @@ pub(super) fn read(answers: &[Value]) -> Result<(Boot, Ballot), Failure> {
     }
 }
 
-/// Whom a marker is of.
-struct Life {
+/// The server incarnation that wrote the marker.
+struct Incarnation {
     run: [u8; 40],
-    seal: Arc<[u8]>,
+    marker_digest: Arc<[u8]>,
     till: i64,
 }
 
-fn booted(answer: &Value) -> Result<(Boot, Life), Failure> {
+fn booted(answer: &Value) -> Result<(Boot, Incarnation), Failure> {
     match answer {
         Value::ServerError(error) => Err(Failure::of_reply(error)),
         Value::Array(parts) => match parts.as_slice() {
@@ -126,13 +126,17 @@ fn booted(answer: &Value) -> Result<(Boot, Life), Failure> {
                 Value::Int(why),
                 Value::Int(left),
                 Value::Int(till),
-                Value::BulkString(seal),
+                Value::BulkString(marker_digest),
             ] => {
                 let number = |number: &i64| u64::try_from(*number).unwrap_or(0);
                 let (max_ttl, left) =
                     (Duration::from_millis(number(max)), Duration::from_micros(number(left)));
-                let life = Life { run: name(run)?, seal: seal.as_slice().into(), till: *till };
-                Ok((Boot { max_ttl, why: *why, left }, life))
+                let incarnation = Incarnation {
+                    run: name(run)?,
+                    marker_digest: marker_digest.as_slice().into(),
+                    till: *till,
+                };
+                Ok((Boot { max_ttl, why: *why, left }, incarnation))
             }
             _ => Err(Failure::unexpected(answer)),
         },
@@ -151,16 +155,16 @@ fn name(answer: &Value) -> Result<[u8; 40], Failure> {
 
 /// The place of one connection among the voters.
 #[derive(Debug)]
-pub(super) struct Seat {
+pub(super) struct VoterSession {
     voter: Arc<VoterState>,
-    ballot: Mutex<Ballot>,
+    registration: Mutex<Registration>,
     /// How many keys the server had evicted when it was last looked at.
     evicted: AtomicU64,
 }
 
-impl Seat {
+impl VoterSession {
     /// Registers the server behind a new connection. `info` is its answer to `INFO`.
-    pub(super) async fn take(
+    pub(super) async fn register(
         voter: &Arc<VoterState>,
         info: &str,
         connection: &MultiplexedConnection,
@@ -168,27 +172,27 @@ impl Seat {
         probe::examine(info)?;
         let commands = transaction(voter.max_millis(), false);
         let answers = connection.clone().send_packed_commands(&commands, 0, commands.len()).await;
-        let ballot = settle(voter, &answers.map_err(|error| Failure::of(&error))?)?;
+        let registration = settle(voter, &answers.map_err(|error| Failure::of(&error))?)?;
         voter.compare_once();
         let evicted = AtomicU64::new(evicted(info).unwrap_or(0));
-        Ok(Self { voter: Arc::clone(voter), ballot: Mutex::new(ballot), evicted })
+        Ok(Self { voter: Arc::clone(voter), registration: Mutex::new(registration), evicted })
     }
 
-    pub(super) fn ballot(&self) -> Ballot {
-        self.ballot.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(super) fn registration(&self) -> Registration {
+        self.registration.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Registers the server again: it forgot the scripts, or its marker.
-    pub(super) async fn take_again(&self, live: &Connection<Seat>) -> Result<(), Failure> {
+    pub(super) async fn register_again(&self, live: &Connection<VoterSession>) -> Result<(), Failure> {
         let answers = live.send_all(&transaction(self.voter.max_millis(), false)).await?;
-        let ballot = settle(&self.voter, &answers)?;
-        *self.ballot.lock().unwrap_or_else(PoisonError::into_inner) = ballot;
+        let registration = settle(&self.voter, &answers)?;
+        *self.registration.lock().unwrap_or_else(PoisonError::into_inner) = registration;
         Ok(())
     }
 
     /// With every heartbeat: whether the server threw keys away. A lock may have been among them, so its quarantine
     /// begins anew, for all clients.
-    pub(super) async fn look(&self, live: &Connection<Seat>) {
+    pub(super) async fn look(&self, live: &Connection<VoterSession>) {
         self.voter.compare_once();
         self.voter.report(Clock::Suspend.now());
         let mut command = Cmd::new();
@@ -196,7 +200,7 @@ impl Seat {
         let answer = live.send(&command).await;
         let now = answer.ok().and_then(|answer| evicted(text(&answer).ok()?));
         let Some(now) = now.filter(|now| *now != self.evicted.load(Ordering::Relaxed)) else { return };
-        if self.take_again(live).await.is_ok() {
+        if self.register_again(live).await.is_ok() {
             self.evicted.store(now, Ordering::Relaxed);
         }
     }
@@ -212,16 +216,16 @@ fn evicted(info: &str) -> Option<u64> {
 }
 
 /// Reads the answers, tells what happened, and refuses a client that does not agree with the others.
-fn settle(voter: &VoterState, answers: &[Value]) -> Result<Ballot, Failure> {
-    let (boot, ballot) = read(answers)?;
+fn settle(voter: &VoterState, answers: &[Value]) -> Result<Registration, Failure> {
+    let (boot, registration) = read(answers)?;
     voter.quarantined(Clock::Suspend.now(), boot.left);
     tell(voter, &boot);
-    if voter.votes_elsewhere(ballot.run) {
+    if voter.votes_elsewhere(registration.run) {
         return Err(twice());
     }
-    voter.set_run(ballot.run);
+    voter.set_run(registration.run);
     if boot.max_ttl == voter.max_ttl() {
-        return Ok(ballot);
+        return Ok(registration);
     }
     let (theirs, ours) = (boot.max_ttl, voter.max_ttl());
     let text = format!(
@@ -272,18 +276,22 @@ mod tests {
         vec![Value::Okay, queued(), queued(), queued(), exec]
     }
 
-    fn booted(run: u8, numbers: [i64; 4], seal: &str) -> Vec<Value> {
+    fn booted(run: u8, numbers: [i64; 4], marker_digest: &str) -> Vec<Value> {
         let numbers = numbers.into_iter().map(Value::Int);
-        std::iter::once(bulk(run)).chain(numbers).chain([Value::BulkString(seal.into())]).collect()
+        std::iter::once(bulk(run)).chain(numbers).chain([Value::BulkString(marker_digest.into())]).collect()
     }
 
     #[test]
     fn the_answers_are_read() {
-        let (boot, ballot) = read(&queued(booted(b'a', [30_000, 2, 5, 99], "seal"))).expect("all is there");
+        let (boot, registration) =
+            read(&queued(booted(b'a', [30_000, 2, 5, 99], "seal"))).expect("all is there");
         let (max_ttl, left) = (Duration::from_secs(30), Duration::from_micros(5));
         assert_eq!(boot, Boot { max_ttl, why: 2, left });
-        let seal = Arc::from(&b"seal"[..]);
-        assert_eq!(ballot, Ballot { run: [b'a'; 40], seal, till: 99, one: [b'1'; 40], all: [b'2'; 40] });
+        let marker_digest = Arc::from(&b"seal"[..]);
+        assert_eq!(
+            registration,
+            Registration { run: [b'a'; 40], marker_digest, till: 99, one: [b'1'; 40], all: [b'2'; 40] }
+        );
         assert!(read(&queued(vec![bulk(b'a'), Value::Int(30_000)])).is_err());
         assert!(read(&[Value::Okay, Value::Nil]).is_err());
         assert!(read(&[]).is_err());

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::boot::Seat;
+use super::boot::VoterSession;
 use super::state::VoterState;
 use crate::backend::redis::error::Failure;
 use crate::backend::redis::link::{Connection, Greeting, Role, SessionState, Shared};
@@ -23,7 +23,7 @@ pub(super) struct VoterRole {
 }
 
 impl Role for VoterRole {
-    type Session = Seat;
+    type Session = VoterSession;
 
     fn text(script: Script) -> &'static str {
         match script {
@@ -32,18 +32,18 @@ impl Role for VoterRole {
         }
     }
 
-    async fn admit(&self, _shared: &Shared<Self>, greeting: &Greeting<'_>) -> Result<Seat, Failure> {
+    async fn admit(&self, _shared: &Shared<Self>, greeting: &Greeting<'_>) -> Result<VoterSession, Failure> {
         let (sent, received) = greeting.asked;
         self.state.observe(greeting.now, sent, received);
-        Seat::take(&self.state, greeting.info, greeting.connection).await
+        VoterSession::register(&self.state, greeting.info, greeting.connection).await
     }
 
-    async fn heartbeat(&self, connection: &Connection<Seat>, _shared: &Shared<Self>, _count: u32) {
+    async fn heartbeat(&self, connection: &Connection<VoterSession>, _shared: &Shared<Self>, _count: u32) {
         connection.session.look(connection).await;
     }
 }
 
-impl SessionState for Seat {
+impl SessionState for VoterSession {
     fn clock(&self, now: i64, sent: Moment, received: Moment) {
         self.voter().observe(now, sent, received);
     }

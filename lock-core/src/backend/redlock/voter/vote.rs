@@ -5,7 +5,7 @@ use std::time::Duration;
 use ::redis::{Cmd, Value};
 
 use super::backend::{Voter, unsupported};
-use super::boot::{Ballot, MARKER, Seat};
+use super::boot::{MARKER, Registration, VoterSession};
 use super::refusal::Refusal;
 use super::state::VoterState;
 use crate::backend::conflict::Use;
@@ -61,13 +61,13 @@ impl Voter {
             return Err(Refusal::ClockJumped { left, granted: false });
         }
         let live = self.server.connections.get().await?;
-        let seat = &live.session;
+        let session = &live.session;
         claim.mark_sent();
         for _ in 0..TRIES {
             let sent = Clock::Suspend.now();
-            let reply = match live.send(&command(&live, &seat.ballot(), claim, end)).await {
+            let reply = match live.send(&command(&live, &session.registration(), claim, end)).await {
                 Err(failure) if failure.reaction == Reaction::LoadScripts => {
-                    seat.take_again(&live).await?;
+                    session.register_again(&live).await?;
                     continue;
                 }
                 answer => live.reply(answer?, sent)?,
@@ -82,7 +82,7 @@ impl Voter {
                 }
                 (0, rest) => return Ok(Attempt::Held(held(rest, reply.sent, false))),
                 (-2, rest) => return Err(conflict(rest, Use::Lock(claim.mode)).into()),
-                (-3, _) => seat.take_again(&live).await?,
+                (-3, _) => session.register_again(&live).await?,
                 (-4, [max, ..]) => {
                     let max_ttl = Duration::from_millis(number(max)?);
                     return Err(Refusal::TooLong { ttl: claim.ttl, max_ttl });
@@ -119,14 +119,14 @@ fn unsettled(voter: &VoterState) -> Failure {
 }
 
 /// The request of the gated script that the claim needs.
-fn command(live: &Connection<Seat>, ballot: &Ballot, claim: &Claim, end: Moment) -> Cmd {
+fn command(live: &Connection<VoterSession>, registration: &Registration, claim: &Claim, end: Moment) -> Cmd {
     let token = claim.owner.token();
     let value = claim.record.to_value(&token);
     let keys = claim.keys().count();
     let bytes: usize = claim.keys().map(|key| key.as_str().len() + 8).sum();
     let mut command = Cmd::with_capacity(13 + keys, bytes + value.len() + 280);
     let single = claim.more.is_empty();
-    command.arg("EVALSHA").arg(if single { &ballot.one[..] } else { &ballot.all[..] }).arg(keys);
+    command.arg("EVALSHA").arg(if single { &registration.one[..] } else { &registration.all[..] }).arg(keys);
     for key in claim.keys() {
         command.arg(key.as_str());
     }
@@ -134,6 +134,6 @@ fn command(live: &Connection<Seat>, ballot: &Ballot, claim: &Claim, end: Moment)
     if single {
         command.arg(&*code(claim.mode)).arg("").arg(1);
     }
-    command.arg(ballot.till).arg(&ballot.seal[..]);
+    command.arg(registration.till).arg(&registration.marker_digest[..]);
     command
 }
