@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::roll::{Ends, Roll, nanos};
-use super::room::Room;
+use super::arrivals::{Arrivals, Deadlines, nanos};
+use super::compatibility::Usage;
 use crate::backend::{FencingToken, Mode};
 use crate::clock::Moment;
 use crate::owner::{Owner, OwnerRecord};
@@ -24,7 +24,7 @@ pub(super) struct Holder {
     pub(super) deadline: Moment,
     pub(super) fence: FencingToken,
     /// The turn that `fence` was made for.
-    pub(super) turn: u64,
+    pub(super) handoffs: u64,
     pub(super) record: OwnerRecord,
     /// It holds other keys with the same claim.
     pub(super) several: bool,
@@ -37,8 +37,8 @@ type Name = (Owner, bool);
 
 #[derive(Debug, Default)]
 struct Rest {
-    roll: Roll<Name, Holder>,
-    ends: Ends,
+    arrivals: Arrivals<Name, Holder>,
+    ends: Deadlines,
 }
 
 impl Holders {
@@ -48,16 +48,16 @@ impl Holders {
     }
 
     pub(super) fn len(&self) -> usize {
-        usize::from(self.first.is_some()) + self.rest.as_ref().map_or(0, |rest| rest.roll.len())
+        usize::from(self.first.is_some()) + self.rest.as_ref().map_or(0, |rest| rest.arrivals.len())
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Holder> {
-        self.first.iter().chain(self.rest.iter().flat_map(|rest| rest.roll.iter()))
+        self.first.iter().chain(self.rest.iter().flat_map(|rest| rest.arrivals.iter()))
     }
 
     /// How much of the key is in use.
-    pub(super) fn room(&self) -> Room {
-        Room::new(self.first.as_ref().map(|holder| holder.mode), self.len())
+    pub(super) fn usage(&self) -> Usage {
+        Usage::new(self.first.as_ref().map(|holder| holder.mode), self.len())
     }
 
     /// The grant of `owner`, given back with `keep_for` or not.
@@ -66,7 +66,7 @@ impl Holders {
             return Some(first);
         }
         let rest = self.rest.as_ref()?;
-        rest.roll.get(rest.position(&(owner, kept))?.1)
+        rest.arrivals.get(rest.position(&(owner, kept))?.1)
     }
 
     pub(super) fn push(&mut self, holder: Holder) {
@@ -94,15 +94,15 @@ impl Holders {
 
     /// The earliest deadline.
     pub(super) fn soonest(&self) -> Option<Moment> {
-        self.ends(Ends::first).into_iter().flatten().min_by_key(|end| nanos(*end))
+        self.ends(Deadlines::first).into_iter().flatten().min_by_key(|end| nanos(*end))
     }
 
     /// The latest deadline.
     pub(super) fn latest(&self) -> Option<Moment> {
-        self.ends(Ends::last).into_iter().flatten().max_by_key(|end| nanos(*end))
+        self.ends(Deadlines::last).into_iter().flatten().max_by_key(|end| nanos(*end))
     }
 
-    fn ends(&self, of_rest: impl FnOnce(&Ends) -> Option<Moment>) -> [Option<Moment>; 2] {
+    fn ends(&self, of_rest: impl FnOnce(&Deadlines) -> Option<Moment>) -> [Option<Moment>; 2] {
         [self.first().map(|first| first.deadline), self.rest.as_ref().and_then(|rest| of_rest(&rest.ends))]
     }
 
@@ -114,7 +114,7 @@ impl Holders {
         if self.first.as_ref().is_some_and(|first| first.deadline.is_past(now)) {
             self.first = self.rest.as_mut().and_then(|rest| rest.pop_front());
         }
-        if self.rest.as_ref().is_some_and(|rest| rest.roll.is_empty()) {
+        if self.rest.as_ref().is_some_and(|rest| rest.arrivals.is_empty()) {
             self.rest = None;
         }
     }
@@ -135,30 +135,30 @@ impl Holder {
 impl Rest {
     /// The number of a holder, and how many of these came before it.
     fn position(&self, name: &Name) -> Option<(u64, usize)> {
-        let number = self.roll.number(name)?;
-        Some((number, self.roll.position(number)?))
+        let number = self.arrivals.number(name)?;
+        Some((number, self.arrivals.position(number)?))
     }
 
     fn push(&mut self, holder: Holder) {
         let end = holder.deadline;
-        let number = self.roll.push(holder.name(), holder);
+        let number = self.arrivals.push(holder.name(), holder);
         self.ends.insert(end, number);
     }
 
     fn remove(&mut self, name: &Name) -> Option<Holder> {
-        let (number, _, holder) = self.roll.remove(name)?;
+        let (number, _, holder) = self.arrivals.remove(name)?;
         self.ends.remove(holder.deadline, number);
         Some(holder)
     }
 
     fn pop_front(&mut self) -> Option<Holder> {
-        let name = self.roll.get(0)?.name();
+        let name = self.arrivals.get(0)?.name();
         self.remove(&name)
     }
 
     fn change<R>(&mut self, name: &Name, change: impl FnOnce(&mut Holder) -> R) -> Option<R> {
         let (number, at) = self.position(name)?;
-        let holder = self.roll.get_mut(at)?;
+        let holder = self.arrivals.get_mut(at)?;
         let before = holder.deadline;
         let answer = change(holder);
         let (end, now_named) = (holder.deadline, holder.name());
@@ -167,14 +167,15 @@ impl Rest {
             self.ends.insert(end, number);
         }
         if now_named != *name {
-            self.roll.rename(name, now_named);
+            self.arrivals.rename(name, now_named);
         }
         Some(answer)
     }
 
     fn expire(&mut self, now: Moment) {
         while let Some(number) = self.ends.past(now)
-            && let Some(name) = self.roll.position(number).and_then(|at| self.roll.get(at)).map(Holder::name)
+            && let Some(name) =
+                self.arrivals.position(number).and_then(|at| self.arrivals.get(at)).map(Holder::name)
         {
             self.remove(&name);
         }

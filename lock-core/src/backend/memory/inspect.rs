@@ -2,9 +2,9 @@
 
 use sha2::{Digest, Sha256};
 
+use super::entry::Entry;
+use super::events::Event;
 use super::holders::Holder;
-use super::signal::Signal;
-use super::state::Entry;
 use super::store::Memory;
 use crate::backend::{GrantId, HOLDERS_TOLD, HolderInfo, Listed, LockInfo, WAITERS_TOLD, WaiterInfo};
 use crate::clock::{Clock, Moment};
@@ -12,10 +12,10 @@ use crate::key::Key;
 
 impl Memory {
     /// A shard at a time, so that nobody waits for a large store.
-    pub(super) fn look(&self, prefix: &str, limit: usize) -> Listed {
+    pub(super) fn list_locks(&self, prefix: &str, limit: usize) -> Listed {
         let now = Clock::Tokio.now();
         let mut locks = Vec::new();
-        for place in 0..self.places() {
+        for place in 0..self.shard_count() {
             let mut shard = self.shard(place);
             let held = shard.entries.iter_mut().filter(|(key, _)| key.as_str().starts_with(prefix));
             locks.extend(held.filter_map(|(key, entry)| entry.info(key, now)));
@@ -23,14 +23,14 @@ impl Memory {
         Listed::new(locks, limit)
     }
 
-    pub(super) fn look_at(&self, key: &Key) -> Option<LockInfo> {
+    pub(super) fn inspect_key(&self, key: &Key) -> Option<LockInfo> {
         let now = Clock::Tokio.now();
         self.with(key, now, |entry| entry.info(key, now)).flatten()
     }
 
-    pub(super) fn take_away(&self, key: &Key, id: &GrantId) -> bool {
+    pub(super) fn take_grant(&self, key: &Key, id: &GrantId) -> bool {
         let now = Clock::Tokio.now();
-        self.with(key, now, |entry| entry.take_away(id, now)).unwrap_or(false)
+        self.with(key, now, |entry| entry.take_grant(id, now)).unwrap_or(false)
     }
 }
 
@@ -48,7 +48,7 @@ impl Entry {
         Some(info.with_waiters(waiting, waiters))
     }
 
-    fn take_away(&mut self, id: &GrantId, now: Moment) -> bool {
+    fn take_grant(&mut self, id: &GrantId, now: Moment) -> bool {
         self.expire(now);
         let Some((owner, kept)) =
             self.holders.iter().find(|holder| holder.id() == *id).map(|holder| (holder.owner, holder.kept))
@@ -57,7 +57,7 @@ impl Entry {
         };
         self.holders.remove(owner, kept);
         if !kept {
-            self.signals.push(Signal::Forced(owner));
+            self.events.push(Event::Forced(owner));
         }
         self.settle(now, None);
         true

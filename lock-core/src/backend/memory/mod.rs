@@ -1,15 +1,15 @@
 #![doc = include_str!("docs.md")]
 
+mod arrivals;
+mod compatibility;
+mod entry;
+mod events;
 mod fence;
 mod holders;
 mod inspect;
 mod latch;
-mod line;
-mod roll;
-mod room;
-mod several;
-mod signal;
-mod state;
+mod multi;
+mod queue;
 mod store;
 #[cfg(test)]
 mod tests;

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use super::entry::{Entry, Verdict};
+use super::events::Listeners;
 use super::fence;
-use super::signal::Listeners;
-use super::state::{Entry, Verdict};
 use super::watch::Watch;
 use crate::backend::conflict::{self, Use};
 use crate::backend::{
@@ -76,7 +76,7 @@ impl Memory {
     /// How many wait for `key`, but for `owner`.
     #[cfg(feature = "testing")]
     pub(crate) fn waiting(&self, key: &Key, owner: crate::owner::Owner) -> usize {
-        let shard = self.shard(self.place(key));
+        let shard = self.shard(self.shard_index(key));
         shard.entries.get(key).map_or(0, |entry| entry.waiting(owner))
     }
 
@@ -89,12 +89,12 @@ impl Memory {
     }
 
     /// How many shards there are.
-    pub(super) fn places(&self) -> usize {
+    pub(super) fn shard_count(&self) -> usize {
         self.0.shards.len()
     }
 
     /// The number of the shard of `key`.
-    pub(super) fn place(&self, key: &Key) -> usize {
+    pub(super) fn shard_index(&self, key: &Key) -> usize {
         // The map takes its bucket from the low bits of the same hash and its tag from the highest seven.
         (self.0.hasher.hash_one(key) >> 40) as usize % SHARDS
     }
@@ -105,27 +105,27 @@ impl Memory {
 
     /// Changes the entry of `key`, if there is one, and tells whom that concerns.
     pub(super) fn with<T>(&self, key: &Key, now: Moment, change: impl FnOnce(&mut Entry) -> T) -> Option<T> {
-        let mut shard = self.shard(self.place(key));
+        let mut shard = self.shard(self.shard_index(key));
         let entry = shard.entries.get_mut(key)?;
         let answer = change(entry);
-        let signals = entry.take_signals();
+        let events = entry.take_events();
         if entry.is_idle(now) {
             shard.entries.remove(key);
         }
         drop(shard);
-        self.0.listeners.send(key, signals);
+        self.0.listeners.send(key, events);
         Some(answer)
     }
 
     /// As [`with`](Self::with), and makes the entry.
     fn with_new<T>(&self, key: &Key, now: Moment, change: impl FnOnce(&mut Entry) -> T) -> T {
-        let mut shard = self.shard(self.place(key));
+        let mut shard = self.shard(self.shard_index(key));
         shard.sweep(now);
         let entry = shard.entries.entry(key.clone()).or_default();
         let answer = change(entry);
-        let signals = entry.take_signals();
+        let events = entry.take_events();
         drop(shard);
-        self.0.listeners.send(key, signals);
+        self.0.listeners.send(key, events);
         answer
     }
 
@@ -134,7 +134,7 @@ impl Memory {
         let verdict = if claim.more.is_empty() {
             self.with_new(&claim.key, now, |entry| entry.acquire(claim, ask, now, || fence::next(claim)))
         } else {
-            self.acquire_several(claim, ask, now)
+            self.acquire_all(claim, ask, now)
         };
         match verdict {
             Verdict::Granted { fence, waiters } => {
@@ -151,7 +151,7 @@ impl Memory {
         let waiters = if claim.more.is_empty() {
             self.with(&claim.key, now, |entry| entry.renew(claim.owner, ttl, now)).flatten()
         } else {
-            self.renew_several(claim, ttl, now)
+            self.renew_all(claim, ttl, now)
         };
         match waiters {
             Some(waiters) => Renewal::Renewed { sent: now, lease: ttl, waiters: Some(waiters) },
@@ -166,7 +166,7 @@ impl Memory {
             let released = self.with(&claim.key, now, |entry| entry.release(claim, keep_for, now));
             released.unwrap_or(Released::Expired)
         } else {
-            self.release_several(claim, keep_for, now)
+            self.release_all(claim, keep_for, now)
         }
     }
 }
@@ -243,7 +243,7 @@ impl Backend for Memory {
         let fence = if claim.more.is_empty() {
             self.with(&claim.key, now, |entry| entry.fence(claim, now, || fence::next(claim))).flatten()
         } else {
-            self.fence_several(claim, now)
+            self.fence_all(claim, now)
         };
         fence.ok_or_else(|| LockError::lost(&claim.key, LossReason::Taken))
     }
@@ -283,15 +283,15 @@ impl Backend for Memory {
     }
 
     async fn list(&self, prefix: &str, _foreign: bool, limit: usize) -> Result<Listed> {
-        Ok(self.look(prefix, limit))
+        Ok(self.list_locks(prefix, limit))
     }
 
     async fn inspect(&self, key: &Key) -> Result<Option<LockInfo>> {
-        Ok(self.look_at(key))
+        Ok(self.inspect_key(key))
     }
 
     async fn force_release(&self, key: &Key, id: &GrantId) -> Result<bool> {
-        Ok(self.take_away(key, id))
+        Ok(self.take_grant(key, id))
     }
 
     fn attach(
@@ -305,7 +305,7 @@ impl Backend for Memory {
 
     async fn changed(&self, claim: &Claim) {
         if let Some(watch) = Watch::register(self, claim) {
-            watch.turn().await;
+            watch.ready().await;
         }
     }
 }

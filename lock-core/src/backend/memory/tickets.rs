@@ -2,18 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use super::line::{Ticket, Watcher};
-use super::roll::{Ends, Roll};
-use super::room::{Fit, Room};
+use super::arrivals::{Arrivals, Deadlines};
+use super::compatibility::{Compatibility, Usage};
+use super::queue::{Ticket, Watcher};
 use crate::clock::Moment;
 use crate::owner::Owner;
 
 /// Claims with a place, in order of arrival. Each is found by its owner, by its deadline, and by whether it is next.
 #[derive(Debug, Default)]
 pub(super) struct Tickets {
-    roll: Roll<Owner, Ticket>,
+    arrivals: Arrivals<Owner, Ticket>,
     /// Of those nobody waits with. Each ticket is here or in `awaited`.
-    ends: Ends,
+    ends: Deadlines,
     /// Those that somebody waits with, and was not called.
     awaited: BTreeSet<u64>,
     /// So many from the front fit beside the holders and beside each other: it is their turn. It may be more by now, if a
@@ -23,42 +23,42 @@ pub(super) struct Tickets {
 
 impl Tickets {
     pub(super) fn len(&self) -> usize {
-        self.roll.len()
+        self.arrivals.len()
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.roll.is_empty()
+        self.arrivals.is_empty()
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Ticket> {
-        self.roll.iter()
+        self.arrivals.iter()
     }
 
     pub(super) fn front(&self) -> Option<&Ticket> {
-        self.roll.get(0)
+        self.arrivals.get(0)
     }
 
     pub(super) fn contains(&self, owner: Owner) -> bool {
-        self.roll.number(&owner).is_some()
+        self.arrivals.number(&owner).is_some()
     }
 
     pub(super) fn get(&self, owner: Owner) -> Option<&Ticket> {
-        self.roll.get(self.position(owner)?)
+        self.arrivals.get(self.position(owner)?)
     }
 
     /// How many came before the ticket of `owner`.
     pub(super) fn position(&self, owner: Owner) -> Option<usize> {
-        self.roll.position(self.roll.number(&owner)?)
+        self.arrivals.position(self.arrivals.number(&owner)?)
     }
 
     pub(super) fn push(&mut self, ticket: Ticket) {
         let (filed, owner) = (Filed::of(&ticket), ticket.owner);
-        let number = self.roll.push(owner, ticket);
+        let number = self.arrivals.push(owner, ticket);
         self.file(number, filed);
     }
 
     pub(super) fn remove(&mut self, owner: Owner) -> Option<Ticket> {
-        let (number, at, ticket) = self.roll.remove(&owner)?;
+        let (number, at, ticket) = self.arrivals.remove(&owner)?;
         self.unfile(number, Filed::of(&ticket));
         if at < self.served {
             self.served -= 1;
@@ -68,12 +68,12 @@ impl Tickets {
 
     /// Changes the ticket of `owner`.
     pub(super) fn change<R>(&mut self, owner: Owner, change: impl FnOnce(&mut Ticket) -> R) -> Option<R> {
-        let number = self.roll.number(&owner)?;
+        let number = self.arrivals.number(&owner)?;
         self.change_numbered(number, change)
     }
 
     fn change_numbered<R>(&mut self, number: u64, change: impl FnOnce(&mut Ticket) -> R) -> Option<R> {
-        let ticket = self.roll.get_mut(self.roll.position(number)?)?;
+        let ticket = self.arrivals.get_mut(self.arrivals.position(number)?)?;
         let before = Filed::of(ticket);
         let answer = change(ticket);
         let after = Filed::of(ticket);
@@ -85,19 +85,19 @@ impl Tickets {
     }
 
     /// How much of the key is in use once all whose turn it is have come.
-    pub(super) fn serve(&mut self, holders: Room) -> Room {
-        let mut room = self.room_before(self.served, holders);
-        while let Some(next) = self.roll.get(self.served)
-            && room.fit(next.mode) == Fit::Yes
+    pub(super) fn serve(&mut self, holders: Usage) -> Usage {
+        let mut usage = self.usage_before(self.served, holders);
+        while let Some(next) = self.arrivals.get(self.served)
+            && usage.admits(next.mode) == Compatibility::Compatible
         {
-            room.add(next.mode);
+            usage.add(next.mode);
             self.served += 1;
         }
-        room
+        usage
     }
 
     /// How much of the key is in use once the first `tickets`, which fit beside the holders, have come.
-    pub(super) fn room_before(&self, tickets: usize, holders: Room) -> Room {
+    pub(super) fn usage_before(&self, tickets: usize, holders: Usage) -> Usage {
         match self.front() {
             // Those that fit beside each other are of one mode.
             Some(front) if tickets > 0 => holders.with(front.mode, tickets),
@@ -118,7 +118,7 @@ impl Tickets {
     /// Changes those that are awaited and whose turn it is.
     pub(super) fn call(&mut self, mut call: impl FnMut(&mut Ticket)) {
         while let Some(number) = self.awaited.first().copied()
-            && self.roll.position(number).is_some_and(|at| at < self.served)
+            && self.arrivals.position(number).is_some_and(|at| at < self.served)
         {
             self.change_numbered(number, &mut call);
         }
@@ -126,8 +126,8 @@ impl Tickets {
 
     /// The first that is awaited: its watcher that is to look next.
     pub(super) fn first_watcher(&mut self) -> Option<&mut Watcher> {
-        let at = self.roll.position(*self.awaited.first()?)?;
-        self.roll.get_mut(at)?.uncalled()
+        let at = self.arrivals.position(*self.awaited.first()?)?;
+        self.arrivals.get_mut(at)?.uncalled()
     }
 
     /// When the first of those dies that nobody waits with.
@@ -143,7 +143,7 @@ impl Tickets {
     pub(super) fn expire(&mut self, now: Moment) {
         while let Some(number) = self.ends.past(now)
             && let Some(owner) =
-                self.roll.position(number).and_then(|at| self.roll.get(at)).map(|it| it.owner)
+                self.arrivals.position(number).and_then(|at| self.arrivals.get(at)).map(|it| it.owner)
         {
             self.remove(owner);
         }

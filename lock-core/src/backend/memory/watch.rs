@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::line::Look;
-use super::several::Locked;
-use super::signal::Bell;
-use super::state::Entry;
+use super::entry::Entry;
+use super::multi::Locked;
+use super::queue::Check;
 use super::store::Memory;
 use crate::backend::Claim;
 use crate::clock::{Clock, Moment};
@@ -19,7 +18,7 @@ pub(super) struct Watch<'a> {
     memory: &'a Memory,
     claim: &'a Claim,
     id: u64,
-    bell: Bell,
+    wake: Arc<Notify>,
     /// It has left the entries.
     gone: bool,
 }
@@ -28,12 +27,12 @@ impl<'a> Watch<'a> {
     /// `None` when there is nothing to wait for.
     pub(super) fn register(memory: &'a Memory, claim: &'a Claim) -> Option<Self> {
         let now = Clock::Tokio.now();
-        let (id, bell) = (memory.next_watcher(), Arc::new(Notify::new()));
+        let (id, wake) = (memory.next_watcher(), Arc::new(Notify::new()));
         let added = if claim.more.is_empty() {
             let add = |entry: &mut Entry| {
                 let can = entry.can_wait(claim, now);
                 if can {
-                    entry.watch(claim, id, Arc::clone(&bell), now);
+                    entry.watch(claim, id, Arc::clone(&wake), now);
                 }
                 can
             };
@@ -45,47 +44,47 @@ impl<'a> Watch<'a> {
                 claim.keys().filter(|key| locked.entry(key).held_by(claim.owner).is_none()).collect();
             let can = !keys.is_empty() && keys.iter().all(|key| locked.entry(key).can_wait(claim, now));
             for key in keys.into_iter().filter(|_| can) {
-                locked.entry(key).watch(claim, id, Arc::clone(&bell), now);
+                locked.entry(key).watch(claim, id, Arc::clone(&wake), now);
             }
             locked.finish(claim);
             can
         };
-        added.then_some(Self { memory, claim, id, bell, gone: false })
+        added.then_some(Self { memory, claim, id, wake, gone: false })
     }
 
     /// Completes when it is the claim's turn. What decides is the state of the keys, looked at before every wait, so no
     /// change between the *held* answer and this call is missed.
-    pub(super) async fn turn(mut self) {
-        while let Some(wait) = self.look() {
+    pub(super) async fn ready(mut self) {
+        while let Some(wait) = self.check() {
             match wait {
                 Some(time) => {
-                    // Rung or run out, the next look says what came of it.
-                    let _ = tokio::time::timeout(time, self.bell.notified()).await;
+                    // Rung or run out, the next found says what came of it.
+                    let _ = tokio::time::timeout(time, self.wake.notified()).await;
                 }
-                None => self.bell.notified().await,
+                None => self.wake.notified().await,
             }
         }
     }
 
-    /// How long to wait for the bell at most; `None` when there is nothing more to wait for.
-    fn look(&mut self) -> Option<Option<Duration>> {
+    /// How long to wait for the wake at most; `None` when there is nothing more to wait for.
+    fn check(&mut self) -> Option<Option<Duration>> {
         let now = Clock::Tokio.now();
         let (claim, id) = (self.claim, self.id);
-        let look = if claim.more.is_empty() {
-            let look = |entry: &mut Entry| {
-                let look = entry.look(claim, id, now);
-                if !matches!(look, Look::Wait(_)) {
+        let found = if claim.more.is_empty() {
+            let found = |entry: &mut Entry| {
+                let found = entry.check(claim, id, now);
+                if !matches!(found, Check::Wait(_)) {
                     entry.go(claim, id, now);
                 }
-                look
+                found
             };
-            self.memory.with(&claim.key, now, look).unwrap_or(Look::Go)
+            self.memory.with(&claim.key, now, found).unwrap_or(Check::Retry)
         } else {
-            look_at_all(self.memory, claim, id, now)
+            check_all(self.memory, claim, id, now)
         };
-        match look {
-            Look::Wait(armed) => Some(armed.map(|moment| moment.remaining(now))),
-            Look::Go | Look::Turn => {
+        match found {
+            Check::Wait(armed) => Some(armed.map(|moment| moment.remaining(now))),
+            Check::Retry | Check::Ready => {
                 self.gone = true;
                 None
             }
@@ -94,22 +93,22 @@ impl<'a> Watch<'a> {
 }
 
 /// It is the turn of a claim of several keys when it is its turn at each.
-fn look_at_all(memory: &Memory, claim: &Claim, id: u64, now: Moment) -> Look {
+fn check_all(memory: &Memory, claim: &Claim, id: u64, now: Moment) -> Check {
     let mut locked = Locked::new(memory, claim, now);
-    let looks: Vec<_> = claim.keys().map(|key| locked.entry(key).look(claim, id, now)).collect();
+    let checks: Vec<_> = claim.keys().map(|key| locked.entry(key).check(claim, id, now)).collect();
     let waits =
-        looks.iter().filter_map(|look| if let Look::Wait(armed) = look { Some(*armed) } else { None });
-    let look = match (looks.contains(&Look::Go), waits.clone().next()) {
+        checks.iter().filter_map(|found| if let Check::Wait(armed) = found { Some(*armed) } else { None });
+    let found = match (checks.contains(&Check::Retry), waits.clone().next()) {
         (true, _) | (false, None) => {
             for key in claim.keys() {
                 locked.entry(key).go(claim, id, now);
             }
-            Look::Go
+            Check::Retry
         }
-        (false, Some(_)) => Look::Wait(waits.flatten().min_by_key(|armed| armed.remaining(now))),
+        (false, Some(_)) => Check::Wait(waits.flatten().min_by_key(|armed| armed.remaining(now))),
     };
     locked.finish(claim);
-    look
+    found
 }
 
 impl Drop for Watch<'_> {

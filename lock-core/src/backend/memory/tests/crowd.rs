@@ -7,9 +7,9 @@ use proptest::prelude::*;
 use tokio::sync::Notify;
 
 use super::Claims;
-use crate::backend::memory::line::Look;
-use crate::backend::memory::roll::Roll;
-use crate::backend::memory::state::{Entry, Verdict};
+use crate::backend::memory::arrivals::Arrivals;
+use crate::backend::memory::entry::{Entry, Verdict};
+use crate::backend::memory::queue::Check;
 use crate::backend::{Ask, Claim, FencingToken, Mode, Queue};
 use crate::clock::Moment;
 
@@ -38,9 +38,9 @@ impl Crowd {
         }
         for who in 1..=waiters {
             crowd.entry.watch(&crowd.claims[who], who as u64, Arc::new(Notify::new()), at(0));
-            assert!(matches!(crowd.look(who), Look::Wait(_)));
+            assert!(matches!(crowd.check(who), Check::Wait(_)));
         }
-        crowd.entry.take_signals();
+        crowd.entry.take_events();
         crowd
     }
 
@@ -52,18 +52,18 @@ impl Crowd {
         )
     }
 
-    fn look(&mut self, who: usize) -> Look {
-        self.entry.look(&self.claims[who], who as u64, at(0))
+    fn check(&mut self, who: usize) -> Check {
+        self.entry.check(&self.claims[who], who as u64, at(0))
     }
 
     /// The holder releases; the next sees its turn, and takes it.
     fn hand_off(&mut self, from: usize) {
         self.entry.release(&self.claims[from], None, at(0));
         let next = from + 1;
-        assert_eq!(self.look(next), Look::Turn);
+        assert_eq!(self.check(next), Check::Ready);
         self.entry.go(&self.claims[next], next as u64, at(0));
         assert!(self.acquire(next));
-        self.rung += self.entry.take_signals().len();
+        self.rung += self.entry.take_events().len();
     }
 }
 
@@ -80,7 +80,7 @@ fn hand_offs(waiters: usize) -> Duration {
         let start = cpu();
         (0..400).for_each(|from| crowd.hand_off(from));
         let took = cpu() - start;
-        // The next, and the one behind it, which looks after its end from there on.
+        // The next, and the one behind it, which checks after its end from there on.
         assert!(crowd.rung <= 2 * 400, "{} bells were rung", crowd.rung);
         took
     };
@@ -105,7 +105,7 @@ fn thousands_of_readers_come_and_go_at_a_cost_of_their_own() {
             let mut order: Vec<_> = (1..=readers).collect();
             fastrand::Rng::with_seed(7).shuffle(&mut order);
             for who in &order {
-                assert_eq!(crowd.look(*who), Look::Turn);
+                assert_eq!(crowd.check(*who), Check::Ready);
                 crowd.entry.go(&crowd.claims[*who], *who as u64, at(0));
             }
             assert!(order.iter().all(|who| crowd.acquire(*who)));
@@ -147,31 +147,31 @@ proptest! {
     /// Against a list that is searched from its beginning.
     #[test]
     fn a_roll_is_a_list_in_order_of_arrival(steps in steps()) {
-        let (mut roll, mut list) = (Roll::default(), Vec::<(u8, usize)>::new());
+        let (mut arrivals, mut list) = (Arrivals::default(), Vec::<(u8, usize)>::new());
         for (number, step) in steps.into_iter().enumerate() {
             match step {
                 Step::Push(name) if list.iter().all(|(other, _)| *other != name) => {
-                    roll.push(name, number);
+                    arrivals.push(name, number);
                     list.push((name, number));
                 }
                 Step::Push(_) => {}
                 Step::Remove(name) => {
                     let at = list.iter().position(|(other, _)| *other == name);
-                    let removed = roll.remove(&name).map(|(_, at, member)| (at, member));
+                    let removed = arrivals.remove(&name).map(|(_, at, member)| (at, member));
                     prop_assert_eq!(removed, at.map(|at| (at, list.remove(at).1)));
                 }
                 Step::Rename(from, to) => {
                     if list.iter().all(|(other, _)| *other != to) {
-                        roll.rename(&from, to);
+                        arrivals.rename(&from, to);
                         list.iter_mut().filter(|(name, _)| *name == from).for_each(|(name, _)| *name = to);
                     }
                 }
             }
-            prop_assert_eq!(roll.len(), list.len());
+            prop_assert_eq!(arrivals.len(), list.len());
             for (at, (name, member)) in list.iter().enumerate() {
-                let number = roll.number(name).expect("it is in the list");
-                prop_assert_eq!(roll.position(number), Some(at));
-                prop_assert_eq!(roll.get(at), Some(member));
+                let number = arrivals.number(name).expect("it is in the list");
+                prop_assert_eq!(arrivals.position(number), Some(at));
+                prop_assert_eq!(arrivals.get(at), Some(member));
             }
         }
     }

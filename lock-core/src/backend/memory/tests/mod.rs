@@ -2,7 +2,7 @@
 
 mod crowd;
 mod model;
-mod several;
+mod multi;
 mod store;
 mod waiting;
 

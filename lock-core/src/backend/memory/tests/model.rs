@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::Claims;
-use crate::backend::memory::state::{Entry, Verdict};
+use crate::backend::memory::entry::{Entry, Verdict};
 use crate::backend::{Ask, Claim, FencingToken, Mode, Queue, Released, WAITER_LEASE};
 use crate::clock::Moment;
 
@@ -68,7 +68,7 @@ impl Model {
     }
 
     /// The holder's manager passes the key on to the claim itself.
-    fn has_local_turns(&self, claims: &[Claim], claim: &Claim) -> bool {
+    fn is_handed_on_locally(&self, claims: &[Claim], claim: &Claim) -> bool {
         let holder = self.grants.first().filter(|grant| grant.mode == Mode::Exclusive && !grant.kept);
         claim.queue == Queue::Barging
             && holder.is_some_and(|grant| claims[grant.who].owner.process() == claim.owner.process())
@@ -121,7 +121,7 @@ impl Model {
                 let takes = match ask {
                     Ask::Probe | Ask::Try => false,
                     Ask::Enqueue { room } => {
-                        room.is_none_or(|room| others < room) && !self.has_local_turns(claims, claim)
+                        room.is_none_or(|room| others < room) && !self.is_handed_on_locally(claims, claim)
                     }
                 };
                 if had || takes {

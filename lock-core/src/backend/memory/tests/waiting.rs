@@ -240,7 +240,7 @@ async fn a_waiter_whose_alarm_passed_to_another_does_not_spin() {
     let (memory, claims) = (Memory::new(), Claims::new());
     let (holder, [older, younger]) = held_with(&memory, || claims.fifo("k", Mode::Exclusive)).await;
     let mut second = Waiter::of(&memory, &younger);
-    assert!(!second.run(), "it is the only one who waits, and looks after expiry");
+    assert!(!second.run(), "it is the only one who waits, and checks after expiry");
     let mut first = Waiter::of(&memory, &older);
     assert!(!first.run());
     tokio::time::advance(TTL / 2).await;

@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::compatibility::Compatibility;
+use super::events::Event;
 use super::holders::{Holder, Holders};
 use super::latch::Latch;
-use super::line::Watcher;
-use super::room::Fit;
-use super::signal::Signal;
+use super::queue::Watcher;
 use super::tickets::Tickets;
 use crate::backend::conflict::Use;
 use crate::backend::{Ask, Claim, FencingToken, Held, LatchState, LatchStep, Mode, Queue, Released};
@@ -28,8 +28,8 @@ pub(super) enum Verdict {
 
 /// How one claim stands to the key.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Standing {
-    Mine,
+pub(super) enum Relation {
+    Owner,
     Free,
     Held,
     Conflict(Use),
@@ -44,7 +44,7 @@ pub(super) struct Entry {
     /// Claims without a place that are awaited, in order of arrival.
     pub(super) waiters: VecDeque<Watcher>,
     /// To be sent when the lock of the shard is released.
-    pub(super) signals: Vec<Signal>,
+    pub(super) events: Vec<Event>,
     latch: Option<Box<Latch>>,
 }
 
@@ -58,8 +58,8 @@ impl Entry {
     }
 
     /// Whom the changes since the last call concern.
-    pub(super) fn take_signals(&mut self) -> Vec<Signal> {
-        std::mem::take(&mut self.signals)
+    pub(super) fn take_events(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.events)
     }
 
     /// Tries once for `claim`, a claim of one key; `fence` makes the token of a new grant.
@@ -70,24 +70,24 @@ impl Entry {
         now: Moment,
         fence: impl FnOnce() -> FencingToken,
     ) -> Verdict {
-        match self.standing(claim, now) {
-            Standing::Mine => {
+        match self.relation(claim, now) {
+            Relation::Owner => {
                 let fence = self.fence(claim, now, fence).expect("BUG: it was this owner's a moment ago");
                 self.renew(claim.owner, claim.ttl, now);
                 self.granted(claim, fence)
             }
-            Standing::Free => {
+            Relation::Free => {
                 let fence = fence();
                 self.take(claim, fence, now);
                 self.settle(now, None);
                 self.granted(claim, fence)
             }
-            Standing::Held => {
+            Relation::Held => {
                 let held = self.wait(claim, ask, now);
                 self.settle(now, None);
                 Verdict::Held(held)
             }
-            Standing::Conflict(other) => {
+            Relation::Conflict(other) => {
                 self.forget_ticket(claim.owner);
                 self.settle(now, None);
                 Verdict::Conflict(other)
@@ -100,28 +100,28 @@ impl Entry {
     }
 
     /// How `claim` stands now.
-    pub(super) fn standing(&mut self, claim: &Claim, now: Moment) -> Standing {
+    pub(super) fn relation(&mut self, claim: &Claim, now: Moment) -> Relation {
         self.expire(now);
         if self.latch.is_some() {
-            return Standing::Conflict(Use::Latch);
+            return Relation::Conflict(Use::Latch);
         }
         if let Some(holder) = self.held_by(claim.owner) {
             return match (holder.mode, claim.mode) {
-                (Mode::Exclusive, Mode::Shared) => Standing::Mine,
+                (Mode::Exclusive, Mode::Shared) => Relation::Owner,
                 // An upgrade: it would wait for itself.
-                (Mode::Shared, Mode::Exclusive) => Standing::Held,
-                (has, asks) if has == asks => Standing::Mine,
-                (has, _) => Standing::Conflict(Use::Lock(has)),
+                (Mode::Shared, Mode::Exclusive) => Relation::Held,
+                (has, asks) if has == asks => Relation::Owner,
+                (has, _) => Relation::Conflict(Use::Lock(has)),
             };
         }
         match self.fit(claim) {
-            Fit::Yes => Standing::Free,
-            Fit::No => Standing::Held,
-            Fit::Conflict(mode) => Standing::Conflict(Use::Lock(mode)),
+            Compatibility::Compatible => Relation::Free,
+            Compatibility::Blocked => Relation::Held,
+            Compatibility::Conflict(mode) => Relation::Conflict(Use::Lock(mode)),
         }
     }
 
-    /// Gives the key, which is [free](Standing::Free) for it, to `claim`.
+    /// Gives the key, which is [free](Relation::Free) for it, to `claim`.
     pub(super) fn take(&mut self, claim: &Claim, fence: FencingToken, now: Moment) {
         if self.forget_ticket(claim.owner).is_some_and(|asked| asked != claim.mode) {
             self.tickets.unserve();
@@ -131,7 +131,7 @@ impl Entry {
             mode: claim.mode,
             deadline: now.plus(claim.ttl),
             fence,
-            turn: claim.handoffs,
+            handoffs: claim.handoffs,
             record: claim.record.clone(),
             several: !claim.more.is_empty(),
             kept: false,
@@ -145,7 +145,7 @@ impl Entry {
             Ask::Probe | Ask::Try => false,
             Ask::Enqueue { room } => {
                 room.is_none_or(|room| waiters < room)
-                    && !self.has_local_turns(claim)
+                    && !self.is_handed_on_locally(claim)
                     && self.held_by(claim.owner).is_none()
             }
         };
@@ -163,7 +163,7 @@ impl Entry {
     }
 
     /// The holder's manager passes the key on to `claim` itself.
-    pub(super) fn has_local_turns(&self, claim: &Claim) -> bool {
+    pub(super) fn is_handed_on_locally(&self, claim: &Claim) -> bool {
         claim.queue == Queue::Barging
             && claim.more.is_empty()
             && self
@@ -206,7 +206,7 @@ impl Entry {
             // A release that is repeated changes nothing.
             () if self.holders.get(claim.owner, true).is_some() => Released::Released,
             () if self.give_back(claim.owner, keep_for, now) => Released::Released,
-            () if self.holders.room().fit(claim.mode) == Fit::Yes => Released::Expired,
+            () if self.holders.usage().admits(claim.mode) == Compatibility::Compatible => Released::Expired,
             () => Released::Taken,
         };
         self.settle(now, None);
@@ -233,8 +233,8 @@ impl Entry {
     ) -> Option<FencingToken> {
         self.expire(now);
         self.holders.change(claim.owner, |holder| {
-            if claim.handoffs > holder.turn {
-                (holder.fence, holder.turn) = (make(), claim.handoffs);
+            if claim.handoffs > holder.handoffs {
+                (holder.fence, holder.handoffs) = (make(), claim.handoffs);
             }
             holder.fence
         })
@@ -242,13 +242,13 @@ impl Entry {
 
     /// The last token of the grant of `owner`, and its turn.
     pub(super) fn last_fence(&self, owner: Owner) -> Option<(FencingToken, u64)> {
-        self.held_by(owner).map(|holder| (holder.fence, holder.turn))
+        self.held_by(owner).map(|holder| (holder.fence, holder.handoffs))
     }
 
     /// Gives the grant of `claim` another token, in its turn.
     pub(super) fn set_fence(&mut self, claim: &Claim, fence: FencingToken) {
         self.holders.change(claim.owner, |holder| {
-            (holder.fence, holder.turn, holder.several) = (fence, claim.handoffs, !claim.more.is_empty());
+            (holder.fence, holder.handoffs, holder.several) = (fence, claim.handoffs, !claim.more.is_empty());
         });
     }
 
@@ -264,7 +264,7 @@ impl Entry {
         }
         let Some(latch) = &mut self.latch else { return Ok(LatchState::Unset) };
         let (state, told) = latch.step(step, now);
-        self.signals.extend(told.into_iter().map(Signal::Opened));
+        self.events.extend(told.into_iter().map(Event::Opened));
         Ok(state)
     }
 
@@ -281,18 +281,18 @@ impl Entry {
     }
 
     /// Whether `claim` may have the key: beside the holders, and beside every older ticket.
-    fn fit(&mut self, claim: &Claim) -> Fit {
-        let holders = self.holders.room();
+    fn fit(&mut self, claim: &Claim) -> Compatibility {
+        let holders = self.holders.usage();
         let all_served = self.tickets.serve(holders);
         let older = self.tickets.position(claim.owner).unwrap_or(self.tickets.len());
         if older <= self.tickets.served() {
-            return self.tickets.room_before(older, holders).fit(claim.mode);
+            return self.tickets.usage_before(older, holders).admits(claim.mode);
         }
         // What blocks an older ticket blocks this claim. All who hold or wait are of one kind, so it is enough to compare
         // with the holders.
-        match all_served.fit(claim.mode) {
-            Fit::Conflict(mode) => Fit::Conflict(mode),
-            Fit::Yes | Fit::No => Fit::No,
+        match all_served.admits(claim.mode) {
+            Compatibility::Conflict(mode) => Compatibility::Conflict(mode),
+            Compatibility::Compatible | Compatibility::Blocked => Compatibility::Blocked,
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::clock::Moment;
 
 /// Members in order of arrival. A name stands for one member at a time.
 #[derive(Debug)]
-pub(super) struct Roll<K, T> {
+pub(super) struct Arrivals<K, T> {
     /// With their numbers, which only grow. In boxes: what leaves the middle moves few bytes of those behind it.
     members: VecDeque<(u64, Box<T>)>,
     /// The names are our own, so that nobody chooses them for their hashes; a map that is empty costs nothing.
@@ -18,7 +18,7 @@ pub(super) struct Roll<K, T> {
     next: u64,
 }
 
-impl<K: Eq + Hash, T> Roll<K, T> {
+impl<K: Eq + Hash, T> Arrivals<K, T> {
     pub(super) fn len(&self) -> usize {
         self.members.len()
     }
@@ -77,7 +77,7 @@ impl<K: Eq + Hash, T> Roll<K, T> {
     }
 }
 
-impl<K, T> Default for Roll<K, T> {
+impl<K, T> Default for Arrivals<K, T> {
     fn default() -> Self {
         Self { members: VecDeque::new(), numbers: HashMap::default(), next: 0 }
     }
@@ -85,9 +85,9 @@ impl<K, T> Default for Roll<K, T> {
 
 /// Deadlines of numbered members, in order. The store has one clock, whose moments have one number each.
 #[derive(Debug, Default)]
-pub(super) struct Ends(BTreeSet<(i64, u64)>);
+pub(super) struct Deadlines(BTreeSet<(i64, u64)>);
 
-impl Ends {
+impl Deadlines {
     pub(super) fn insert(&mut self, end: Moment, number: u64) {
         self.0.insert((nanos(end), number));
     }

@@ -4,34 +4,38 @@ use crate::backend::Mode;
 
 /// How much of the key is in use: what the next in line is measured against.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Room {
+pub(super) struct Usage {
     mode: Option<Mode>,
     count: usize,
 }
 
 /// Whether a mode fits beside what is in use.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Fit {
-    Yes,
-    No,
+pub(super) enum Compatibility {
+    Compatible,
+    Blocked,
     /// The key is in use in this mode, which has nothing in common with the other.
     Conflict(Mode),
 }
 
-impl Room {
+impl Usage {
     pub(super) fn new(mode: Option<Mode>, count: usize) -> Self {
         Self { mode, count }
     }
 
-    pub(super) fn fit(self, mode: Mode) -> Fit {
+    pub(super) fn admits(self, mode: Mode) -> Compatibility {
         use Mode::{Exclusive, Permit, Shared};
         match (self.mode, mode) {
-            (None, _) | (Some(Shared), Shared) => Fit::Yes,
-            (Some(Exclusive), Exclusive | Shared) | (Some(Shared), Exclusive) => Fit::No,
+            (None, _) | (Some(Shared), Shared) => Compatibility::Compatible,
+            (Some(Exclusive), Exclusive | Shared) | (Some(Shared), Exclusive) => Compatibility::Blocked,
             (Some(Permit { of }), Permit { of: asked }) if of == asked => {
-                if self.count < usize::try_from(of).unwrap_or(usize::MAX) { Fit::Yes } else { Fit::No }
+                if self.count < usize::try_from(of).unwrap_or(usize::MAX) {
+                    Compatibility::Compatible
+                } else {
+                    Compatibility::Blocked
+                }
             }
-            (Some(other), _) => Fit::Conflict(other),
+            (Some(other), _) => Compatibility::Conflict(other),
         }
     }
 

@@ -11,14 +11,11 @@ use crate::error::LossReason;
 use crate::key::Key;
 use crate::owner::Owner;
 
-/// Wakes one waiter.
-pub(super) type Bell = Arc<Notify>;
-
 /// What a change brings about outside of its entry.
 #[derive(Debug)]
-pub(super) enum Signal {
+pub(super) enum Event {
     /// A waiter is to look.
-    Ring(Bell),
+    Wake(Arc<Notify>),
     /// Somebody began to wait for what this process holds.
     Contended(u128),
     /// The latch is open, for which this process waits.
@@ -43,21 +40,21 @@ impl Listeners {
     }
 
     /// Sends what a change of `key` brought about. No lock of the store is held.
-    pub(super) fn send(&self, key: &Key, signals: Vec<Signal>) {
-        for signal in signals {
-            match signal {
-                Signal::Ring(bell) => bell.notify_one(),
-                Signal::Contended(process) => {
+    pub(super) fn send(&self, key: &Key, events: Vec<Event>) {
+        for event in events {
+            match event {
+                Event::Wake(wake) => wake.notify_one(),
+                Event::Contended(process) => {
                     if let Some(listener) = self.listener(process) {
                         listener.contended(key.as_str());
                     }
                 }
-                Signal::Forced(owner) => {
+                Event::Forced(owner) => {
                     if let Some(listener) = self.listener(owner.process()) {
                         listener.lost(owner, LossReason::Forced);
                     }
                 }
-                Signal::Opened(process) => {
+                Event::Opened(process) => {
                     if let Some(listener) = self.listener(process) {
                         listener.opened(key.as_str());
                     }

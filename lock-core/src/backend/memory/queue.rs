@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use super::room::{Fit, Room};
-use super::signal::{Bell, Signal};
-use super::state::{Entry, Standing};
+use tokio::sync::Notify;
+
+use super::compatibility::{Compatibility, Usage};
+use super::entry::{Entry, Relation};
+use super::events::Event;
 use crate::backend::{Claim, Mode, Queue, WAITER_LEASE};
 use crate::clock::Moment;
 use crate::owner::{Owner, OwnerRecord};
@@ -28,20 +30,20 @@ pub(super) struct Watcher {
     process: u128,
     /// Its own manager was to pass the key on to it.
     local: bool,
-    bell: Bell,
+    wake: Arc<Notify>,
     /// It is this one's turn, and its future has not seen it yet.
     called: bool,
     /// Until when it sleeps, to look again on its own; only one watcher of a key does.
     armed: Option<Moment>,
 }
 
-/// What a watcher finds when it looks.
+/// What a watcher finds when it checks.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Look {
+pub(super) enum Check {
     /// Another try makes sense, whatever it finds elsewhere.
-    Go,
+    Retry,
     /// It is its turn here.
-    Turn,
+    Ready,
     /// Not yet; with a moment, look again then.
     Wait(Option<Moment>),
 }
@@ -83,7 +85,7 @@ impl Entry {
             && let Some(holder) = self.local_holder()
         {
             let process = holder.owner.process();
-            self.signals.push(Signal::Contended(process));
+            self.events.push(Event::Contended(process));
         }
     }
 
@@ -91,21 +93,21 @@ impl Entry {
     /// there was one.
     pub(super) fn forget_ticket(&mut self, owner: Owner) -> Option<Mode> {
         let ticket = self.tickets.remove(owner)?;
-        self.signals.extend(ticket.watchers.into_iter().map(|watcher| Signal::Ring(watcher.bell)));
+        self.events.extend(ticket.watchers.into_iter().map(|watcher| Event::Wake(watcher.wake)));
         Some(ticket.mode)
     }
 
     /// Whether `claim` has something to wait for here: it does not have the key, and will not be refused for good.
     pub(super) fn can_wait(&mut self, claim: &Claim, now: Moment) -> bool {
-        let standing = self.standing(claim, now);
-        matches!(standing, Standing::Held | Standing::Free) && self.held_by(claim.owner).is_none()
+        let relation = self.relation(claim, now);
+        matches!(relation, Relation::Held | Relation::Free) && self.held_by(claim.owner).is_none()
     }
 
     /// Adds a watcher for `claim`. A claim that waits in order, or for several keys, has a place from here on.
-    pub(super) fn watch(&mut self, claim: &Claim, id: u64, bell: Bell, now: Moment) {
+    pub(super) fn watch(&mut self, claim: &Claim, id: u64, wake: Arc<Notify>, now: Moment) {
         let process = claim.owner.process();
-        let local = self.has_local_turns(claim);
-        let watcher = Watcher { id, mode: claim.mode, process, local, bell, called: false, armed: None };
+        let local = self.is_handed_on_locally(claim);
+        let watcher = Watcher { id, mode: claim.mode, process, local, wake, called: false, armed: None };
         if claim.queue == Queue::Fifo || !claim.more.is_empty() {
             self.take_ticket(claim, now);
         }
@@ -120,21 +122,21 @@ impl Entry {
     }
 
     /// What the watcher `id` of `claim` is to do now.
-    pub(super) fn look(&mut self, claim: &Claim, id: u64, now: Moment) -> Look {
+    pub(super) fn check(&mut self, claim: &Claim, id: u64, now: Moment) -> Check {
         self.settle(now, None);
         if self.held_by(claim.owner).is_some() {
-            return Look::Turn;
+            return Check::Ready;
         }
-        let Some(watcher) = self.watcher(claim, id) else { return Look::Go };
+        let Some(watcher) = self.watcher(claim, id) else { return Check::Retry };
         if watcher.called {
-            return Look::Turn;
+            return Check::Ready;
         }
         // One that is not the first any more has an alarm that nobody set anew: it is not to sleep until the past.
         let armed = watcher.armed.filter(|armed| !armed.is_past(now));
-        let own = Arc::clone(&watcher.bell);
+        let own = Arc::clone(&watcher.wake);
         // It is looking already.
-        self.signals.retain(|signal| !matches!(signal, Signal::Ring(bell) if Arc::ptr_eq(bell, &own)));
-        Look::Wait(armed)
+        self.events.retain(|event| !matches!(event, Event::Wake(wake) if Arc::ptr_eq(wake, &own)));
+        Check::Wait(armed)
     }
 
     /// Removes a watcher that has seen its turn. It is not another's: the watcher is about to try. Should it not, its
@@ -185,43 +187,43 @@ impl Entry {
     fn call_strangers(&mut self) {
         let Some(process) = self.local_holder().map(|holder| holder.owner.process()) else { return };
         for watcher in self.waiters.iter_mut().filter(|watcher| watcher.local && watcher.process != process) {
-            watcher.call(&mut self.signals);
+            watcher.call(&mut self.events);
         }
     }
 
     fn call(&mut self, acting: Option<Mode>, now: Moment) {
-        let room = self.tickets.serve(self.holders.room());
-        let signals = &mut self.signals;
+        let usage = self.tickets.serve(self.holders.usage());
+        let events = &mut self.events;
         self.tickets.call(|ticket| {
             // One that is called and does not come is not polled: it must not hold up those behind it for long.
             ticket.deadline = now.plus(WAITER_LEASE);
-            ticket.watchers.iter_mut().for_each(|watcher| watcher.call(signals));
+            ticket.watchers.iter_mut().for_each(|watcher| watcher.call(events));
         });
         if self.tickets.served() == self.tickets.len() {
-            self.call_without_place(room, acting);
+            self.call_without_place(usage, acting);
         }
     }
 
-    fn call_without_place(&mut self, mut room: Room, acting: Option<Mode>) {
+    fn call_without_place(&mut self, mut usage: Usage, acting: Option<Mode>) {
         let called = self.waiters.iter().filter(|watcher| watcher.called).map(|watcher| watcher.mode);
         for mode in called.chain(acting) {
-            room.add(mode);
+            usage.add(mode);
         }
         for watcher in self.waiters.iter_mut().filter(|watcher| !watcher.called) {
-            match room.fit(watcher.mode) {
-                Fit::Yes => {
-                    room.add(watcher.mode);
-                    watcher.call(&mut self.signals);
+            match usage.admits(watcher.mode) {
+                Compatibility::Compatible => {
+                    usage.add(watcher.mode);
+                    watcher.call(&mut self.events);
                 }
                 // Its next try answers at once, with an error.
-                Fit::Conflict(_) => watcher.call(&mut self.signals),
-                Fit::No if room.is_exclusive() => break,
-                Fit::No => {}
+                Compatibility::Conflict(_) => watcher.call(&mut self.events),
+                Compatibility::Blocked if usage.is_exclusive() => break,
+                Compatibility::Blocked => {}
             }
         }
     }
 
-    /// Expiry rings no bell, so the first of those who wait sleeps until the next one.
+    /// Expiry rings no wake, so the first of those who wait sleeps until the next one.
     fn arm(&mut self, now: Moment) {
         let ends = [self.holders.soonest(), self.tickets.soonest()];
         let Some(next) = ends.into_iter().flatten().min_by_key(|end| end.remaining(now)) else { return };
@@ -233,7 +235,7 @@ impl Entry {
                 .is_none_or(|armed| armed.is_past(now) || armed.remaining(now) > next.remaining(now))
         {
             first.armed = Some(next);
-            self.signals.push(Signal::Ring(Arc::clone(&first.bell)));
+            self.events.push(Event::Wake(Arc::clone(&first.wake)));
         }
     }
 }
@@ -251,10 +253,10 @@ impl Ticket {
 }
 
 impl Watcher {
-    fn call(&mut self, signals: &mut Vec<Signal>) {
+    fn call(&mut self, events: &mut Vec<Event>) {
         if !self.called {
             self.called = true;
-            signals.push(Signal::Ring(Arc::clone(&self.bell)));
+            events.push(Event::Wake(Arc::clone(&self.wake)));
         }
     }
 }

@@ -1,15 +1,15 @@
 //! Claims of several keys: all of them or none.
 //!
 //! The shards of all keys are locked at once, in the order of their numbers, so that two claims never wait for each
-//! other's shards, and a claim takes its places in all queues at one moment, so that they never wait for each other's
+//! other's shards, and a claim takes its shards_of in all queues at one moment, so that they never wait for each other's
 //! turns.
 
 use std::sync::MutexGuard;
 use std::time::Duration;
 
+use super::entry::{Entry, Relation, Verdict};
+use super::events::Event;
 use super::fence;
-use super::signal::Signal;
-use super::state::{Entry, Standing, Verdict};
 use super::store::{Memory, Shard};
 use crate::backend::conflict::Use;
 use crate::backend::{Ask, Claim, FencingToken, Held, Mode, Released};
@@ -25,10 +25,10 @@ pub(super) struct Locked<'a> {
 
 impl<'a> Locked<'a> {
     pub(super) fn new(memory: &'a Memory, claim: &Claim, now: Moment) -> Self {
-        let mut places: Vec<_> = claim.keys().map(|key| memory.place(key)).collect();
-        places.sort_unstable();
-        places.dedup();
-        let shards = places.into_iter().map(|place| (place, memory.shard(place))).collect();
+        let mut shards_of: Vec<_> = claim.keys().map(|key| memory.shard_index(key)).collect();
+        shards_of.sort_unstable();
+        shards_of.dedup();
+        let shards = shards_of.into_iter().map(|place| (place, memory.shard(place))).collect();
         let mut locked = Self { memory, shards, now };
         for (_, shard) in &mut locked.shards {
             shard.sweep(now);
@@ -38,29 +38,29 @@ impl<'a> Locked<'a> {
 
     /// The entry of a key of the claim; made, if there is none.
     pub(super) fn entry(&mut self, key: &Key) -> &mut Entry {
-        let place = self.memory.place(key);
+        let place = self.memory.shard_index(key);
         let at = self.shards.binary_search_by_key(&place, |(place, _)| *place).expect("BUG: it was locked");
         self.shards[at].1.entries.entry(key.clone()).or_default()
     }
 
     /// Drops what is idle, unlocks, and tells whom the changes concern.
     pub(super) fn finish(mut self, claim: &Claim) {
-        let mut signals: Vec<(&Key, Vec<Signal>)> = Vec::new();
+        let mut events: Vec<(&Key, Vec<Event>)> = Vec::new();
         for key in claim.keys() {
             let now = self.now;
             let entry = self.entry(key);
             entry.settle(now, None);
-            signals.push((key, entry.take_signals()));
+            events.push((key, entry.take_events()));
             if entry.is_idle(now) {
-                let at = self.memory.place(key);
+                let at = self.memory.shard_index(key);
                 self.shards.iter_mut().filter(|(place, _)| *place == at).for_each(|(_, shard)| {
                     shard.entries.remove(key);
                 });
             }
         }
         drop(self.shards);
-        for (key, signals) in signals {
-            self.memory.listeners().send(key, signals);
+        for (key, events) in events {
+            self.memory.listeners().send(key, events);
         }
     }
 
@@ -70,9 +70,9 @@ impl<'a> Locked<'a> {
     }
 
     /// Whether every key is this claim's.
-    fn are_all_mine(&mut self, claim: &Claim) -> bool {
+    fn owns_all(&mut self, claim: &Claim) -> bool {
         let now = self.now;
-        claim.keys().all(|key| self.entry(key).standing(claim, now) == Standing::Mine)
+        claim.keys().all(|key| self.entry(key).relation(claim, now) == Relation::Owner)
     }
 
     fn renew(&mut self, claim: &Claim, ttl: Duration) {
@@ -102,19 +102,19 @@ impl<'a> Locked<'a> {
 
     fn acquire(&mut self, claim: &Claim, ask: Ask) -> Verdict {
         let now = self.now;
-        let standings: Vec<_> = claim.keys().map(|key| self.entry(key).standing(claim, now)).collect();
-        if let Some(other) = standings.iter().find_map(|standing| standing.conflict()) {
+        let relations: Vec<_> = claim.keys().map(|key| self.entry(key).relation(claim, now)).collect();
+        if let Some(other) = relations.iter().find_map(|relation| relation.conflict()) {
             for key in claim.keys() {
                 self.entry(key).forget_ticket(claim.owner);
             }
             return Verdict::Conflict(other);
         }
-        if standings.contains(&Standing::Held) {
-            return Verdict::Held(self.wait(claim, &standings, ask));
+        if relations.contains(&Relation::Held) {
+            return Verdict::Held(self.wait(claim, &relations, ask));
         }
         let fence = fence::next(claim);
-        for (key, standing) in claim.keys().zip(&standings) {
-            if *standing == Standing::Free {
+        for (key, relation) in claim.keys().zip(&relations) {
+            if *relation == Relation::Free {
                 self.entry(key).take(claim, fence, now);
             }
         }
@@ -123,8 +123,8 @@ impl<'a> Locked<'a> {
         Verdict::Granted { fence: self.fence(claim), waiters: self.waiting(claim) }
     }
 
-    /// Holds the claim off: it takes its places in all queues, or in none.
-    fn wait(&mut self, claim: &Claim, standings: &[Standing], ask: Ask) -> Held {
+    /// Holds the claim off: it takes its shards_of in all queues, or in none.
+    fn wait(&mut self, claim: &Claim, relations: &[Relation], ask: Ask) -> Held {
         let (now, waiting) = (self.now, self.waiting(claim));
         let ask = match ask {
             Ask::Enqueue { room: Some(room) } if waiting >= room => Ask::Try,
@@ -133,11 +133,11 @@ impl<'a> Locked<'a> {
             Ask::Probe | Ask::Try => ask,
         };
         let mut all = Held { waiters: Some(waiting), ..Held::default() };
-        for (key, standing) in claim.keys().zip(standings) {
+        for (key, relation) in claim.keys().zip(relations) {
             let held = self.entry(key).wait(claim, ask, now);
             all.position = all.position.max(held.position);
             all.queued_at = all.queued_at.or(held.queued_at);
-            if *standing == Standing::Held {
+            if *relation == Relation::Held {
                 all.remaining = all.remaining.max(held.remaining);
                 all.own |= held.own;
                 all.holder = all.holder.or(held.holder);
@@ -147,17 +147,17 @@ impl<'a> Locked<'a> {
     }
 }
 
-impl Standing {
+impl Relation {
     fn conflict(&self) -> Option<Use> {
         match *self {
             Self::Conflict(other) => Some(other),
-            Self::Mine | Self::Free | Self::Held => None,
+            Self::Owner | Self::Free | Self::Held => None,
         }
     }
 }
 
 impl Memory {
-    pub(super) fn acquire_several(&self, claim: &Claim, ask: Ask, now: Moment) -> Verdict {
+    pub(super) fn acquire_all(&self, claim: &Claim, ask: Ask, now: Moment) -> Verdict {
         if claim.mode != Mode::Exclusive {
             return Verdict::Conflict(Use::Lock(Mode::Exclusive));
         }
@@ -167,9 +167,9 @@ impl Memory {
         verdict
     }
 
-    pub(super) fn renew_several(&self, claim: &Claim, ttl: Duration, now: Moment) -> Option<usize> {
+    pub(super) fn renew_all(&self, claim: &Claim, ttl: Duration, now: Moment) -> Option<usize> {
         let mut locked = Locked::new(self, claim, now);
-        let waiters = locked.are_all_mine(claim).then(|| {
+        let waiters = locked.owns_all(claim).then(|| {
             locked.renew(claim, ttl);
             locked.waiting(claim)
         });
@@ -177,15 +177,15 @@ impl Memory {
         waiters
     }
 
-    pub(super) fn fence_several(&self, claim: &Claim, now: Moment) -> Option<FencingToken> {
+    pub(super) fn fence_all(&self, claim: &Claim, now: Moment) -> Option<FencingToken> {
         let mut locked = Locked::new(self, claim, now);
-        let fence = locked.are_all_mine(claim).then(|| locked.fence(claim));
+        let fence = locked.owns_all(claim).then(|| locked.fence(claim));
         locked.finish(claim);
         fence
     }
 
     /// What was found of all keys: released where all were this claim's, else what became of the others.
-    pub(super) fn release_several(&self, claim: &Claim, keep_for: Option<Duration>, now: Moment) -> Released {
+    pub(super) fn release_all(&self, claim: &Claim, keep_for: Option<Duration>, now: Moment) -> Released {
         let mut locked = Locked::new(self, claim, now);
         let released: Vec<_> =
             claim.keys().map(|key| locked.entry(key).release(claim, keep_for, now)).collect();
