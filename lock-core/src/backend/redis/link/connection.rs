@@ -12,7 +12,7 @@ use super::subscriptions::Subscriptions;
 use crate::backend::redis::error::{Failure, Reaction};
 use crate::backend::redis::scripts::Scripts;
 
-/// That a connection is no good any more although it is up.
+/// Whether a connection must be given up although it is up.
 #[derive(Debug, Default)]
 pub(crate) struct Poisoned {
     pub(crate) told: Notify,
@@ -20,11 +20,11 @@ pub(crate) struct Poisoned {
 }
 
 impl Poisoned {
-    /// Looks at what the server tells by itself, before anything that it answers behind that is handed out.
+    /// Inspects a push message before any reply that follows it is delivered.
     ///
-    /// A node that gives a slot away ends the subscriptions to its channels, in the same words in which it would answer
-    /// who asks for that. The driver takes them for the answer to the oldest request that is on its way, and from then on
-    /// each answer for that to the next one: who asked for a lock that is held may read that another was granted.
+    /// A node that gives a slot away ends the subscriptions to its channels in the words of a reply to UNSUBSCRIBE. The
+    /// driver takes them for the reply to the oldest pending request, and from then on gives each reply to the request
+    /// after its own: a caller whose lock is held could receive the "granted" reply of another request.
     pub(crate) fn look(&self, push: &PushInfo) {
         if push.kind == PushKind::SUnsubscribe {
             self.out_of_step.store(true, Ordering::Release);
@@ -76,7 +76,7 @@ impl<S> Connection<S> {
         self.own(answers)
     }
 
-    /// What came for a request, unless it may be the answer to another one.
+    /// Returns the answer to a request, unless it may be the answer to another one.
     fn own<T>(&self, answer: RedisResult<T>) -> Result<T, Failure> {
         if self.is_out_of_step() {
             return Err(Failure::out_of_step());
@@ -84,12 +84,12 @@ impl<S> Connection<S> {
         answer.map_err(|error| self.noted(Failure::of(&error)))
     }
 
-    /// Whether nothing may be asked over it any more.
+    /// Returns whether replies may belong to other requests, so that nothing may be sent over it.
     pub(crate) fn is_out_of_step(&self) -> bool {
         self.poisoned.out_of_step.load(Ordering::Acquire)
     }
 
-    /// Tells the supervisor of a failure that this connection does not outlive.
+    /// Wakes the supervisor for a failure that this connection must not survive.
     pub(crate) fn noted(&self, failure: Failure) -> Failure {
         if failure.reaction == Reaction::Reconnect {
             self.poisoned.told.notify_one();

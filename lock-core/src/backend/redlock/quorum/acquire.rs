@@ -88,7 +88,7 @@ impl<B: Backend> Inner<B> {
                     let _ = round.put(number, said);
                 }
             };
-            // Others wait for what comes of it, and a caller may leave off without going.
+            // Spawned, because other attempts depend on its outcome and the caller may stop polling without being dropped.
             match is_suspect {
                 true => fanout.send_off(call),
                 false => fanout.add(call),

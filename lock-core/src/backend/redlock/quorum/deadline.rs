@@ -14,7 +14,7 @@ use tokio::time::{Sleep, sleep};
 
 use crate::clock::{Clock, Moment};
 
-/// Whether calls are left to themselves; clones tell the same.
+/// Whether calls are left to themselves; clones share the state.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Detached(Arc<AtomicU8>);
 
@@ -22,23 +22,23 @@ const ALONE: u8 = 1;
 const IN_VAIN: u8 = 2;
 
 impl Detached {
-    /// For a call that nobody drives.
+    /// The state of a call that nobody drives.
     pub(super) fn from_the_beginning() -> Self {
         Self(Arc::new(AtomicU8::new(ALONE)))
     }
 
-    /// Their caller has gone.
+    /// Marks that the caller has gone.
     pub(super) fn set(&self) {
         self.0.fetch_max(ALONE, Ordering::Release);
     }
 
-    /// Their caller has waited for them in vain.
+    /// Marks that the caller has waited for them in vain.
     pub(super) fn in_vain(&self) {
         self.0.fetch_max(IN_VAIN, Ordering::Release);
     }
 }
 
-/// The time for one call, which counts from when its caller asked.
+/// The deadline of one call, counted from when its caller asked.
 #[derive(Debug)]
 pub(super) struct Deadline {
     pub(super) alone: Detached,

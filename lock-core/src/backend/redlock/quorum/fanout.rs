@@ -1,4 +1,4 @@
-//! Calls to several nodes, driven by the one who waits for them.
+//! Calls to several nodes, driven by the caller that waits for them.
 //!
 //! A task for each call would cost more than the call. Here the caller drives them as part of its own future, and only
 //! what is left of them when it goes, with the verdict or because it was dropped, becomes a task and goes on by itself.
@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 
 use super::deadline::Detached;
 
-/// Calls under way.
+/// The calls under way.
 #[derive(Debug)]
 pub(super) struct Fanout<F: Future<Output = ()> + Send + 'static> {
     /// A caller may be dropped where no runtime is entered.
@@ -24,7 +24,7 @@ impl<F: Future<Output = ()> + Send + 'static> Fanout<F> {
         Self { runtime: Handle::current(), calls: Vec::with_capacity(size), alone: Detached::default() }
     }
 
-    /// Whether its calls go on without their caller.
+    /// Returns the mark that says whether the calls go on without their caller.
     pub(super) fn alone(&self) -> Detached {
         self.alone.clone()
     }
@@ -34,7 +34,7 @@ impl<F: Future<Output = ()> + Send + 'static> Fanout<F> {
         self.calls.push(Box::pin(call));
     }
 
-    /// Adds a call that goes on by itself from the beginning.
+    /// Spawns a call that nobody drives from the beginning.
     pub(super) fn send_off(&self, call: F) {
         self.runtime.spawn(call);
     }

@@ -12,9 +12,9 @@ use crate::backend::{Ask, Attempt, Backend, Claim, Renew};
 
 /// How often a renewal asks a node again for a grant that another has there, for all grants of the batch together.
 ///
-/// A node that came back without its data gives the key to whoever asks first. One who wants the lock and cannot have it
-/// has it there for as long as it takes to give it back, then the next one. With a single request in each renewal the
-/// holder would come in between by chance, and the lock be short of a node for many renewals.
+/// A node that came back without its data gives the key to the first request. A contender that cannot reach a majority
+/// still holds this node briefly before it rolls back, and then the next one does. With one request in each renewal the
+/// holder would get in between by chance, and the lock would lack a node for many renewals.
 const AGAIN: usize = 64;
 
 impl<B: Backend> Inner<B> {

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use super::fanout::Fanout;
 use super::timing::{Waiting, Waits};
 
-/// What becomes of an answer that comes after the verdict.
+/// What is done with an answer that comes after the verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Disposition {
     /// What it took is wanted.
