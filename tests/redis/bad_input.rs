@@ -151,6 +151,7 @@ async fn the_documented_permissions_are_enough_and_fewer_are_an_error() {
             "+script|load",
             "+time",
             "+get",
+            "+getrange",
             "+exists",
             "+pttl",
             "+pexpire",

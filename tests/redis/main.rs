@@ -16,6 +16,7 @@ mod kinds;
 mod latch;
 mod loss;
 mod observed;
+mod other_data;
 mod queue;
 mod refusals;
 mod renewal;

@@ -70,7 +70,8 @@ const RELEASE: &str = "-- Frees a lock";
 
 #[test]
 fn a_renewal_without_a_look_at_the_token() {
-    let flaw = script(RENEW, &[("if held:find(ARGV[2 * i - 1], 1, true) == 1 then", "if true then")]);
+    const TOKEN: &str = "if type(held) == 'string' and held:find(owner, 1, true) == 1 then";
+    let flaw = script(RENEW, &[(TOKEN, "if type(held) == 'string' and held ~= '' then")]);
     is_found("no token check", &flaw, Oracle::Servers);
 }
 
@@ -98,18 +99,26 @@ fn a_lease_without_drift() {
 
 #[test]
 fn a_renewal_that_makes_the_lock_again() {
-    const AGAIN: &str = "elseif not held then
-    redis.call('SET', key, ARGV[2 * i - 1] .. ' x', 'PX', ARGV[2 * i])
-    answers[i] = 1";
+    const AGAIN: &str = "elseif held == '' then
+    redis.call('SET', key, owner .. ' x', 'PX', ARGV[2 * i])
+    answers[i] = 1
+  elseif type(held) == 'string' then
+    answers[i] = 0";
     is_found("renew re-creates", &script(RENEW, &[(MISSING, AGAIN)]), Oracle::Servers);
 }
 
 /// In the script of renewals: what it says of a key that is gone.
-const MISSING: &str = "elseif not held then\n    answers[i] = 0";
+const MISSING: &str = "elseif type(held) == 'string' then\n    answers[i] = 0";
 
 #[test]
 fn a_renewal_that_is_always_granted() {
-    let flaw = script(RENEW, &[(MISSING, "elseif not held then\n    answers[i] = 1")]);
+    let flaw = script(
+        RENEW,
+        &[(
+            MISSING,
+            "elseif held == '' then\n    answers[i] = 1\n  elseif type(held) == 'string' then\n    answers[i] = 0",
+        )],
+    );
     is_found("renewal below a majority", &flaw, Oracle::Majority);
 }
 

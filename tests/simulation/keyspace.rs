@@ -76,6 +76,7 @@ impl Keyspace {
         let name = words.first()?.to_ascii_uppercase();
         let done = match name.as_slice() {
             b"GET" => self.get(words),
+            b"GETRANGE" => self.get_range(words),
             b"SET" => self.set(words),
             b"DEL" => Ok(Reply::Int(words[1..].iter().filter(|key| self.remove(key)).count() as i64)),
             b"EXISTS" => {
@@ -138,6 +139,22 @@ impl Keyspace {
         match self.live(&words[1]).map(|entry| &entry.value) {
             None => Ok(Reply::Nil),
             Some(Value::Text(text)) => Ok(bulk(text)),
+            Some(_) => Err(WRONG_TYPE),
+        }
+    }
+
+    /// A part of a text; both ends are counted from its beginning.
+    fn get_range(&mut self, words: Words<'_>) -> Done {
+        let number = |word: &[u8]| std::str::from_utf8(word).ok()?.parse::<usize>().ok();
+        let (Some(first), Some(last)) = (number(&words[2]), number(&words[3])) else {
+            return Err("ERR value is not an integer or out of range");
+        };
+        match self.live(&words[1]).map(|entry| &entry.value) {
+            None => Ok(bulk(&Vec::new())),
+            Some(Value::Text(text)) => {
+                let end = text.len().min(last + 1);
+                Ok(bulk(&text[first.min(end)..end].to_vec()))
+            }
             Some(_) => Err(WRONG_TYPE),
         }
     }

@@ -15,7 +15,8 @@
 --          {-1, now}                                                too late
 --          {-2, now, mode}                                          the key is in use in a mode with nothing in common
 --          with now = server time in us.
--- Constants  CHANNEL, PROCESS_LEN, TOKEN_LEN, HANDOFF_LEN, WAITER_LEASE, QUEUE_TTL, QUEUE_TTL_LEAST: see lib.lua
+-- Constants  CHANNEL, PROCESS_LEN, TOKEN_LEN, HANDOFF_LEN, VALUE_END, WAITER_LEASE, QUEUE_TTL, QUEUE_TTL_LEAST: see
+--            lib.lua
 --
 -- Atomic because nobody may take the key between the look and the write, because an older place goes first, and because
 -- the fencing token must belong to this grant. Asked again by its owner it answers granted, and never shortens the
@@ -52,8 +53,9 @@ end
 -- `join`, `stay` and `held` in the library, which costs as much again to define. In front of the free lock, because who
 -- wants a place was told that the key is taken.
 local function line_up()
-  local held = redis.pcall('GET', KEYS[1])
-  if type(held) ~= 'string' or held:find(ARGV[1], 1, true) == 1 then
+  local held = redis.pcall('GETRANGE', KEYS[1], '0', VALUE_END)
+  -- A missing key reads like an empty text; the rest of the script tells them apart.
+  if type(held) ~= 'string' or held == '' or held:find(ARGV[1], 1, true) == 1 then
     return nil
   end
   local call, token = redis.call, ARGV[1]
@@ -62,14 +64,14 @@ local function line_up()
   local others, place, kept = call('HLEN', waiting), nil, 0
   -- How many wait is told, or decides: not with the dead, who are dropped further below.
   if others > 0 and (ARGV[7] == '' or others >= tonumber(ARGV[7])) then
-    local head = call('ZRANGE', queue, 0, 0)[1]
+    local head = call('ZRANGE', queue, '0', '0')[1]
     local till = head and string.match(call('HGET', waiting, head) or '', '^%d+')
     if not till or tonumber(till) < math.floor(now / 1000) then
       return nil
     end
   end
   if ARGV[7] ~= '' and not (own and ARGV[8] == '1') and others < tonumber(ARGV[7]) then
-    local last = call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')[2]
+    local last = call('ZREVRANGE', queue, '0', '0', 'WITHSCORES')[2]
     local ticket = last and math.max(tonumber(last) + 1, now) or now
     if call('ZADD', queue, 'NX', string.format('%.0f', ticket), token) == 1 then
       place = others

@@ -1,10 +1,10 @@
 //! The constants that the scripts share with Rust.
 //!
 //! Each is written once, in Rust. A script uses it by its name in capitals, and lists it in its header under `Constants`.
-//! [`inject`] writes one line in front of the text of a script, which defines the names that it uses:
-//! `local WAITER_LEASE, TOKEN_LEN = 2000, 48`.
+//! [`inject`] replaces the names by the values before a script is loaded. A definition in front of the script would read
+//! the same, and cost each run of it as much as a command: every function below would have to capture the name.
 
-use std::fmt::Write;
+use std::fmt;
 use std::time::Duration;
 
 use crate::backend::WAITER_LEASE;
@@ -16,6 +16,10 @@ const QUEUE_TTL: Duration = Duration::from_secs(60);
 /// A queue whose ttl is below this gets [`QUEUE_TTL`] anew; one look at the ttl costs less than two writes.
 const QUEUE_TTL_LEAST: Duration = Duration::from_secs(45);
 
+/// The longest value that a script reads from a key, in bytes. That of a lock is shorter; whatever else a key holds may be
+/// of any length, and an attempt that read all of it would keep the server from everybody else.
+const VALUE_LEN: u64 = 4_096;
+
 /// A constant of the scripts: its name, and its value in Lua.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Constant(&'static str, Value);
@@ -23,7 +27,20 @@ pub(crate) struct Constant(&'static str, Value);
 #[derive(Clone, Copy, Debug)]
 enum Value {
     Number(u64),
+    /// A number in quotation marks, for the arguments of commands: the server formats each number that a script passes, and
+    /// takes a text as it is.
+    Argument(u64),
     Text(&'static str),
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(f),
+            Self::Argument(number) => write!(f, "'{number}'"),
+            Self::Text(text) => write!(f, "'{text}'"),
+        }
+    }
 }
 
 impl Constant {
@@ -36,36 +53,51 @@ impl Constant {
         Self(name, Value::Text(value))
     }
 
-    const fn millis(name: &'static str, value: Duration) -> Self {
-        Self::number(name, value.as_millis() as u64)
+    const fn argument(name: &'static str, value: u64) -> Self {
+        Self(name, Value::Argument(value))
     }
 }
 
 /// The constants of all scripts.
 const SHARED: &[Constant] = &[
-    Constant::millis("WAITER_LEASE", WAITER_LEASE),
-    Constant::millis("QUEUE_TTL", QUEUE_TTL),
-    Constant::millis("QUEUE_TTL_LEAST", QUEUE_TTL_LEAST),
+    Constant::number("WAITER_LEASE", WAITER_LEASE.as_millis() as u64),
+    Constant::argument("QUEUE_TTL", QUEUE_TTL.as_millis() as u64),
+    Constant::number("QUEUE_TTL_LEAST", QUEUE_TTL_LEAST.as_millis() as u64),
     Constant::number("TOKEN_LEN", Owner::TOKEN_LEN as u64),
+    Constant::argument("TOKEN_END", Owner::TOKEN_LEN as u64 - 1),
     Constant::number("PROCESS_LEN", Owner::PROCESS_LEN as u64),
     // Owners whose grants may be handed off to each other agree in their process and the character behind it.
     Constant::number("HANDOFF_LEN", Owner::PROCESS_LEN as u64 + 1),
+    Constant::number("VALUE_LEN", VALUE_LEN),
+    Constant::argument("VALUE_END", VALUE_LEN - 1),
     Constant::text("CHANNEL", CHANNEL),
     Constant::text("HELD_CHANNEL", HELD_CHANNEL),
 ];
 
-/// Returns the text of a script with the definition of its constants in front. `more` are those of its folder alone.
+/// Returns the text of a script with the values of its constants. `more` are those of its folder alone.
 pub(crate) fn inject(text: &str, more: &[Constant]) -> String {
-    let (mut names, mut values) = (String::new(), String::new());
-    for Constant(name, value) in SHARED.iter().chain(more).filter(|Constant(name, _)| text.contains(name)) {
-        let comma = if names.is_empty() { "" } else { ", " };
-        let _ = write!(names, "{comma}{name}");
-        let _ = match value {
-            Value::Number(number) => write!(values, "{comma}{number}"),
-            Value::Text(text) => write!(values, "{comma}'{text}'"),
-        };
+    let mut injected = String::with_capacity(text.len());
+    for (word, between) in words(text) {
+        match SHARED.iter().chain(more).find(|Constant(name, _)| *name == word) {
+            Some(Constant(_, value)) => injected.push_str(&value.to_string()),
+            None => injected.push_str(word),
+        }
+        injected.push_str(between);
     }
-    if names.is_empty() { text.to_owned() } else { format!("local {names} = {values}\n{text}") }
+    injected
+}
+
+/// Splits a text into words, each with what stands between it and the next one.
+fn words(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let word = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
+        let next = rest[word..].find(is_word).map_or(rest.len(), |at| word + at);
+        let parts = (&rest[..word], &rest[word..next]);
+        rest = &rest[next..];
+        (!parts.0.is_empty() || !parts.1.is_empty()).then_some(parts)
+    })
 }
 
 // With the voters, whose scripts are among those that it reads.
@@ -112,7 +144,7 @@ mod tests {
     /// The words of some code that are in capitals, outside of quotation marks.
     fn capitals(code: &str) -> BTreeSet<&str> {
         let bare = code.split('\'').step_by(2);
-        let words = bare.flat_map(|part| part.split(|c: char| !c.is_ascii_alphanumeric() && c != '_'));
+        let words = bare.flat_map(|part| words(part).map(|(word, _)| word));
         let capitals = |word: &&str| {
             word.len() > 1
                 && word.chars().all(|c| c.is_ascii_uppercase() || c == '_')
@@ -126,9 +158,9 @@ mod tests {
         for (file, _, code) in scripts() {
             for Constant(name, value) in constants() {
                 let repeats = match value {
-                    Value::Number(number) => {
+                    Value::Number(number) | Value::Argument(number) => {
                         let number = number.to_string();
-                        code.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| word == number)
+                        words(&code).any(|(word, _)| word == number)
                     }
                     Value::Text(text) => code.contains(text),
                 };
@@ -160,11 +192,11 @@ mod tests {
     }
 
     #[test]
-    fn a_script_gets_the_constants_that_it_names() {
+    fn whole_names_are_replaced_by_values() {
         assert_eq!(inject("return 1", &[]), "return 1");
-        let text = inject("return {WAITER_LEASE, CHANNEL, MINE}", &[Constant::number("MINE", 7)]);
-        let expected =
-            "local WAITER_LEASE, CHANNEL, MINE = 2000, 'lock:wake:', 7\nreturn {WAITER_LEASE, CHANNEL, MINE}";
-        assert_eq!(text, expected);
+        let text =
+            "-- é WAITER_LEASE\nreturn {WAITER_LEASE, QUEUE_TTL, #CHANNEL, MINE, MINE_2, '{QUEUE_TTL_LEAST'}";
+        let expected = "-- é 2000\nreturn {2000, '60000', #'lock:wake:', 7, MINE_2, '{45000'}";
+        assert_eq!(inject(text, &[Constant::number("MINE", 7)]), expected);
     }
 }

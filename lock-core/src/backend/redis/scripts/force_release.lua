@@ -21,7 +21,7 @@ local value = nil
 if lock.mode == 'x' then
   value = lock.value
 else
-  for _, member in ipairs(redis.call('ZRANGE', KEYS[1], 0, -2)) do
+  for _, member in ipairs(redis.call('ZRANGE', KEYS[1], '0', '-2')) do
     if redis.sha1hex(member) == ARGV[1] then
       value = member
     end

@@ -23,7 +23,7 @@ local mark = ' kept=' .. token
 
 local function keep_one(key)
   local lock = open(key, now)
-  if lock:look() then
+  if lock:foreign() then
     return -1
   end
   local mine = lock:mine(token, value)

@@ -10,8 +10,8 @@
 -- `{key}:f`  string: `<last fencing token> <whose>`
 -- Modes are written `x` (exclusive), `s` (shared), `p<of>` (one of so many permits).
 --
--- Constants  CHANNEL, PROCESS_LEN, TOKEN_LEN, HANDOFF_LEN, WAITER_LEASE, QUEUE_TTL: defined in front of each script by
---            constants.rs; times are in ms
+-- Constants  CHANNEL, PROCESS_LEN, TOKEN_LEN, HANDOFF_LEN, VALUE_LEN, VALUE_END, WAITER_LEASE, QUEUE_TTL: the names are
+--            replaced by values before a script is loaded, see constants.rs; lengths are in bytes, times in ms
 
 -- The server's time in us.
 local function server_time()
@@ -71,7 +71,6 @@ end
 -- for a lock, of its length and its beginning, which is then all that is read. Without a text nil, and whether the key
 -- holds other data.
 local function peek(key)
-  local LONGEST = 4096
   local length = redis.pcall('STRLEN', key)
   if type(length) ~= 'number' then
     if not string.find(length.err, 'WRONGTYPE', 1, true) then
@@ -80,8 +79,8 @@ local function peek(key)
     end
     return nil, true
   end
-  if length > LONGEST then
-    local value = redis.call('GETRANGE', key, 0, LONGEST - 1)
+  if length > VALUE_LEN then
+    local value = redis.call('GETRANGE', key, '0', VALUE_END)
     return value, redis.sha1hex(length .. value)
   end
   local value = redis.call('GET', key)
@@ -89,6 +88,19 @@ local function peek(key)
     return nil, false
   end
   return value, redis.sha1hex(value)
+end
+
+-- Runs a command on a queue. One whose keys hold other data counts as empty, nil: whoever gives something up, or looks on,
+-- has no use for an error. Whoever queues gets one, from `join`.
+local function on_queue(...)
+  local answer = redis.pcall(...)
+  if type(answer) == 'table' and answer.err then
+    if string.find(answer.err, 'WRONGTYPE', 1, true) then
+      return nil
+    end
+    return redis.call(...)
+  end
+  return answer
 end
 
 -- The number of waiters in a queue that one script looks at.
@@ -109,9 +121,10 @@ end
 -- Reads who holds, and drops the shared holders whose own lease is over: others may have kept the key alive. Returns
 -- an error when the key holds other data.
 function Lock.look(lock)
-  local held = redis.pcall('GET', lock.key)
+  local held = redis.pcall('GETRANGE', lock.key, '0', VALUE_END)
   if type(held) ~= 'table' then
-    if held then
+    -- A missing key reads like an empty text, which is a lock of somebody else.
+    if held ~= '' or redis.call('EXISTS', lock.key) == 1 then
       lock.mode, lock.value = 'x', held
     end
     return nil
@@ -119,7 +132,7 @@ function Lock.look(lock)
   if not string.find(held.err, 'WRONGTYPE', 1, true) then
     return held
   end
-  local last = redis.pcall('ZRANGE', lock.key, -1, -1)
+  local last = redis.pcall('ZRANGE', lock.key, '-1', '-1')
   if last.err then
     if redis.pcall('HEXISTS', lock.key, 'count') == 1 then
       lock.mode = 'latch'
@@ -137,12 +150,22 @@ function Lock.look(lock)
     lock.mode = 'p' .. of
   end
   -- Only where there is one: behind a first write, a server that is out of memory refuses no other.
-  if tonumber(redis.call('ZRANGE', lock.key, 0, 0, 'WITHSCORES')[2]) <= lock.ms then
+  if tonumber(redis.call('ZRANGE', lock.key, '0', '0', 'WITHSCORES')[2]) <= lock.ms then
     redis.call('ZREMRANGEBYSCORE', lock.key, '-inf', lock.ms)
   end
   lock.count = redis.call('ZCARD', lock.key) - 1
   lock:ended()
   return nil
+end
+
+-- As `look`, for a script that gives something up: other data at the key are somebody else's, and any other error ends
+-- the script, so that the caller asks again.
+function Lock.foreign(lock)
+  local bad = lock:look()
+  if bad and not string.find(bad.err, 'WRONGTYPE', 1, true) then
+    redis.call('GETRANGE', lock.key, '0', '0')
+  end
+  return bad
 end
 
 -- The last of the shared holders takes the key with it.
@@ -218,7 +241,7 @@ end
 -- clients of other languages are kept out by the key.
 function Lock.shrink(lock)
   if lock.mode and lock.mode ~= 'x' then
-    local longest = tonumber(redis.call('ZRANGE', lock.key, -2, -2, 'WITHSCORES')[2])
+    local longest = tonumber(redis.call('ZRANGE', lock.key, '-2', '-2', 'WITHSCORES')[2])
     redis.call('PEXPIRE', lock.key, longest - lock.ms + 2)
   end
 end
@@ -264,7 +287,7 @@ end
 
 -- How many wait.
 function Lock.waiters(lock)
-  return redis.call('HLEN', lock.waiting)
+  return on_queue('HLEN', lock.waiting) or 0
 end
 
 -- Drops those between the places `first` and `last` whose deadline has passed: the dead before the head are passed over
@@ -319,25 +342,36 @@ end
 
 -- Gives the place up; whether there was one. Nothing of it stays, so that the owner can never be served later.
 function Lock.leave(lock, token)
-  local queued = redis.call('ZREM', lock.queue, token)
-  return redis.call('HDEL', lock.waiting, token) + queued > 0
+  local queued = on_queue('ZREM', lock.queue, token) or 0
+  return queued + (on_queue('HDEL', lock.waiting, token) or 0) > 0
 end
 
--- Notes a sign of life of one who has a place, or gets it now. Both keys live equally long: without the one, the
--- other would tell of places that are none.
-function Lock.stay(lock, token, value, mode, ttl)
+-- Writes down a waiter and its deadline.
+function Lock.note(lock, token, value, mode, ttl)
   local till = string.format('%.0f', lock.ms + 1 + math.min(ttl, WAITER_LEASE))
   redis.call('HSET', lock.waiting, token, till .. ' ' .. ttl .. ' ' .. mode .. ' ' .. string.sub(value, TOKEN_LEN + 2))
+end
+
+-- Both keys of the queue live equally long: without the one, the other would name waiters that are none.
+function Lock.prolong(lock)
   redis.call('PEXPIRE', lock.queue, QUEUE_TTL)
   redis.call('PEXPIRE', lock.waiting, QUEUE_TTL)
 end
 
--- Takes a place behind everybody who has one, also when the clock was set back. `others` is how many wait.
+-- Records a heartbeat of a waiter in the queue.
+function Lock.stay(lock, token, value, mode, ttl)
+  lock:note(token, value, mode, ttl)
+  lock:prolong()
+end
+
+-- Queues a claim behind all others, also when the clock was set back. `others` is how many wait. A key of another type
+-- fails the read or the first write, so that no half of an entry stays.
 function Lock.join(lock, token, value, mode, ttl, others)
-  local last = redis.call('ZREVRANGE', lock.queue, 0, 0, 'WITHSCORES')[2]
+  local last = redis.call('ZREVRANGE', lock.queue, '0', '0', 'WITHSCORES')[2]
   local ticket = last and math.max(tonumber(last) + 1, lock.now) or lock.now
+  lock:note(token, value, mode, ttl)
   redis.call('ZADD', lock.queue, 'NX', string.format('%.0f', ticket), token)
-  lock:stay(token, value, mode, ttl)
+  lock:prolong()
   -- The holder goes on taking turns in its process as long as it knows of nobody else.
   if others == 0 and lock.mode == 'x' and string.find(string.sub(lock.value, 1, TOKEN_LEN), '^[0-9a-f]+$')
     and #lock.value >= TOKEN_LEN then
@@ -351,11 +385,11 @@ end
 function Lock.serve(lock, me, lease)
   local won, done = false, 0
   while done < LIMIT do
-    local head = redis.call('ZRANGE', lock.queue, 0, 0)[1]
-    if not head then
+    local head = (on_queue('ZRANGE', lock.queue, '0', '0') or {})[1]
+    local entry = head and on_queue('HGET', lock.waiting, head)
+    if entry == nil then
       return won, false, false
     end
-    local entry = redis.call('HGET', lock.waiting, head)
     local till, ttl, mode, record
     if entry then
       till, ttl, mode, record = string.match(entry, '^(%d+) (%d+) (%w+) (.*)$')

@@ -29,8 +29,8 @@ end
 
 local function waiters(key)
   local names, found = names_of(key), {}
-  local count = redis.call('HLEN', names .. 'w')
-  local tokens = count > 0 and redis.call('ZRANGE', names .. 'q', 0, ENOUGH - 1) or {}
+  local count = on_queue('HLEN', names .. 'w') or 0
+  local tokens = count > 0 and on_queue('ZRANGE', names .. 'q', '0', ENOUGH - 1) or {}
   if #tokens == 0 then
     return count, found
   end
@@ -58,13 +58,13 @@ local function look(key)
     end
     return one and 'x', {one}, 1
   end
-  local last = id and redis.pcall('ZRANGE', key, -1, -1) or {}
+  local last = id and redis.pcall('ZRANGE', key, '-1', '-1') or {}
   local of = string.match(last[1] or '', '^mode permit (%d+)$')
   if last[1] ~= 'mode shared' and not of then
     return nil
   end
   local holders, live = {}, '(' .. string.format('%.0f', now + 1)
-  local members = redis.call('ZRANGE', key, live, '(+inf', 'BYSCORE', 'LIMIT', 0, tonumber(ARGV[3]), 'WITHSCORES')
+  local members = redis.call('ZRANGE', key, live, '(+inf', 'BYSCORE', 'LIMIT', '0', tonumber(ARGV[3]), 'WITHSCORES')
   spent = spent + #members / 2
   for at = 1, #members, 2 do
     holders[#holders + 1] = holder(members[at], redis.sha1hex(members[at]), tonumber(members[at + 1]) - now - 1)

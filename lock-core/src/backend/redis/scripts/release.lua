@@ -10,28 +10,28 @@
 --          5  how long to remember it, in ms
 -- Returns  1 freed, 0 nobody had it, -1 somebody else has it; the last two also for one who left the queue. Of several
 --          locks the least of these
--- Constants  CHANNEL, PROCESS_LEN, WAITER_LEASE: see lib.lua
+-- Constants  CHANNEL, PROCESS_LEN, TOKEN_END, WAITER_LEASE: see lib.lua
 --
 -- Atomic because the lock may expire and be taken by another between the look and DEL, and because it must go to the
 -- next in the queue before anybody else can see it free.
 if not ARGV[2] then
-  local held = redis.pcall('GET', KEYS[1])
-  -- `find` compares in place; `sub` would make a string first. The token is at the very beginning or it is not ours.
-  if type(held) == 'string' and held:find(ARGV[1], 1, true) == 1 then
+  -- The token is at the very beginning or it is not ours.
+  if redis.pcall('GETRANGE', KEYS[1], '0', TOKEN_END) == ARGV[1] then
     local call, names = redis.call, '{' .. KEYS[1] .. '}:'
     -- As `names_of` in the library.
     if string.find(KEYS[1], '}', 1, true) then
       names = (string.match(KEYS[1], '^[^{]*({[^}]+})') or '') .. names
     end
-    local head = call('ZRANGE', names .. 'q', 0, 0)[1]
+    -- A queue whose keys hold other data keeps nobody from giving the lock up; the rest of the script sees to that too.
+    local head = redis.pcall('ZRANGE', names .. 'q', '0', '0')[1]
     if not head then
       call('DEL', KEYS[1])
       return 1
     end
     -- The usual end of a turn: the next is alive and wants the key for itself. The same as `serve` in the library,
     -- which costs as much again to define.
-    local entry = call('HGET', names .. 'w', head)
-    if entry then
+    local entry = redis.pcall('HGET', names .. 'w', head)
+    if type(entry) == 'string' then
       if redis.replicate_commands then redis.replicate_commands() end
       local time = call('TIME')
       local till, ttl, record = string.match(entry, '^(%d+) (%d+) x (.*)$')

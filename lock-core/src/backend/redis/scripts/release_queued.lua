@@ -8,7 +8,7 @@ end
 
 local function free(key)
   local lock = open(key, now)
-  if lock:look() then
+  if lock:foreign() then
     return -1
   end
   local mine = lock:mine(token, value)

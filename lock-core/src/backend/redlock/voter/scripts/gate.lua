@@ -10,8 +10,7 @@
 --          {-4, now, max ttl}   the lease is longer than the marker allows, in ms
 --          {-5, now, left}      quarantine, for so many us more
 --          or what the script behind it returns; with now = server time in us.
--- Constants  VOTER_MARKER, RUN_ID_LEN, QUARANTINE_FACTOR (us for each ms of a lease), QUARANTINE_MARGIN (us): defined in
---            front of each script by the bootstrap
+-- Constants  VOTER_MARKER, RUN_ID_LEN, QUARANTINE_FACTOR (us for each ms of a lease), QUARANTINE_MARGIN (us): see boot.rs
 --
 -- Atomic because the marker must be of the same life and data as the key that is granted behind it.
 -- Before Redis 7, a script that asks for the time must say that its effects are replicated, not its text.

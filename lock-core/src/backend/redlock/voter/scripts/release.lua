@@ -4,12 +4,12 @@
 -- KEYS     1  the lock, or all locks of one grant
 -- ARGV     as in release.lua
 -- Returns  as release.lua
+-- Constants  TOKEN_END: see lib.lua
 --
 -- Atomic because the lock may expire and be taken by another between the look and DEL.
 if not ARGV[2] then
-  local held = redis.pcall('GET', KEYS[1])
-  -- `find` compares in place; `sub` would make a string first. The token is at the very beginning or it is not ours.
-  if type(held) == 'string' and held:find(ARGV[1], 1, true) == 1 then
+  -- The token is at the very beginning or it is not ours.
+  if redis.pcall('GETRANGE', KEYS[1], '0', TOKEN_END) == ARGV[1] then
     redis.call('DEL', KEYS[1])
     return 1
   end
