@@ -1,86 +1,97 @@
 #!/usr/bin/env bash
-# Runs every test of the workspace, doctests included, and says at the end how many ran on which store, and what took
-# the time.
+# Runs every test of the workspace, doctests included. At the end it prints how many tests ran on each store, and which
+# test binaries took longest.
 #
 #   tests/run.sh [arguments for cargo test]
 #
-# Needs cargo and redis-server; installs redis-server where it may, and names the one command where it may not.
-# LOCK_REDIS_SERVER=/path/to/server runs the tests on that one: another version, or Valkey.
+# Needs cargo, a C compiler, redis-server and python3 with redis-py. What is missing, except cargo, is installed with apt-get
+# where that is possible; otherwise the script prints the command to run and stops.
+#
+#   LOCK_REDIS_SERVER=/path/to/server   the server to test on: another version of Redis, or Valkey
+#   LOCK_TEST_SECONDS=1200              how long one test binary may take before it counts as hung
+#   RUST_TEST_THREADS=8                 how many tests of a binary run at once
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 say() { printf '\n== %s\n' "$*"; }
+fail() { echo "$*" >&2; exit 1; }
 
-# Where rustup puts it when the shell's start-up files were not read.
-command -v cargo >/dev/null || PATH="$PATH:${HOME:-}/.cargo/bin"
-if ! command -v cargo >/dev/null; then
-    echo "cargo is not installed; see https://rustup.rs" >&2
-    exit 1
-fi
-
-need_redis() {
-    if [ -n "${LOCK_REDIS_SERVER:-}" ]; then
-        command -v "$LOCK_REDIS_SERVER" >/dev/null && return
-        echo "LOCK_REDIS_SERVER is $LOCK_REDIS_SERVER, which is no program" >&2
-        exit 1
+# install PACKAGE: with apt-get as root; where that is not possible, the user gets the command instead.
+install() {
+    local as_root=()
+    [ "$(id -u)" = 0 ] || as_root=(sudo -n)
+    if ! command -v apt-get >/dev/null || ! "${as_root[@]}" true 2>/dev/null; then
+        fail "The tests need $1, which is not installed. On Debian or Ubuntu, run: apt-get install -y $1"
     fi
-    command -v redis-server >/dev/null && return
-    local root=()
-    [ "$(id -u)" = 0 ] || root=(sudo -n)
-    if command -v apt-get >/dev/null && "${root[@]}" true 2>/dev/null; then
-        say "installing redis-server"
-        "${root[@]}" apt-get update -q >/dev/null
-        "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q redis-server >/dev/null
-    else
-        echo "redis-server is not installed; run: apt-get install -y redis-server" >&2
-        exit 1
-    fi
+    say "Installing $1"
+    "${as_root[@]}" apt-get update -q >/dev/null &&
+        "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$1" >/dev/null ||
+        fail "apt-get could not install $1, which the tests need."
 }
-need_redis
+
+# Some tests compare with redis-py, a client in Python. A python3 earlier on the path may not be the one that apt-get
+# installs packages for.
+has_redis_py() {
+    local python
+    for python in python3 /usr/bin/python3; do
+        "$python" -I -c 'import redis' 2>/dev/null && return
+    done
+    return 1
+}
+
+# rustup puts cargo here; a shell that has not read its start-up files does not find it.
+command -v cargo >/dev/null || PATH="$PATH:${HOME:-}/.cargo/bin"
+command -v cargo >/dev/null || fail "The tests need cargo, which is not installed; see https://rustup.rs."
+# Rust needs it to link, the Lua interpreter of the simulation and a clock that tests can set are written in C.
+command -v cc >/dev/null || install gcc
+if [ -n "${LOCK_REDIS_SERVER:-}" ]; then
+    command -v "$LOCK_REDIS_SERVER" >/dev/null ||
+        fail "LOCK_REDIS_SERVER is $LOCK_REDIS_SERVER, which is not an executable file."
+else
+    command -v redis-server >/dev/null || install redis-server
+fi
+has_redis_py || install python3-redis
 
 export CARGO_TERM_COLOR=never
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
-say "building the tests"
+say "Building the tests (minutes, the first time)"
 started=$SECONDS
-if ! cargo test --workspace --all-features --no-run "$@"; then
-    echo "the tests do not build" >&2
-    exit 1
-fi
+cargo test --workspace --all-features --no-run "$@" || fail "The tests do not compile; see above."
 built=$((SECONDS - started))
 
-# Tests on a real server wait far more than they compute.
+# Tests on a real server mostly wait, so more of them than cores can run at once.
 threads=$(nproc 2>/dev/null || echo 2)
 export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((threads > 8 ? threads : 8))}
 
-# A test binary that hangs is a failure, and not a run without an end.
+# A test binary that hangs must fail, or the run would never end.
 if command -v timeout >/dev/null; then
     host=$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
     export "CARGO_TARGET_${host}_RUNNER=timeout --foreground --kill-after=10 ${LOCK_TEST_SECONDS:-1200}"
 fi
 
-say "running the tests"
+say "Running the tests"
 started=$SECONDS
 status=0
 cargo test --workspace --all-features --no-fail-fast "$@" 2>&1 | tee "$log" || status=$?
 ran=$((SECONDS - started))
 
-say "seconds: ${built} to build, ${ran} to run"
+say "Built in ${built} s, ran in ${ran} s"
 
-# One row for each store. Test binaries of the package `lock-tests` are named by their store, with more words behind
-# an underscore where there are several (`redis`, `redis_process`); those of the other packages that take locks do so on
-# the memory store. One that is not known here fails the run: say where it belongs.
+# Counts the results by store. A test binary of the package `lock-tests` has the name of its store as its first word
+# (`redis`, `redis_process`). Test binaries of the other packages use the memory store, or none. A binary that is not listed in
+# `store_of` fails the run: add it there.
 awk '
     function store_of(name) {
         if (name ~ /^(redis|redlock|memory|rig|simulation)(_|$)/) { sub(/_.*/, "", name); return name }
         if (name ~ /^(locks|contract_memory|observe|testing|quorum|attribute|http)$/) return "memory"
         if (name ~ /^(model|ui|thread_end)$/) return "none"
-        print "tests/run.sh does not know the store of the test binary " name
+        print "The test binary " name " is not listed in store_of (tests/run.sh)"
         broken["none"]++
         return "none"
     }
-    function finish() { if (open) { broken[store]++; print "no result: " binary } open = 0 }
+    function finish() { if (open) { broken[store]++; print "No result: " binary " was killed, or it crashed" } open = 0 }
     function slowest(  name, longest) {
         for (name in took) if (took[name] > took[longest] || longest == "") longest = name
         return longest
@@ -102,11 +113,11 @@ awk '
     END {
         finish()
         count = split("redis redlock simulation memory rig none", order, " ")
-        what["redis"] = "a real redis-server"; what["memory"] = "the embedded store"
-        what["redlock"] = "five real redis-servers, a majority"
-        what["simulation"] = "simulated servers, a majority"
-        what["rig"] = "the rig itself, on a real redis-server"
-        what["none"] = "unit tests, models and doctests, no server"
+        what["redis"] = "real Redis servers"; what["memory"] = "the store inside the process"
+        what["redlock"] = "a majority of five real Redis servers"
+        what["simulation"] = "simulated servers"
+        what["rig"] = "the test rig itself, on a real Redis server"
+        what["none"] = "unit tests, models and doctests: no store"
         printf "\n%-10s %6s %6s %7s %7s   %s\n", "store", "tests", "passed", "failed", "ignored", ""
         for (i = 1; i <= count; i++) {
             s = order[i]
@@ -115,7 +126,7 @@ awk '
             printf "%-10s %6d %6d %7d %7d   %s\n", s, passed[s] + f, passed[s], f, ignored[s], what[s]
             all_passed += passed[s]; all_failed += f; all_ignored += ignored[s]
         }
-        printf "\nseconds for each test binary, the longest first\n"
+        printf "\nThe slowest test binaries, in seconds\n"
         for (i = 1; i <= 10 && (name = slowest()) != ""; i++) {
             printf "%8.1f  %s\n", took[name], name
             delete took[name]

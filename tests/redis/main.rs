@@ -18,6 +18,7 @@ mod loss;
 mod observed;
 mod other_data;
 mod queue;
+mod redis_py;
 mod refusals;
 mod renewal;
 mod runtimes;
