@@ -68,11 +68,10 @@ impl PendingClaim {
             .waiting
             .by_heartbeats()
             .then(|| next_heartbeat(sent, waiter_lease, held, engine.clock.now()));
-        let answered = engine.clock.now();
         self.queued(|before| {
             let lease = before.as_ref().map_or(waiter_lease, |entry| entry.lease.min(waiter_lease));
             let subscription = subscription.or_else(|| before.and_then(|entry| entry.subscription));
-            QueueEntry { sent, answered, lease, heartbeat, unanswered: Duration::ZERO, subscription }
+            QueueEntry { sent, lease, heartbeat, unanswered: Duration::ZERO, subscription }
         });
     }
 

@@ -6,6 +6,7 @@
 //! | `run` | [`acquire`](acquire()): the loop, until the store or another holder of this process gives the key, or the strategy has had enough |
 //! | `ask` | one question to the store |
 //! | `wait` | what the loop waits for |
+//! | `watch` | the pending notification of a store that is watched, and how long it is relied on |
 //! | `promote` | from what was offered to a guard |
 //! | `refusal` | why a wait ended without the lock |
 //! | `recorder` | what an operator sees of a request: metrics, events, log |
@@ -14,6 +15,40 @@
 //! | `event` | what happens in the loop, as values |
 //!
 //! [`PendingClaim`](crate::pending::PendingClaim) gives back what a dropped loop may have taken.
+//!
+//! # The ways in which a waiter is woken
+//!
+//! ```text
+//!  a holder of this process releases                     the store
+//!              |                                             |
+//!   1 local_queue/                           2 granted   3 changed   4 reconnected
+//!   hand-off, or "ask": the                  Listener    Backend     Listener
+//!   key is free or lost                          |           |           |
+//!              |                          notifications/    watch.rs  engine.rs
+//!              |                             mailbox       kept over   counts, and
+//!              |                                |          the pauses  notifies all
+//!              v                                v           v           v
+//!          +----------------------------------------------------------------+
+//!          |  wait.rs: `event` selects between them, `stay` between 3 to 6  |
+//!          +----------------------------------------------------------------+
+//!              ^                                            ^
+//!              |                                            |
+//!   5 a timer (`due`): the next heartbeat, the       6 engine.changed:
+//!     end of the holder's lease, the floor, or         the manager closes
+//!     the pause of the strategy
+//! ```
+//!
+//! | | reaches | what the waiter does | if it is lost |
+//! | --- | --- | --- | --- |
+//! | 1 hand-off, ask | the next, or the head, of the local queue | takes the grant, or asks the store | cannot be lost; a waiter that is not polled is skipped after 250 ms |
+//! | 2 `granted` | the owner of a queue entry that lives on heartbeats | takes the grant of its entry | the next heartbeat finds it |
+//! | 3 `changed` | the claim that watches the key | asks the store | the floor |
+//! | 4 `reconnected` | every waiter that asks the store: outside a local queue, or at its head | asks the store | 5 |
+//! | 5 timer | the waiter itself | sends a heartbeat, asks the store, or asks its strategy | cannot be lost |
+//! | 6 closing | every waiter | ends with `ShuttingDown` | cannot be lost |
+//!
+//! `hub.rs` is the `Listener` that a store calls. What a store reports (2 to 4) is a hint. The timer alone ends every wait: a waiter asks at the next heartbeat where the
+//! store wants any, and at the floor where it is watched, 2 s over a store elsewhere and 60 s over one in this process.
 
 mod ask;
 mod event;

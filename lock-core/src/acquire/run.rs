@@ -69,8 +69,9 @@ pub(super) struct Acquire<'a> {
     pub(super) has_queued: bool,
     /// The store failed: it is asked again then, not before.
     pub(super) ask_again: Option<Moment>,
-    /// When the store was last asked; before that, when the wait began.
-    pub(super) asked: Moment,
+    /// Since when it relies on being notified: from its first pause after it last asked, or after it became the head of a
+    /// local queue.
+    pub(super) relies_since: Option<Moment>,
     /// [`Engine::reconnects`] before the store was last asked.
     pub(super) asked_in: u64,
     /// The pending notification of a store that is watched.
@@ -104,7 +105,7 @@ impl<'a> Acquire<'a> {
             unasked: true,
             has_queued: false,
             ask_again: None,
-            asked: started,
+            relies_since: None,
             asked_in: engine.reconnects(),
             watch: None,
             fresh: false,
@@ -197,7 +198,7 @@ impl<'a> Acquire<'a> {
         (self.fresh, self.unasked) = (true, false);
         self.asked_in = self.engine.reconnects();
         let answer = self.answer(ask).await;
-        self.asked = self.engine.clock.now();
+        self.relies_since = None;
         let answer = answer?;
         self.ask_again = None;
         if let Attempt::Held(held) = &answer {

@@ -69,15 +69,22 @@ impl Acquire<'_> {
 
     /// When the store is to be asked, at the latest; `None` where somebody else tells or asks. `end` is the end of the
     /// strategy's pause.
-    fn due(&self, end: Moment) -> Option<Moment> {
+    fn due(&mut self, end: Moment) -> Option<Moment> {
+        if !self.asks() {
+            self.relies_since = None;
+            return None;
+        }
+        let floor = self.floor();
         let store = &self.engine.capability;
         match () {
-            () if !self.asks() => None,
             () if self.ask_again.is_some() => self.ask_again,
             () if self.claim.is_queued() && store.waiting.by_heartbeats() => self.claim.heartbeat_due(),
-            () if self.claim.is_queued() && store.waiting.watches() => Some(self.floor()),
-            () if self.own && store.waiting.in_order() => self.free_at.map(|free| free.plus(AFTER_LEASE)),
-            () if store.waiting.watches() => Some(end.earlier(self.floor(), self.engine.clock.now())),
+            () if self.claim.is_queued() && store.waiting.watches() => Some(floor),
+            // A lease in a session has no end that the store could tell.
+            () if self.own && store.waiting.in_order() => {
+                Some(self.free_at.map_or(floor, |free| free.plus(AFTER_LEASE)))
+            }
+            () if store.waiting.watches() => Some(end.earlier(floor, self.engine.clock.now())),
             () => Some(end),
         }
     }
@@ -88,9 +95,9 @@ impl Acquire<'_> {
     }
 
     /// When a waiter that the store notifies asks all the same, so that a lost notification costs a delay and not the wait.
-    fn floor(&self) -> Moment {
-        let asked = self.claim.answered().unwrap_or(self.asked);
-        asked.plus(watch::floor(self.engine.capability.placement))
+    fn floor(&mut self) -> Moment {
+        let since = *self.relies_since.get_or_insert(self.engine.clock.now());
+        since.plus(watch::floor(self.engine.capability.placement))
     }
 
     /// Whether the store has lost notifications since it was last asked, so that this waiter asks again.

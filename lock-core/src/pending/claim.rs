@@ -43,8 +43,6 @@ pub(crate) struct PendingClaim {
 pub(crate) struct QueueEntry {
     /// When the last request was sent that was answered with "keep waiting".
     pub(crate) sent: Moment,
-    /// When that answer arrived, by the clock of this process.
-    pub(crate) answered: Moment,
     /// The shortest lease that a grant by this entry may bring. Its waiters may have asked for different ones, and what
     /// was not answered may have arrived.
     pub(crate) lease: Duration,
@@ -78,11 +76,6 @@ impl PendingClaim {
 
     pub(crate) fn entry(&mut self) -> Option<&mut QueueEntry> {
         self.entry.as_mut()
-    }
-
-    /// Returns when the store last answered that the claim is queued.
-    pub(crate) fn answered(&self) -> Option<Moment> {
-        Some(self.entry.as_ref()?.answered)
     }
 
     /// Returns when the next heartbeat is due, where the store wants any.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_core::backend::{Capability, Order, Waiting};
+use lock_core::backend::{Attempt, Capability, Held, Order, Waiting};
 use lock_core::{Kind, LockManager};
 use tokio::time::Instant;
 
@@ -100,4 +100,16 @@ async fn a_watch_that_is_as_old_as_the_floor_is_made_anew() {
         drop(waiting.await.unwrap().unwrap());
         assert_eq!(freed.elapsed(), Duration::ZERO, "way {number}: the new watch has seen it");
     }
+}
+
+/// The store says that this process holds the key, and until when it does not say: a grant whose release is under way.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_for_a_holder_that_nobody_knows_asks_again() {
+    let (locks, store) = Scripted::manager(|_| {});
+    let held = || Ok(Attempt::Held(Held { own: true, ..Held::default() }));
+    store.script().acquire.extend([held(), held()]);
+    store.script().loses_changes = true;
+    let waiting = tokio::spawn(locks.lock("k").strategy(Every(HOUR, HOUR)).acquire());
+    let guard = tokio::time::timeout(2 * FLOOR, waiting).await.expect("it sleeps for ever");
+    drop(guard.unwrap().unwrap());
 }
