@@ -89,6 +89,20 @@ async fn a_lock_is_held_for_the_lease_that_a_renewal_gave_and_not_for_the_one_it
     drop(guard);
 }
 
+/// Also in the background, and where the lease that was given ends later than the one before: what was asked for does not
+/// count.
+#[tokio::test(start_paused = true)]
+async fn a_lock_is_lost_at_the_end_of_the_lease_that_the_last_renewal_gave() {
+    let (locks, store) = store();
+    let guard = locks.lock("k").ttl(millis(3_000)).acquire().await.unwrap();
+    let start = Instant::now();
+    let sent = Clock::Tokio.now().plus(millis(1_000));
+    store.script().renew.push_back(Renewal::Renewed { sent, lease: millis(2_500), waiters: None });
+    store.script().renew.extend((0..100).map(|_| Renewal::Unknown(no_answer())));
+    assert_eq!(guard.lost().await, LossReason::Expired);
+    assert_eq!(start.elapsed(), millis(3_498), "1 s and the lease of 2.5 s, less the drift");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_grant_whose_answer_took_as_long_as_the_lease_is_no_grant() {
     let (locks, store) = store();
