@@ -208,11 +208,11 @@ impl<T> AnswerOf<T> for T {
     }
 }
 
-/// Returns the path of the function around the item `here`, with the type of a method: `shop::Shop::pay`.
+/// Returns the path of the function in which the type `Here` is declared, with the type of a method: `shop::Shop::pay`.
 #[doc(hidden)]
 #[must_use]
-pub fn path_around<F>(_here: F) -> &'static str {
-    let path = std::any::type_name::<F>();
+pub fn path_around<Here>() -> &'static str {
+    let path = std::any::type_name::<Here>();
     let (path, _here) = path.rsplit_once("::").unwrap_or((path, ""));
     // The body of an `async fn` is a closure to the compiler.
     path.trim_end_matches("::{{closure}}")

@@ -16,7 +16,7 @@ use crate::request;
 use crate::shape::{Body, Function};
 use crate::spec::LockSpec;
 use crate::template::Segment;
-use crate::tokens::{first_span, local, located, private};
+use crate::tokens::{first_span, here, local, located, private};
 
 /// Expands the attribute. With an error the item keeps its body and its signature, so that other errors and editors still
 /// see it; the `compile_error!` beside it prevents that it ever runs without the lock.
@@ -65,7 +65,7 @@ fn locked(function: &Function, spec: &LockSpec, body: &Body) -> TokenStream {
 //
 // Output:
 //     use ::lock_core::__private as __lock_private;
-//     fn __lock_here() {}
+//     enum __LockHere {}
 //     let __lock_request = Request::new(manager, key, kind, template, label).ttl(..)..;
 //     let __lock_outcome = __lock_request.run(async move { edge { stmts } }).await;
 //     outcome(__lock_outcome)
@@ -122,7 +122,7 @@ fn statements(
     };
     quote! {
         #support
-        #here
+        enum #here {}
         #allow
         let #request_name = #request;
         let #outcome = #run;
@@ -227,20 +227,10 @@ impl VisitMut for EraseImplTrait {
     }
 }
 
-// Output:
-//     fn __lock_here() {}
-//
-// An item inside the function, from whose type name the path of the function is taken: only the compiler knows whether the
-// function is a method, and of which type. The path is the label in the owner record, and the name in the log.
-fn here() -> TokenStream {
-    let here = local("here");
-    quote!(fn #here() {})
-}
-
-/// Generates the path of the function.
+/// Generates the path of the function. See [`here`](crate::tokens::here).
 fn label() -> TokenStream {
-    let (private, here) = (private(), local("here"));
-    quote!(#private::path_around(#here))
+    let (private, here) = (private(), here());
+    quote!(#private::path_around::<#here>())
 }
 
 /// Generates the import of the module of lock-core that the generated code calls. It is the only place that names the crate,
