@@ -1,8 +1,9 @@
 //! Where the library's own work runs: renewals, releases that nobody waits for, and the session of a store.
 
+use crate::sync::Mutex;
 use std::fmt;
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -73,7 +74,7 @@ impl Background {
         match self {
             Self::OwnThread(thread) => Some(thread.runtime.clone()),
             Self::OnRuntimes(all) => {
-                let all = all.lock().unwrap_or_else(PoisonError::into_inner);
+                let all = all.lock();
                 all.iter().find(|one| one.presence.strong_count() > 0).map(|one| one.runtime.clone())
             }
         }
@@ -83,7 +84,7 @@ impl Background {
     pub(crate) fn join(&self, runtime: &Handle) -> Arc<Presence> {
         let presence = Arc::new(Presence(()));
         if let Self::OnRuntimes(all) = self {
-            let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut all = all.lock();
             all.retain(|one| one.presence.strong_count() > 0);
             all.push(OnRuntime { runtime: runtime.clone(), presence: Arc::downgrade(&presence) });
         }
@@ -93,7 +94,7 @@ impl Background {
     /// Ends the thread when `last` has completed, or after [`LAST_RELEASES`].
     pub(crate) fn stop(&self, last: impl Future<Output = ()> + Send + 'static) {
         if let Self::OwnThread(thread) = self
-            && let Some(stop) = thread.stop.lock().unwrap_or_else(PoisonError::into_inner).take()
+            && let Some(stop) = thread.stop.lock().take()
         {
             let _ = stop.send(Box::pin(last));
         }

@@ -97,6 +97,7 @@ mod background;
 
 pub mod observe;
 mod store;
+mod sync;
 
 pub mod clock;
 mod error;

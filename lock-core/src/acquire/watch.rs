@@ -1,6 +1,7 @@
 //! Waiting to be notified by the store, and when a waiter stops relying on it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use crate::sync::Mutex;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backend::{BoxFuture, Placement, WAITER_LEASE};
@@ -55,6 +56,6 @@ impl Watch {
 
     /// Completes when the store says that another try makes sense. Cancel safe; not to be called again after that.
     pub(super) async fn changed(&mut self) {
-        self.changed.get_mut().unwrap_or_else(PoisonError::into_inner).as_mut().await;
+        self.changed.get_mut().as_mut().await;
     }
 }

@@ -1,6 +1,7 @@
 //! The renewers of one manager: one for each runtime of the background.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use crate::sync::Mutex;
+use std::sync::{Arc, MutexGuard, Weak};
 
 use tokio::runtime::Handle;
 
@@ -84,7 +85,7 @@ impl Renewers {
     }
 
     fn others(&self) -> MutexGuard<'_, Vec<OnRuntime>> {
-        self.others.lock().unwrap_or_else(PoisonError::into_inner)
+        self.others.lock()
     }
 }
 

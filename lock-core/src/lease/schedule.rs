@@ -1,9 +1,10 @@
 //! What is due when: the queue of one renewer, and the arithmetic of due times.
 
+use crate::sync::Mutex;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -91,7 +92,7 @@ impl<T: Scheduled> Schedule<T> {
     }
 
     fn queue(&self) -> MutexGuard<'_, DueQueue<T>> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock()
     }
 
     /// Files `item` under `due`; an earlier filing of it becomes stale.

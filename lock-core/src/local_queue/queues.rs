@@ -1,9 +1,10 @@
 //! The queues of all keys.
 
+use crate::sync::Mutex;
 use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::futures::Notified;
@@ -52,7 +53,7 @@ impl LocalQueue {
     fn shard(&self, key: &str) -> MutexGuard<'_, Shard> {
         #[allow(clippy::cast_possible_truncation, reason = "the low bits choose the shard")]
         let index = self.hasher.hash_one(key) as usize % SHARDS;
-        self.shards[index].lock().unwrap_or_else(PoisonError::into_inner)
+        self.shards[index].lock()
     }
 
     /// Changes the queue of `key`, if there is one, and removes it when nobody needs it any more.
@@ -210,7 +211,7 @@ impl LocalQueue {
             if self.queues.load(Ordering::Acquire) == 0 {
                 break;
             }
-            shard.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, queue| {
+            shard.lock().retain(|_, queue| {
                 queue.take_back(patience, now, &mut found);
                 let ends = queue.is_idle();
                 self.queues.fetch_sub(usize::from(ends), Ordering::AcqRel);
@@ -254,8 +255,7 @@ impl LocalQueue {
 
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        self.queues.load(Ordering::Acquire) == 0
-            && self.shards.iter().all(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner).is_empty())
+        self.queues.load(Ordering::Acquire) == 0 && self.shards.iter().all(|shard| shard.lock().is_empty())
     }
 }
 

@@ -1,7 +1,8 @@
 //! What one waiter is told by the others of its queue.
 
+use crate::sync::Mutex;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -69,7 +70,7 @@ impl WaiterNode {
     }
 
     pub(super) fn news(&self) -> MutexGuard<'_, News> {
-        self.news.lock().unwrap_or_else(PoisonError::into_inner)
+        self.news.lock()
     }
 
     pub(super) fn ring(&self) {

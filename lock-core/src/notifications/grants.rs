@@ -1,7 +1,8 @@
 //! Delivers the store's grants to the owners that wait in its queue.
 
+use crate::sync::Mutex;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use tokio::sync::Notify;
 
@@ -21,7 +22,7 @@ struct Mailbox {
 
 impl Notifications {
     fn mailboxes(&self) -> MutexGuard<'_, HashMap<Owner, Arc<Mailbox>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Subscribes to the notifications of `owner`. Call it before the request is sent: the notification may overtake the
@@ -50,7 +51,7 @@ impl Notifications {
 
 impl Mailbox {
     fn granted(&self) -> MutexGuard<'_, Option<usize>> {
-        self.granted.lock().unwrap_or_else(PoisonError::into_inner)
+        self.granted.lock()
     }
 }
 

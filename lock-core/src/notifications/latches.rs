@@ -1,7 +1,8 @@
 //! Delivers the opening of a latch to those who wait for it.
 
+use crate::sync::Mutex;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
@@ -43,7 +44,7 @@ impl Latches {
     }
 
     fn waiting(&self) -> MutexGuard<'_, HashMap<Key, Waiting>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

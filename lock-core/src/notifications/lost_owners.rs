@@ -1,8 +1,9 @@
 //! The owners whose grants the store has reported as lost.
 
+use crate::sync::Mutex;
 use std::collections::{HashMap, VecDeque};
+use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::LossReason;
 use crate::owner::Owner;
@@ -53,7 +54,7 @@ impl LostOwners {
     }
 
     fn last(&self) -> MutexGuard<'_, Last> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+        self.last.lock()
     }
 }
 

@@ -1,8 +1,9 @@
 //! The stream of what happens to the locks of a manager.
 
+use crate::sync::Mutex;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use tokio::sync::broadcast::{self, error::RecvError};
 
@@ -38,7 +39,7 @@ enum To {
 
 impl Events {
     fn to(&self) -> MutexGuard<'_, To> {
-        self.to.lock().unwrap_or_else(PoisonError::into_inner)
+        self.to.lock()
     }
 
     pub(crate) fn subscribe(&self) -> LockEvents {

@@ -1,7 +1,7 @@
 //! Warnings that repeat are told once in a while, with a count of those left out.
 
+use crate::sync::Mutex;
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::clock::Moment;
@@ -62,7 +62,7 @@ pub(crate) struct Throttle {
 impl Throttle {
     /// How many like it were left out before this one; `None` when this one is to be left out too.
     pub(crate) fn admit(&self, template: &str, warning: Warning, now: Moment) -> Option<u64> {
-        let mut templates = self.templates.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut templates = self.templates.lock();
         if !templates.contains_key(template) && templates.len() >= MAX_TEMPLATES {
             templates.retain(|_, entries| !entries.iter().all(|entry| entry.is_over(now)));
         }
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn any_number_of_templates_takes_a_bounded_memory() {
         let (throttle, start) = (Throttle::default(), Clock::Suspend.now());
-        let len = || throttle.templates.lock().unwrap().len();
+        let len = || throttle.templates.lock().len();
         let entries = (0..10_000)
             .filter(|id| throttle.admit(&format!("order {id}"), Warning::GaveUp, start).is_some())
             .count();

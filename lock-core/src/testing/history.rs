@@ -1,6 +1,7 @@
 //! What happened to the locks of a test.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use crate::sync::Mutex;
+use std::sync::{Arc, MutexGuard};
 
 use crate::backend::FencingToken;
 use crate::error::{LockErrorKind, LossReason};
@@ -51,7 +52,7 @@ impl History {
     }
 
     pub(super) fn events(&self) -> MutexGuard<'_, Vec<TestEvent>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// How often `key` was granted to the code under test.

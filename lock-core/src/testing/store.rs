@@ -1,6 +1,7 @@
 //! The memory store with switches.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use crate::sync::Mutex;
+use std::sync::{Arc, MutexGuard, Weak};
 use std::time::Duration;
 
 use super::fault::StoreFault;
@@ -59,7 +60,7 @@ impl Switches {
 
 impl TestStore {
     pub(super) fn switches(&self) -> MutexGuard<'_, Switches> {
-        self.switches.lock().unwrap_or_else(PoisonError::into_inner)
+        self.switches.lock()
     }
 
     /// Takes its time for `call`, then makes it, or fails it.

@@ -1,7 +1,8 @@
 //! A backend that fails on command.
 
+use crate::sync::Mutex;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, Weak};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -225,7 +226,7 @@ impl Drop for Hanging<'_> {
 }
 
 fn lock(plan: &Mutex<Plan>) -> MutexGuard<'_, Plan> {
-    plan.lock().unwrap_or_else(PoisonError::into_inner)
+    plan.lock()
 }
 
 impl<B: Backend> Backend for Flaky<B> {

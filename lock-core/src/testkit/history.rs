@@ -9,9 +9,10 @@ mod check;
 #[cfg(test)]
 mod tests;
 
+use crate::sync::Mutex;
 use std::error::Error;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use check::check;
@@ -127,13 +128,13 @@ impl History {
 
     /// Adds a hold that has ended.
     pub fn record(&self, hold: Hold) {
-        self.holds.lock().unwrap_or_else(PoisonError::into_inner).push(hold);
+        self.holds.lock().push(hold);
     }
 
     /// What was recorded so far, in the order of recording.
     #[must_use]
     pub fn holds(&self) -> Vec<Hold> {
-        self.holds.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.holds.lock().clone()
     }
 
     /// Runs [`check()`] on what was recorded so far.

@@ -1,8 +1,9 @@
 //! Whom a change concerns: told when the locks of the store are given back.
 
+use crate::sync::Mutex;
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use tokio::sync::Notify;
 
@@ -30,13 +31,13 @@ pub(super) struct Listeners(Mutex<HashMap<u128, Weak<dyn Listener>>>);
 
 impl Listeners {
     pub(super) fn listen(&self, process: u128, listener: Weak<dyn Listener>) {
-        let mut listeners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut listeners = self.0.lock();
         listeners.retain(|_, listener| listener.strong_count() > 0);
         listeners.insert(process, listener);
     }
 
     fn listener(&self, process: u128) -> Option<Arc<dyn Listener>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&process)?.upgrade()
+        self.0.lock().get(&process)?.upgrade()
     }
 
     /// Sends what a change of `key` brought about. No lock of the store is held.

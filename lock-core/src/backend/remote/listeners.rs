@@ -1,7 +1,8 @@
 //! The listeners that a store reports to.
 
+use crate::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, Weak};
 
 use crate::backend::Listener;
 
@@ -75,7 +76,7 @@ impl Listeners {
     }
 
     fn registered(&self) -> MutexGuard<'_, Vec<(u128, Weak<dyn Listener>)>> {
-        self.registered.lock().unwrap_or_else(PoisonError::into_inner)
+        self.registered.lock()
     }
 }
 

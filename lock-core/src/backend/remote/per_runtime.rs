@@ -4,8 +4,9 @@
 //! first one is not polled, and break when that one ends. So each of the caller's runtimes, and the thread that renews,
 //! has a connection of its own, made when first used.
 
+use crate::sync::RwLock;
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use tokio::runtime::{Handle, Id};
 use tokio::sync::watch;
@@ -70,7 +71,7 @@ impl<C: Connector> PerRuntime<C> {
 
     fn state<T>(&self, read: impl FnOnce(&State<C>) -> Option<T>) -> Option<T> {
         let id = Handle::current().id();
-        let links = self.links.read().unwrap_or_else(PoisonError::into_inner);
+        let links = self.links.read();
         let (_, link) = links.as_ref()?.iter().find(|(of, _)| *of == id)?;
         read(&link.borrow())
     }
@@ -101,7 +102,7 @@ impl<C: Connector> PerRuntime<C> {
     /// links of runtimes that have ended.
     fn link(&self) -> Option<watch::Receiver<State<C>>> {
         let id = Handle::current().id();
-        let mut links = self.links.write().unwrap_or_else(PoisonError::into_inner);
+        let mut links = self.links.write();
         let links = links.as_mut()?;
         links.retain(|(_, link)| link.has_changed().is_ok());
         if let Some((_, link)) = links.iter().find(|(of, _)| *of == id) {
@@ -114,7 +115,7 @@ impl<C: Connector> PerRuntime<C> {
 
     /// Ends all connections, for good.
     pub(crate) fn close(&self) {
-        *self.links.write().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.links.write() = None;
     }
 }
 

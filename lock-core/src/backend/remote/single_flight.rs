@@ -1,7 +1,8 @@
 //! One question at a time, shared by all callers who need its answer.
 
+use crate::sync::Mutex;
 use std::future::Future;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -102,7 +103,7 @@ impl<T: Clone> SingleFlight<T> {
 
 impl<T> SingleFlight<T> {
     fn flights(&self) -> MutexGuard<'_, Flights<T>> {
-        self.flights.lock().unwrap_or_else(PoisonError::into_inner)
+        self.flights.lock()
     }
 }
 

@@ -1,8 +1,9 @@
 //! The meters of one manager.
 
+use crate::sync::RwLock;
 use std::collections::HashMap;
 use std::future::Future;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::handles::{Meter, Series, StoreSeries, describe, evicted};
@@ -90,12 +91,12 @@ impl Meters {
     pub(crate) fn of(&self, template: &str, now: Moment) -> Meter {
         let Some(recorder) = RecorderId::current() else { return Meter::default() };
         {
-            let cache = self.cache.read().unwrap_or_else(PoisonError::into_inner);
+            let cache = self.cache.read();
             if let Some(series) = cache.get(template).filter(|_| cache.is_of(recorder, now)) {
                 return Meter::new(Arc::clone(series));
             }
         }
-        let mut cache = self.cache.write().unwrap_or_else(PoisonError::into_inner);
+        let mut cache = self.cache.write();
         if !cache.is_of(recorder, now) {
             cache.renew(recorder, now, self.backend);
         }
@@ -106,18 +107,18 @@ impl Meters {
 
     /// Counts `template` from zero on, as soon as somebody records.
     pub(crate) fn know(&self, template: &str) {
-        self.cache.write().unwrap_or_else(PoisonError::into_inner).name(template);
+        self.cache.write().name(template);
         self.of(template, self.clock.now());
     }
 
     fn store(&self, recorder: RecorderId, now: Moment) -> Arc<StoreSeries> {
         {
-            let cache = self.cache.read().unwrap_or_else(PoisonError::into_inner);
+            let cache = self.cache.read();
             if cache.is_of(recorder, now) {
                 return Arc::clone(&cache.store);
             }
         }
-        let mut cache = self.cache.write().unwrap_or_else(PoisonError::into_inner);
+        let mut cache = self.cache.write();
         if !cache.is_of(recorder, now) {
             cache.renew(recorder, now, self.backend);
         }

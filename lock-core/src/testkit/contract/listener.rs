@@ -1,6 +1,7 @@
 //! What a store tells by itself.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use crate::sync::Mutex;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -46,12 +47,12 @@ impl Heard {
     }
 
     fn hear(&self, event: Event) {
-        self.events.lock().unwrap_or_else(PoisonError::into_inner).push(event);
+        self.events.lock().push(event);
         self.more.notify_one();
     }
 
     pub(super) fn count(&self, event: &Event) -> usize {
-        let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let events = self.events.lock();
         events.iter().filter(|heard| *heard == event).count()
     }
 

@@ -1,7 +1,8 @@
 //! Sends a call to the node of its key, and follows where it is sent on to.
 
+use crate::sync::Mutex;
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::sleep;
@@ -20,11 +21,11 @@ pub(super) struct Last(Mutex<Option<Failure>>);
 
 impl Last {
     fn keep(&self, failure: Failure) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
+        *self.0.lock() = Some(failure);
     }
 
     pub(super) fn take(&self) -> Option<Failure> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.0.lock().take()
     }
 }
 

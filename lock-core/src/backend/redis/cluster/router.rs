@@ -3,10 +3,11 @@
 //! There is no task that watches the Cluster: whoever finds a node gone, or is sent to another one, learns where the slot
 //! is now, and one at a time asks for everybody.
 
+use crate::sync::RwLock;
 use std::collections::HashMap;
 use std::fmt;
 use std::future::pending;
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::time::sleep;
@@ -93,11 +94,11 @@ impl Router {
     }
 
     fn read<T>(&self, read: impl FnOnce(&State) -> T) -> T {
-        read(&self.state.read().unwrap_or_else(PoisonError::into_inner))
+        read(&self.state.read())
     }
 
     fn write<T>(&self, write: impl FnOnce(&mut State) -> T) -> T {
-        write(&mut self.state.write().unwrap_or_else(PoisonError::into_inner))
+        write(&mut self.state.write())
     }
 
     /// The node that is taken for that of the slot.

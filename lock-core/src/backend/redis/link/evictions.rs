@@ -3,7 +3,7 @@
 //! Connecting warns about a policy that may evict. This module counts evictions that actually happen, also under a policy
 //! that is set later.
 
-use std::sync::{Mutex, PoisonError};
+use crate::sync::Mutex;
 
 use super::probe::field;
 
@@ -23,7 +23,7 @@ impl Evictions {
     pub(super) fn more(&self, info: &str) -> u64 {
         let keys = field(info, "evicted_keys").and_then(|text| text.parse::<u64>().ok());
         let (Some(run), Some(keys)) = (field(info, "run_id"), keys) else { return 0 };
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.0.lock();
         match &mut *last {
             Some(count) if count.run == run => {
                 let more = keys.saturating_sub(count.keys);

@@ -1,8 +1,8 @@
 //! What a connection has subscribed to.
 
+use crate::sync::Mutex;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::MutexGuard;
@@ -38,12 +38,12 @@ impl Subscriptions {
     }
 
     pub(super) fn version_of(&self, slot: u16) -> u64 {
-        let slots = self.waiters_by_slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let slots = self.waiters_by_slot.lock();
         slots.get(&slot).copied().unwrap_or(0)
     }
 
     pub(super) fn covers(&self, slot: u16, version: u64) {
-        let mut slots = self.waiters_by_slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slots = self.waiters_by_slot.lock();
         slots.insert(slot, version);
         drop(slots);
         self.waiters.fetch_max(version, Ordering::AcqRel);

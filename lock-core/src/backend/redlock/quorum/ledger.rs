@@ -6,9 +6,10 @@
 //! that node.** Attempts of one owner on one node go one after another ([`Slot`]), the release that tidies up included,
 //! and after one that was not answered the node has no vote for that owner any more ([`Tracked::is_sure`]).
 
+use crate::sync::Mutex;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::OwnedMutexGuard;
@@ -77,7 +78,7 @@ impl OwnerLedger {
     }
 
     fn lock(&self) -> MutexGuard<'_, Entries> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+        self.entries.lock()
     }
 
     /// Follows `owner`, who asks for a lease of `ttl` at `now`.
@@ -111,7 +112,7 @@ impl Entry {
     }
 
     fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+        self.memory.lock()
     }
 
     /// Nothing is left to remember once nobody follows the owner: one that was given back is never used again.

@@ -1,9 +1,10 @@
 //! One question to every node, and the answers that come in.
 
+use crate::sync::Mutex;
 use std::future::poll_fn;
 use std::ops::Deref;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::task::{Poll, ready};
 
 use tokio::sync::Notify;
@@ -42,7 +43,7 @@ impl<T> Round<T> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner<T>> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 
     /// Brings the answer of `node`. After the verdict it comes back, with what is to become of it.

@@ -1,7 +1,8 @@
 //! The bootstrap: the only way in which the gated scripts come into a server.
 
+use crate::sync::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
@@ -179,14 +180,14 @@ impl VoterSession {
     }
 
     pub(super) fn registration(&self) -> Registration {
-        self.registration.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.registration.lock().clone()
     }
 
     /// Registers the server again: it forgot the scripts, or its marker.
     pub(super) async fn register_again(&self, live: &Connection<VoterSession>) -> Result<(), Failure> {
         let answers = live.send_all(&transaction(self.voter.max_millis(), false)).await?;
         let registration = settle(&self.voter, &answers)?;
-        *self.registration.lock().unwrap_or_else(PoisonError::into_inner) = registration;
+        *self.registration.lock() = registration;
         Ok(())
     }
 

@@ -1,7 +1,8 @@
 //! What all connections of one voter share.
 
+use crate::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use super::clock_guard::{ClockGuard, Reading, micros};
@@ -60,11 +61,11 @@ impl VoterState {
 
     /// The server's run id, as the last bootstrap answered it.
     pub(super) fn run(&self) -> Option<[u8; 40]> {
-        *self.run.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.run.lock()
     }
 
     pub(super) fn set_run(&self, run: [u8; 40]) {
-        *self.run.lock().unwrap_or_else(PoisonError::into_inner) = Some(run);
+        *self.run.lock() = Some(run);
     }
 
     /// Whether the server with this run id votes under another name already.
@@ -82,7 +83,7 @@ impl VoterState {
     }
 
     fn guard(&self) -> std::sync::MutexGuard<'_, ClockGuard> {
-        self.clock.lock().unwrap_or_else(PoisonError::into_inner)
+        self.clock.lock()
     }
 
     /// Learns that the server's clock said `now` (us) between `sent` and `received`. A clock that was set costs the
