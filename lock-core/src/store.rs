@@ -10,7 +10,7 @@ use crate::backend::{
     Ask, Attempt, Capability, Claim, DynBackend, FencingToken, GrantId, Heartbeat, LatchState, LatchStep,
     Listed, Listener, LockInfo, Released, Renew, Renewal,
 };
-use crate::error::Result;
+use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
 use crate::observe::{Observer, Op};
 
@@ -66,6 +66,13 @@ impl Store {
 
     pub(crate) fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> impl Future<Output = Vec<Renewal>> + 'a {
         self.timed(Op::Renew, self.backend.renew_dyn(batch))
+    }
+
+    /// Renews one claim.
+    pub(crate) async fn renew_one(&self, claim: &Claim, ttl: Duration) -> Renewal {
+        let answer = self.renew(&[Renew { claim, ttl }]).await.into_iter().next();
+        let nothing = || LockError::new(LockErrorKind::Unavailable, "the store gave no answer");
+        answer.unwrap_or_else(|| Renewal::Unknown(nothing()))
     }
 
     pub(crate) fn shard_of(&self, claim: &Claim) -> u64 {

@@ -9,6 +9,5 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Releases the lock. Waits for the store, but not for long, because the answer does not depend on it.
 pub(super) async fn release(guard: LockGuard) {
-    // The lock logs an error by itself. A release that is dropped here continues in the background.
-    let _ = tokio::time::timeout(RELEASE_TIMEOUT, guard.release()).await;
+    guard.release_within(RELEASE_TIMEOUT).await;
 }

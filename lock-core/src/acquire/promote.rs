@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::event::Won;
 use super::run::Acquire;
 use super::spans::hold_span;
-use crate::backend::{Grant, Renew, Renewal};
+use crate::backend::{Grant, Renewal};
 use crate::error::Result;
 use crate::guard::LockGuard;
 use crate::lease::{Lease, Schedule};
@@ -127,19 +127,17 @@ impl Acquire<'_> {
             return Some(handoff);
         }
         handoff.asked(ttl);
-        let batch = [Renew { claim: &handoff.lease().claim, ttl }];
-        let answer = self.engine.store.renew(&batch).await.into_iter().next();
-        match answer {
-            Some(Renewal::Renewed { sent, lease: length, waiters }) => {
-                handoff.leased(sent, length);
-                if waiters.is_some_and(|waiters| waiters > 0) {
-                    self.engine.local_queue.contended(self.plan.key.as_str());
-                }
-                let late = handoff.lease().deadline.is_past(self.engine.clock.now());
-                (!late).then_some(handoff)
-            }
-            Some(Renewal::NotOwned | Renewal::Unknown(_)) | None => None,
+        let Renewal::Renewed { sent, lease: length, waiters } =
+            self.engine.store.renew_one(&handoff.lease().claim, ttl).await
+        else {
+            return None;
+        };
+        handoff.leased(sent, length);
+        if waiters.is_some_and(|waiters| waiters > 0) {
+            self.engine.local_queue.contended(self.plan.key.as_str());
         }
+        let late = handoff.lease().deadline.is_past(self.engine.clock.now());
+        (!late).then_some(handoff)
     }
 
     fn handed_off(&mut self, handoff: Handoff, schedule: &Arc<Schedule<Lease>>) -> Arc<Lease> {

@@ -10,7 +10,6 @@ use super::guard::LockGuard;
 use super::scope::LockScope;
 use crate::error::{LockError, LossReason, Result};
 use crate::lease::Lease;
-use crate::observe::ReleaseError;
 
 /// What happens to the body when the lock is lost while it runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -193,7 +192,7 @@ impl Frame {
                 },
                 Stage::Inside(inside, guard) => match (ready!(inside.poll(body, cx)), guard.take()) {
                     (Ok(()), Some(guard)) => {
-                        self.stage = Stage::Releasing(Box::pin(release(guard)));
+                        self.stage = Stage::Releasing(Box::pin(guard.release_within(RELEASE_PATIENCE)));
                         continue;
                     }
                     (outcome, _) => outcome,
@@ -294,14 +293,5 @@ impl Future for Ending<'_> {
 
     fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
         Poll::Pending
-    }
-}
-
-/// Waits for the release, but not for long, and never masks the body's result.
-async fn release(guard: LockGuard) {
-    let lease = Arc::clone(guard.lease());
-    // One that fails says so itself.
-    if tokio::time::timeout(RELEASE_PATIENCE, guard.release()).await.is_err() {
-        lease.record_release_failed(ReleaseError::Unanswered, None);
     }
 }

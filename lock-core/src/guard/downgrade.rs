@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use super::guard::LockGuard;
 
-use crate::backend::{Claim, Grant, Mode, Renewal};
+use crate::backend::{Claim, Grant, Mode};
 use crate::backoff::Pauses;
 use crate::clock::Moment;
-use crate::error::{LockError, LockErrorKind, LossReason, Result};
+use crate::error::{LockError, LockErrorKind, Result};
 use crate::kind::Kind;
 use crate::lease::{Lease, LeaseOptions};
 use crate::pending::Certainty;
@@ -86,25 +86,14 @@ async fn ask(lease: &Lease) -> Result<(Moment, Duration)> {
     loop {
         let claim = Claim { ttl: lease.ttl(), ..lease.claim.clone() };
         lease.asked(claim.ttl);
-        match lease.engine.store.downgrade(&claim).await {
-            Renewal::Renewed { sent, lease: length, .. } => {
-                // The answer may have come after the lease was over.
-                lease.check()?;
-                return Ok((sent, length));
-            }
-            Renewal::NotOwned => {
-                lease.lose(LossReason::Taken);
-                lease.check()?;
-            }
-            Renewal::Unknown(error) if error.is_temporary() => {
-                lease.check()?;
-                let observer = &lease.engine.observer;
-                let (key, error) =
-                    (observer.redact_key(&lease.claim.key, None), observer.redact_error(&error));
-                tracing::debug!(lock.key = %key, %error, "downgrade not answered, asking again");
-            }
-            Renewal::Unknown(error) => return Err(error.with_key(&lease.claim.key)),
-        }
+        let error = match lease.accept(lease.engine.store.downgrade(&claim).await) {
+            Err(error) if error.is_temporary() => error,
+            answer => return answer.map_err(|error| error.or_key(&lease.claim.key)),
+        };
+        lease.check()?;
+        let observer = &lease.engine.observer;
+        let (key, error) = (observer.redact_key(&lease.claim.key, None), observer.redact_error(&error));
+        tracing::debug!(lock.key = %key, %error, "downgrade not answered, asking again");
         lease.engine.sleep(pauses.next()).await?;
     }
 }

@@ -6,10 +6,13 @@ use std::time::Duration;
 
 use super::handle::{LockHandle, describe};
 use super::release::Releasing;
-use crate::backend::{FencingToken, Released, Renew, Renewal};
-use crate::error::{LockError, LockErrorKind, LossReason, Result};
+use crate::backend::{FencingToken, Released};
+#[cfg(doc)]
+use crate::error::LockErrorKind;
+use crate::error::{LockError, LossReason, Result};
 use crate::hub::Hub;
 use crate::lease::Lease;
+use crate::observe::ReleaseError;
 
 /// Holds a lock until it is released, dropped or lost.
 ///
@@ -134,30 +137,11 @@ impl LockGuard {
         lease.check_own_process()?;
         lease.check()?;
         lease.engine.capability.check_ttl(ttl).map_err(|error| error.with_key(&lease.claim.key))?;
-        lease.asked(ttl);
-        let batch = [Renew { claim: &lease.claim, ttl }];
-        let answer = lease.engine.store.renew(&batch).await.into_iter().next();
-        if let Some(answer) = &answer {
-            lease.record_renewal(answer);
-        }
-        match answer {
-            Some(Renewal::Renewed { sent, lease: length, .. }) => {
-                // The answer may have come after the old lease was over: then the lock is lost, and stays so.
-                lease.check()?;
-                lease.set_ttl(ttl);
-                lease.renewed(sent, length);
-                let schedule = lease.schedule().map_or_else(|| self.hub.renewers.here(), Ok)?;
-                schedule.watch_extended(lease, sent, length);
-                Ok(())
-            }
-            Some(Renewal::NotOwned) => {
-                lease.lose(LossReason::Taken);
-                lease.check()
-            }
-            Some(Renewal::Unknown(error)) => Err(error.with_key(&lease.claim.key)),
-            None => Err(LockError::new(LockErrorKind::Unavailable, "the store gave no answer")
-                .with_key(&lease.claim.key)),
-        }
+        let renewed = lease.renew_now(ttl).await;
+        let (sent, length) = renewed.map_err(|error| error.or_key(&lease.claim.key))?;
+        let schedule = lease.schedule().map_or_else(|| self.hub.renewers.here(), Ok)?;
+        schedule.watch_extended(lease, sent, length);
+        Ok(())
     }
 
     /// Gives the lock back and waits for the store's answer.
@@ -183,6 +167,18 @@ impl LockGuard {
             return Err(LockError::lost(releasing.key(), reason));
         }
         releasing.release().await
+    }
+}
+
+impl LockGuard {
+    /// Releases the lock, and waits for at most `patience`: then the background goes on. A release that fails is reported
+    /// by the lock itself. For the layers above.
+    #[doc(hidden)]
+    pub async fn release_within(self, patience: Duration) {
+        let lease = Arc::clone(self.lease());
+        if tokio::time::timeout(patience, self.release()).await.is_err() {
+            lease.record_release_failed(ReleaseError::Unanswered, None);
+        }
     }
 }
 

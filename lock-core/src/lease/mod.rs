@@ -40,6 +40,7 @@ mod lease;
 mod loss;
 mod recorder;
 mod release;
+mod renew;
 mod renewer;
 mod renewers;
 mod schedule;

@@ -1,0 +1,40 @@
+//! Renewing a lease at once, outside of the loop.
+
+use std::time::Duration;
+
+use super::lease::Lease;
+use crate::backend::Renewal;
+use crate::clock::Moment;
+use crate::error::{LockError, LossReason, Result};
+
+impl Lease {
+    /// Renews at once, and asks for leases of `ttl` from now on. Returns when the request was sent, and the lease that it
+    /// brought.
+    pub(crate) async fn renew_now(&self, ttl: Duration) -> Result<(Moment, Duration)> {
+        self.asked(ttl);
+        let answer = self.engine.store.renew_one(&self.claim, ttl).await;
+        self.record_renewal(&answer);
+        let (sent, length) = self.accept(answer)?;
+        self.set_ttl(ttl);
+        self.renewed(sent, length);
+        Ok((sent, length))
+    }
+
+    /// Returns when the request was sent that the store has answered with yes, and the lease that it brought. A lease that
+    /// is another's is lost from now on.
+    pub(crate) fn accept(&self, answer: Renewal) -> Result<(Moment, Duration)> {
+        match answer {
+            Renewal::Renewed { sent, lease, .. } => {
+                // The answer may have come after the old lease was over: then the lock is lost, and stays so.
+                self.check()?;
+                Ok((sent, lease))
+            }
+            Renewal::NotOwned => {
+                self.lose(LossReason::Taken);
+                self.check()?;
+                Err(LockError::lost(&self.claim.key, LossReason::Taken))
+            }
+            Renewal::Unknown(error) => Err(error),
+        }
+    }
+}
