@@ -7,7 +7,7 @@ use super::compatibility::Compatibility;
 use super::events::Event;
 use super::holders::{Holder, Holders};
 use super::latch::Latch;
-use super::queue::Watcher;
+use super::ticket::Watcher;
 use super::tickets::Tickets;
 use crate::backend::conflict::Use;
 use crate::backend::{Ask, Claim, FencingToken, Held, LatchState, LatchStep, Mode, Queue, Released};

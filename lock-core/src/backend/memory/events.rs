@@ -1,6 +1,5 @@
 //! Whom a change concerns: told when the locks of the store are given back.
 
-use crate::sync::Mutex;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -11,6 +10,7 @@ use crate::backend::Listener;
 use crate::error::LossReason;
 use crate::key::Key;
 use crate::owner::Owner;
+use crate::sync::Mutex;
 
 /// What a change brings about outside of its entry.
 #[derive(Debug)]

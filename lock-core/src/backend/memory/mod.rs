@@ -1,6 +1,7 @@
 #![doc = include_str!("docs.md")]
 
 mod arrivals;
+mod backend;
 mod compatibility;
 mod entry;
 mod events;
@@ -13,6 +14,7 @@ mod queue;
 mod store;
 #[cfg(test)]
 mod tests;
+mod ticket;
 mod tickets;
 mod watch;
 

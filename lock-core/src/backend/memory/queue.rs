@@ -7,46 +7,10 @@ use tokio::sync::Notify;
 use super::compatibility::{Compatibility, Usage};
 use super::entry::{Entry, Relation};
 use super::events::Event;
+use super::ticket::{Check, Ticket, Watcher};
 use crate::backend::{Claim, Mode, Queue, WAITER_LEASE};
 use crate::clock::Moment;
-use crate::owner::{Owner, OwnerRecord};
-
-/// A place in the queue.
-#[derive(Debug)]
-pub(super) struct Ticket {
-    pub(super) owner: Owner,
-    pub(super) mode: Mode,
-    pub(super) record: OwnerRecord,
-    /// Counts only while nobody waits with it.
-    pub(super) deadline: Moment,
-    watchers: Vec<Watcher>,
-}
-
-/// One pending `changed` future.
-#[derive(Debug)]
-pub(super) struct Watcher {
-    id: u64,
-    mode: Mode,
-    process: u128,
-    /// Its own manager was to pass the key on to it.
-    local: bool,
-    wake: Arc<Notify>,
-    /// It is this one's turn, and its future has not seen it yet.
-    called: bool,
-    /// Until when it sleeps, to look again on its own; only one watcher of a key does.
-    armed: Option<Moment>,
-}
-
-/// What a watcher finds when it checks.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Check {
-    /// Another try makes sense, whatever it finds elsewhere.
-    Retry,
-    /// It is its turn here.
-    Ready,
-    /// Not yet; with a moment, look again then.
-    Wait(Option<Moment>),
-}
+use crate::owner::Owner;
 
 impl Entry {
     /// How many others than `owner` wait. Those to whom the holder's manager passes the key on are its own affair.
@@ -236,27 +200,6 @@ impl Entry {
         {
             first.armed = Some(next);
             self.events.push(Event::Wake(Arc::clone(&first.wake)));
-        }
-    }
-}
-
-impl Ticket {
-    /// Somebody waits for its turn to come; then it lives without a sign.
-    pub(super) fn is_awaited(&self) -> bool {
-        self.watchers.iter().any(|watcher| !watcher.called)
-    }
-
-    /// The first watcher that was not called.
-    pub(super) fn uncalled(&mut self) -> Option<&mut Watcher> {
-        self.watchers.iter_mut().find(|watcher| !watcher.called)
-    }
-}
-
-impl Watcher {
-    fn call(&mut self, events: &mut Vec<Event>) {
-        if !self.called {
-            self.called = true;
-            events.push(Event::Wake(Arc::clone(&self.wake)));
         }
     }
 }

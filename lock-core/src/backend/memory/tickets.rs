@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::arrivals::{Arrivals, Deadlines};
 use super::compatibility::{Compatibility, Usage};
-use super::queue::{Ticket, Watcher};
+use super::ticket::{Ticket, Watcher};
 use crate::clock::Moment;
 use crate::owner::Owner;
 

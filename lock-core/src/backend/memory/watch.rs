@@ -7,8 +7,8 @@ use tokio::sync::Notify;
 
 use super::entry::Entry;
 use super::multi::Locked;
-use super::queue::Check;
 use super::store::Memory;
+use super::ticket::Check;
 use crate::backend::Claim;
 use crate::clock::{Clock, Moment};
 use crate::key::Key;

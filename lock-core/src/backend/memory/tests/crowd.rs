@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use super::Claims;
 use crate::backend::memory::arrivals::Arrivals;
 use crate::backend::memory::entry::{Entry, Verdict};
-use crate::backend::memory::queue::Check;
+use crate::backend::memory::ticket::Check;
 use crate::backend::{Ask, Claim, FencingToken, Mode, Queue};
 use crate::clock::Moment;
 
