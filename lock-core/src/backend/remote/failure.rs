@@ -13,9 +13,9 @@ enum Outlook {
     Permanent,
 }
 
-/// A failure that any number of callers can be given.
+/// A failure that can be handed to any number of callers.
 ///
-/// `R` is how the store's own connection reacts to it, beyond reporting it.
+/// `R` is the reaction of the store's connection to it, beyond reporting it.
 ///
 /// A failure knows whether the request may have been executed. That decides whether the claim behind it must be
 /// released: an ambiguous answer is neither yes nor no.
@@ -30,7 +30,7 @@ pub(crate) struct Failure<R> {
 }
 
 impl<R: Default> Failure<R> {
-    /// A failure after which nothing was executed. It is temporary if the store is unavailable, else permanent.
+    /// Creates a failure after which nothing was executed. It is temporary if the store is unavailable, else permanent.
     pub(crate) fn new(kind: LockErrorKind, text: impl Into<Cow<'static, str>>) -> Self {
         let outlook = match kind {
             LockErrorKind::Unavailable => Outlook::Temporary,
@@ -39,7 +39,7 @@ impl<R: Default> Failure<R> {
         Self { kind, outlook, doubt: false, text: text.into(), reaction: R::default() }
     }
 
-    /// The deadline of a call passed after its request was sent.
+    /// Returns the failure of a call whose deadline passed after its request was sent.
     pub(crate) fn no_answer(deadline: Duration) -> Self {
         Self::new(LockErrorKind::Unavailable, format!("no answer within {deadline:?}")).in_doubt()
     }
@@ -52,7 +52,7 @@ impl<R> Failure<R> {
         Self { doubt: false, ..self }
     }
 
-    /// Marks the failure of a call that was cut off: its request may have been executed, whatever became of the
+    /// Marks the failure of a call that was cut off: its request may have been executed, whatever happened to the
     /// connection since.
     #[must_use]
     pub(crate) fn in_doubt(self) -> Self {
@@ -96,6 +96,7 @@ impl<R> Failure<R> {
     pub(crate) fn error_of(&self, store: impl fmt::Display) -> LockError {
         let doubt = if self.doubt { "; the request may have been executed" } else { "" };
         let error = LockError::new(self.kind, format!("{store}: {}{doubt}", self.text));
+        // Without doubt the claim took nothing, so the caller has nothing to release.
         let error = if self.doubt { error } else { error.nothing_taken() };
         if self.is_permanent() { error.permanent() } else { error }
     }

@@ -24,7 +24,7 @@ pub(crate) struct PerRuntime<C: Connector> {
     connector: Arc<C>,
     /// A handful of entries at most, so a scan is faster than a map. A `std` lock, never held across an await.
     links: RwLock<Links<C>>,
-    /// Waiters for the same connection go on in their order of arrival in a simulated world.
+    /// Makes callers that wait for a connection resume in their order of arrival in a simulation.
     turns: simulation::Turns,
 }
 
@@ -35,7 +35,7 @@ impl<C: Connector + fmt::Debug> fmt::Debug for PerRuntime<C> {
 }
 
 impl<C: Connector> PerRuntime<C> {
-    /// Starts with the connection that proved the server fit; without one, dials at once.
+    /// Starts with a connection that has proved the server fit. Without one, dials at once.
     pub(crate) fn new(connector: Arc<C>, first: Option<C::Session>) -> Self {
         let link = supervise(Arc::clone(&connector), first);
         let links = RwLock::new(Some(vec![(Handle::current().id(), link)]));
@@ -59,7 +59,7 @@ impl<C: Connector> PerRuntime<C> {
         }
     }
 
-    /// Returns the connection of this runtime if it is up. Part of every call.
+    /// Returns the connection of this runtime if it is up. Every call runs through here.
     pub(crate) fn current(&self) -> Option<Arc<C::Connection>> {
         self.state(|state| state.connection.clone().filter(|connection| C::is_usable(connection)))
     }
@@ -80,7 +80,7 @@ impl<C: Connector> PerRuntime<C> {
         let Some(mut link) = self.link() else {
             return Err(Failure::new(LockErrorKind::ShuttingDown, "the connections were closed"));
         };
-        // A wrong password stays wrong for as long as any caller would wait here.
+        // A permanent failure, such as a wrong password, ends the wait: it would outlast the deadline of every caller.
         let settled = |state: &State<C>| match &state.connection {
             Some(connection) => C::is_usable(connection),
             None => state.failure.as_ref().is_some_and(Failure::is_permanent),
@@ -98,12 +98,13 @@ impl<C: Connector> PerRuntime<C> {
         }
     }
 
-    /// Returns the link of this runtime, and makes it if there is none; `None` once everything is closed. Forgets the
-    /// links of runtimes that have ended.
+    /// Returns the link of this runtime, and creates a missing one. Returns `None` once everything is closed. Forgets
+    /// the links of runtimes that have ended.
     fn link(&self) -> Option<watch::Receiver<State<C>>> {
         let id = Handle::current().id();
         let mut links = self.links.write();
         let links = links.as_mut()?;
+        // The sender lives in a task of the runtime, so a closed channel means that the runtime has ended.
         links.retain(|(_, link)| link.has_changed().is_ok());
         if let Some((_, link)) = links.iter().find(|(of, _)| *of == id) {
             return Some(link.clone());
@@ -113,7 +114,7 @@ impl<C: Connector> PerRuntime<C> {
         Some(link)
     }
 
-    /// Ends all connections, for good.
+    /// Ends all connections permanently.
     pub(crate) fn close(&self) {
         *self.links.write() = None;
     }
@@ -129,7 +130,7 @@ mod tests {
     use super::*;
     use crate::backoff::Pauses;
 
-    /// A server whose dials come to what a test has planned, and else succeed.
+    /// A server whose dials fail as a test has planned, and otherwise succeed.
     #[derive(Debug, Default)]
     struct Fake {
         planned: Mutex<Vec<Failure<()>>>,

@@ -1,4 +1,4 @@
-//! One question at a time, shared by all callers who need its answer.
+//! One question at a time, shared by all callers that need its answer.
 
 use crate::sync::Mutex;
 use std::future::Future;
@@ -10,15 +10,15 @@ use tokio::time::timeout;
 
 use crate::clock::{Clock, Moment};
 
-/// Runs one flight at a time and hands its result to everybody who waits for one.
+/// Runs one flight at a time, and hands its result to every caller that waits for one.
 ///
-/// The caller that begins a flight drives it within its own future, so no task is spawned. A caller that is dropped
-/// half-way lets the next one begin.
+/// The caller that begins a flight drives it within its own future, so no task is spawned. If that caller is dropped
+/// half-way, the next caller begins a new flight.
 #[derive(Debug)]
 pub(crate) struct SingleFlight<T> {
     /// How long the result of a flight counts as recent, from its beginning.
     recent: Duration,
-    /// How long another caller's flight is waited for. Every flight is over by then, unless its runtime is no longer
+    /// The longest wait for another caller's flight. Every flight ends within it, unless its runtime is no longer
     /// driven.
     patience: Duration,
     /// A `std` lock, never held across an await. An async lock held during a flight would be held for ever once the
@@ -46,8 +46,8 @@ enum Part<T> {
 }
 
 impl<T: Clone> SingleFlight<T> {
-    /// A result counts as recent for `recent` from the beginning of its flight; another caller's flight is waited for
-    /// no longer than `patience`.
+    /// Creates the state. A result counts as recent for `recent` from the beginning of its flight; the wait for another
+    /// caller's flight is no longer than `patience`.
     pub(crate) fn new(recent: Duration, patience: Duration) -> Self {
         let flights = Mutex::new(Flights { begun: None, last: None });
         Self { recent, patience, flights, landed: Notify::new() }
@@ -67,7 +67,7 @@ impl<T: Clone> SingleFlight<T> {
     pub(crate) async fn fresh(&self, flight: impl Future<Output = T>) -> T {
         let called = Clock::Suspend.now();
         let begun = loop {
-            // Registered before the state is read, so that no landing is missed in between.
+            // Created before the state is read, so that no landing is missed in between.
             let landed = self.landed.notified();
             let left = match self.part(called) {
                 Part::Done(result) => return result,
@@ -76,6 +76,7 @@ impl<T: Clone> SingleFlight<T> {
             };
             let _ = timeout(left, landed).await;
         };
+        // Dropped with this future too, so that a caller that gives up never blocks the next flight.
         let mut lead = Lead { flights: self, begun, result: None };
         let result = flight.await;
         lead.result = Some(result.clone());
@@ -85,6 +86,7 @@ impl<T: Clone> SingleFlight<T> {
     fn part(&self, called: Moment) -> Part<T> {
         let mut flights = self.flights();
         match &flights.last {
+            // A flight that began before the call may have read its answer before the event that the caller reacts to.
             Some((begun, result)) if begun.since(called) > Duration::ZERO => {
                 return Part::Done(result.clone());
             }
@@ -117,10 +119,11 @@ struct Lead<'a, T> {
 impl<T> Drop for Lead<'_, T> {
     fn drop(&mut self) {
         let mut flights = self.flights.flights();
-        // Another flight may have begun meanwhile, when nobody had the patience to wait for this one.
+        // Another flight may have begun meanwhile, because its caller had lost patience with this one.
         if flights.begun == Some(self.begun) {
             flights.begun = None;
         }
+        // A flight that was overtaken must not replace the result of a later one.
         let newer = flights.last.as_ref().is_none_or(|(last, _)| self.begun.since(*last) > Duration::ZERO);
         if let Some(result) = self.result.take().filter(|_| newer) {
             flights.last = Some((self.begun, result));

@@ -1,8 +1,8 @@
-//! One connection, dialled again until nobody wants it, and watched while it lives.
+//! One supervised connection: watched while it is up, and dialled again whenever it is lost.
 //!
 //! The reconnecting connections that drivers offer give up while they are idle, let their callers wait past a deadline,
-//! and do not notice a server that stopped answering. A lock cannot live with any of the three, so the stores here
-//! supervise their connections themselves.
+//! and do not notice a server that stopped answering. Each of the three breaks the promises of a lock, so the stores
+//! here supervise their connections themselves.
 
 use std::fmt;
 use std::future::Future;
@@ -16,25 +16,26 @@ use crate::backoff::Pauses;
 
 /// Makes and watches the connections to one server.
 pub(crate) trait Connector: Send + Sync + 'static {
-    /// A connection that is up, as callers share it.
+    /// An established connection, as callers share it.
     type Connection: fmt::Debug + Send + Sync;
     /// A connection with everything that must end with it, such as the task that drives it.
     type Session: Send;
     /// How a connection reacts to a failure.
     type Reaction: Clone + fmt::Debug + Default + Send + Sync;
-    /// What a lost connection leaves to the next one.
+    /// The state that a lost connection leaves to the next one.
     type Legacy: Default + Send;
 
-    /// The pauses between dials. The longest must be shorter than the deadline of a call: a caller waits for a
+    /// The pauses between dials. The longest must be shorter than the deadline of a call, because a caller waits for a
     /// connection no longer than that.
     const PAUSES: Pauses;
 
     /// Returns the address, for the log.
     fn address(&self) -> impl fmt::Display;
 
+    /// Returns the connection of a session.
     fn connection(session: &Self::Session) -> &Arc<Self::Connection>;
 
-    /// Returns whether requests may still be sent over a connection that has not ended yet.
+    /// Returns whether requests may still be sent over a connection that has not ended.
     fn is_usable(connection: &Self::Connection) -> bool;
 
     /// Dials once, within a deadline of its own, and proves that the server can hold locks.
@@ -64,7 +65,7 @@ impl<C: Connector> Clone for State<C> {
     }
 }
 
-/// Starts the supervisor on the current runtime. It ends with that runtime, or when nobody watches any more.
+/// Starts the supervisor on the current runtime. It ends with that runtime, or once all receivers are dropped.
 pub(super) fn supervise<C: Connector>(
     connector: Arc<C>,
     first: Option<C::Session>,

@@ -23,7 +23,7 @@ pub(crate) struct UrlForm {
 pub(crate) type Credentials<'a> = (Option<String>, Option<String>, &'a str);
 
 impl UrlForm {
-    /// An error that names what is wrong and what was expected.
+    /// Returns an error that names what is wrong and what was expected.
     pub(crate) fn invalid(&self, what: impl fmt::Display) -> LockError {
         LockError::new(LockErrorKind::InvalidRequest, format!("{what}; {}", self.expected))
     }
@@ -32,7 +32,7 @@ impl UrlForm {
     pub(crate) fn options<'a>(&self, url: &'a str) -> Result<(&'a str, Vec<(&'a str, &'a str)>)> {
         let (rest, query) = url.split_once('?').unwrap_or((url, ""));
         if query.contains('@') {
-            // A password with an unescaped `?`: the rest of it must not be taken for options, and shown.
+            // The password may contain an unescaped `?`. The rest of it must not be taken for options, and shown.
             return Err(
                 self.invalid(format_args!("there is an `@` behind the `?` of the {} URL", self.store))
             );
@@ -121,8 +121,8 @@ impl UrlForm {
         })
     }
 
-    /// An error about an option that does not exist. It shows the name only where that looks like the name of an
-    /// option, and names the option that was most likely meant.
+    /// Returns the error for an unknown option. It shows the name only if that looks like the name of an option, and
+    /// suggests the option that was most likely meant.
     pub(crate) fn unknown_option(&self, name: &str) -> LockError {
         let store = self.store;
         let shown = name.len() <= 32 && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
@@ -138,7 +138,7 @@ impl UrlForm {
     }
 }
 
-/// Returns the word that `name` is a slip or a shortened form of.
+/// Returns the word of which `name` is a misspelling or a shortened form.
 fn nearest(name: &str, words: &[&'static str]) -> Option<&'static str> {
     let near = words.iter().map(|&word| (strsim::osa_distance(name, word), word));
     let slip = near.filter(|(distance, word)| distance * 3 <= word.len()).min().map(|(_, word)| word);

@@ -1,4 +1,5 @@
-//! Calling a script: sent, loaded where the server has forgotten it, and the server's clock read off its answer.
+//! Script calls: sending one, loading a script that the server has forgotten, and reading the server's clock from the
+//! answer.
 
 use ::redis::{Cmd, Value};
 
@@ -8,19 +9,19 @@ use crate::backend::redis::error::{Failure, Reaction};
 use crate::backend::redis::scripts::Script;
 use crate::clock::{Clock, Moment};
 
-/// The answer of a script that says what it did and when: `{verdict, now, ..}`.
+/// The answer of a script, with its verdict and the server's time: `{verdict, now, ..}`.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) verdict: i64,
     /// The server's time, in us.
     pub(crate) now: i64,
-    /// When the request was sent that was answered.
+    /// When the answered request was sent.
     pub(crate) sent: Moment,
     parts: Vec<Value>,
 }
 
 impl Reply {
-    /// Reads an answer. A number alone is the shortest one: granted at that time, and nobody waits.
+    /// Reads an answer. The shortest form is a number alone: granted at that time, without waiters.
     fn read(answer: Value, sent: Moment) -> Result<Self, Failure> {
         let parts = match answer {
             Value::Int(now) => vec![Value::Int(1), Value::Int(now), Value::Int(0)],
@@ -35,36 +36,37 @@ impl Reply {
         }
     }
 
-    /// What follows the verdict and the time.
+    /// Returns the elements after the verdict and the time.
     pub(crate) fn rest(&self) -> &[Value] {
         &self.parts[2..]
     }
 
-    /// The failure for an answer that no version of the script gives.
+    /// Returns the failure for an answer that no version of the script gives.
     pub(crate) fn unexpected(&self) -> Failure {
         Failure::unexpected(&Value::Array(self.parts.clone()))
     }
 }
 
 impl<S: SessionState> Connection<S> {
-    /// Calls a script that answers `{verdict, now, ..}`, and learns the server's clock from it.
+    /// Calls a script that answers `{verdict, now, ..}`, and updates the estimate of the server's clock.
     pub(crate) async fn call(&self, script: Script, command: &Cmd) -> Result<Reply, Failure> {
         let sent = Clock::Suspend.now();
         let answer = self.run(script, command).await?;
         self.reply(answer, sent)
     }
 
-    /// Reads the answer to a request that left at `sent`. The one place that does, so that no caller can forget to learn the
-    /// clock.
+    /// Reads the answer to a request that was sent at `sent`. Every answer passes through here, so no caller can forget
+    /// to update the server's clock.
     pub(crate) fn reply(&self, answer: Value, sent: Moment) -> Result<Reply, Failure> {
         let reply = Reply::read(answer, sent)?;
         self.learn(reply.now, sent, Clock::Suspend.now());
         Ok(reply)
     }
 
-    /// Sends an EVALSHA; where the server has forgotten the script (and so ran nothing), loads it and sends again.
+    /// Sends an EVALSHA. If the server has forgotten the script, loads it and sends the command again.
     pub(crate) async fn run(&self, script: Script, command: &Cmd) -> Result<Value, Failure> {
         match self.send(command).await {
+            // The server ran nothing, so the second command cannot execute the request twice.
             Err(failure) if failure.reaction == Reaction::LoadScripts => {
                 self.send(&self.scripts.load(script)).await?;
                 self.send(command).await
@@ -73,7 +75,7 @@ impl<S: SessionState> Connection<S> {
         }
     }
 
-    /// Learns that the server's clock said `now` some time between `sent` and `received`.
+    /// Records that the server's clock read `now` (in us) at a moment between `sent` and `received`.
     pub(crate) fn learn(&self, now: i64, sent: Moment, received: Moment) {
         self.clock.learn(now, sent, received);
         self.session.clock(now, sent, received);

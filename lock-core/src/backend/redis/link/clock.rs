@@ -1,4 +1,4 @@
-//! The clock of the server, as seen from here.
+//! An estimate of the server's clock.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -7,7 +7,7 @@ use ::redis::Value;
 use crate::backend::redis::error::Failure;
 use crate::clock::Moment;
 
-/// The server's clock as seen from here: by how much it is ahead of ours.
+/// An estimate of the server's clock: its lead over the clock of this process, in us.
 #[derive(Debug)]
 pub(crate) struct ServerClock(AtomicI64);
 
@@ -16,11 +16,12 @@ impl ServerClock {
         Self(AtomicI64::new(now.saturating_sub(micros(sent))))
     }
 
-    /// Learns that the server's time was `now` (in us) some time between `sent` and `received`.
+    /// Updates the estimate: the server's time was `now` (in us) at a moment between `sent` and `received`.
     ///
-    /// What is known already stays unless this answer contradicts it, so the quickest answer counts and one that was
-    /// slow spoils nothing. Where it contradicts, the server's clock was set, and the answer counts from `sent`: that
-    /// errs towards a clock that is ahead, so an instant made from it never refuses too early.
+    /// The known lead stays unless this answer contradicts it, so the quickest answer counts and a slow answer spoils
+    /// nothing. An answer contradicts it if the earlier answer was slower, or if the server's clock was set. The lead
+    /// is then computed from `sent`. That errs towards a server clock that is ahead, so a request with a time limit
+    /// made from it is never refused too early.
     pub(crate) fn learn(&self, now: i64, sent: Moment, received: Moment) {
         let (least, most) = (now.saturating_sub(micros(received)), now.saturating_sub(micros(sent)));
         if !(least..=most).contains(&self.0.load(Ordering::Relaxed)) {
@@ -28,13 +29,13 @@ impl ServerClock {
         }
     }
 
-    /// What the server's clock will say at `moment`, in us.
+    /// Returns what the server's clock will read at `moment`, in us.
     pub(crate) fn at(&self, moment: Moment) -> i64 {
         micros(moment).saturating_add(self.0.load(Ordering::Relaxed))
     }
 }
 
-/// Of the two clocks of a moment the one that goes on during suspend, as the server's does.
+/// Returns the reading of the clock that keeps counting during suspend, as the server's clock does, in us.
 fn micros(moment: Moment) -> i64 {
     moment.parts().1 / 1_000
 }
@@ -80,11 +81,11 @@ mod tests {
         let clock = ServerClock::new(1_000_000, sent);
         assert_eq!(clock.at(sent), 1_000_000);
         assert_eq!(clock.at(sent.plus(Duration::from_millis(250))), 1_250_000);
-        // Another answer took 40 ms: it agrees, and says less.
+        // Another answer took 40 ms: it agrees, and is less precise.
         let later = |ms| sent.plus(Duration::from_millis(ms));
         clock.learn(1_140_000, later(100), later(140));
         assert_eq!(clock.at(sent), 1_000_000);
-        // One that took 1 ms shows that the first was 30 ms late.
+        // An answer that took 1 ms shows that the server read its clock 30 ms after the first request was sent.
         clock.learn(1_170_000, later(200), later(201));
         assert_eq!(clock.at(sent), 970_000);
         // The server's clock was set back by an hour, and forward by a second.

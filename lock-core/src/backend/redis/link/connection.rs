@@ -1,4 +1,4 @@
-//! A connection that is up: what is sent over it.
+//! An established connection, and the requests that are sent over it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,19 +12,22 @@ use super::subscriptions::Subscriptions;
 use crate::backend::redis::error::{Failure, Reaction};
 use crate::backend::redis::scripts::Scripts;
 
-/// Whether a connection must be given up although it is up.
+/// The reasons to give up a connection that is still established.
 #[derive(Debug, Default)]
 pub(crate) struct Poisoned {
+    /// Wakes the supervisor.
     pub(crate) told: Notify,
+    /// Whether replies may belong to other requests.
     out_of_step: AtomicBool,
 }
 
 impl Poisoned {
     /// Inspects a push message before any reply that follows it is delivered.
     ///
-    /// A node that gives a slot away ends the subscriptions to its channels in the words of a reply to UNSUBSCRIBE. The
-    /// driver takes them for the reply to the oldest pending request, and from then on gives each reply to the request
-    /// after its own: a caller whose lock is held could receive the "granted" reply of another request.
+    /// A node that gives a slot away ends the subscriptions to its channels with messages that look like replies to
+    /// UNSUBSCRIBE. The driver takes such a message for the reply to the oldest pending request, and delivers each
+    /// later reply to the request after its own: a caller whose lock is held could receive the "granted" reply of
+    /// another request.
     pub(crate) fn look(&self, push: &PushInfo) {
         if push.kind == PushKind::SUnsubscribe {
             self.out_of_step.store(true, Ordering::Release);
@@ -33,13 +36,13 @@ impl Poisoned {
     }
 }
 
-/// A connection that is up.
+/// An established connection.
 #[derive(Debug)]
 pub(crate) struct Connection<S> {
     connection: MultiplexedConnection,
     pub(crate) scripts: Scripts,
     pub(crate) clock: ServerClock,
-    /// What the role keeps for this connection.
+    /// The state that the role keeps for this connection.
     pub(crate) session: S,
     pub(crate) poisoned: Arc<Poisoned>,
     pub(crate) subscriptions: Subscriptions,
@@ -56,12 +59,12 @@ impl<S> Connection<S> {
         Self { connection, scripts, clock, session, poisoned, subscriptions: Subscriptions::default() }
     }
 
-    /// A handle of the driver, for what it does itself: subscribing.
+    /// Returns the driver's own handle, which subscribes.
     pub(crate) fn multiplexed(&self) -> MultiplexedConnection {
         self.connection.clone()
     }
 
-    /// Sends one command and gives its answer; an error reply is a failure.
+    /// Sends one command and returns its answer. An error reply is a failure.
     pub(crate) async fn send(&self, command: &Cmd) -> Result<Value, Failure> {
         let answer = self.connection.clone().send_packed_command(command).await;
         match self.own(answer)? {
@@ -70,7 +73,7 @@ impl<S> Connection<S> {
         }
     }
 
-    /// Sends several commands at once. An error reply is a value in its place.
+    /// Sends several commands at once and returns their answers. An error reply is a value at its position.
     pub(crate) async fn send_all(&self, commands: &Pipeline) -> Result<Vec<Value>, Failure> {
         let answers = self.connection.clone().send_packed_commands(commands, 0, commands.len()).await;
         self.own(answers)
@@ -78,18 +81,20 @@ impl<S> Connection<S> {
 
     /// Returns the answer to a request, unless it may be the answer to another one.
     fn own<T>(&self, answer: RedisResult<T>) -> Result<T, Failure> {
+        // Checked after the answer has arrived: the message that shifts the replies is inspected before they are
+        // delivered.
         if self.is_out_of_step() {
             return Err(Failure::out_of_step());
         }
         answer.map_err(|error| self.noted(Failure::of(&error)))
     }
 
-    /// Returns whether replies may belong to other requests, so that nothing may be sent over it.
+    /// Returns whether replies may belong to other requests. Nothing may be sent over such a connection.
     pub(crate) fn is_out_of_step(&self) -> bool {
         self.poisoned.out_of_step.load(Ordering::Acquire)
     }
 
-    /// Wakes the supervisor for a failure that this connection must not survive.
+    /// Returns `failure`. Wakes the supervisor if the failure requires a new connection.
     pub(crate) fn noted(&self, failure: Failure) -> Failure {
         if failure.reaction == Reaction::Reconnect {
             self.poisoned.told.notify_one();

@@ -1,4 +1,4 @@
-//! From a configuration to a connection that can hold locks: dialled within a deadline, greeted and proved.
+//! Dials a server within a deadline, and proves that it can hold locks.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -34,11 +34,11 @@ use crate::simulation;
 pub(crate) struct Session<R: Role> {
     pub(crate) live: Arc<Connection<R::Session>>,
     pub(crate) driver: Driver,
-    /// Where it goes to.
+    /// The place of the primary that the sentinels named; `None` without sentinels.
     pub(crate) place: Option<Endpoint>,
 }
 
-/// The driver's task; ends with this value, so that a dial that was given up leaves no socket behind.
+/// The driver's task. Dropping this value aborts the task, so that an abandoned dial leaves no socket open.
 #[derive(Debug)]
 pub(crate) struct Driver(pub(crate) JoinHandle<()>, Arc<Poisoned>);
 
@@ -58,12 +58,12 @@ pub(crate) async fn dial<R: Role>(server: &Shared<R>) -> Result<Session<R>, Fail
     }
 }
 
-/// How far a dial has come: whoever runs out of time is told what did not answer.
+/// The progress of a dial. The error of a dial that times out names the step that did not answer.
 #[derive(Debug, Default)]
 pub(crate) struct Progress(AtomicU8);
 
 impl Progress {
-    /// The server, or whoever knows where it is, is being reached. Also what every other step counts as.
+    /// Reaching the server, or the sentinels that know its place. Every step without a constant counts as this one.
     const CONNECTING: u8 = 0;
     const TLS: u8 = 1;
     const GREETING: u8 = 2;
@@ -72,7 +72,7 @@ impl Progress {
         self.0.store(step, Ordering::Relaxed);
     }
 
-    /// What to tell of a dial that was not over within `deadline`.
+    /// Returns the failure of a dial that did not finish within `deadline`.
     pub(crate) fn out_of_time(&self, deadline: Duration) -> Failure {
         let text = match self.0.load(Ordering::Relaxed) {
             Self::TLS => {
@@ -106,11 +106,12 @@ async fn connect<R: Role>(server: &Shared<R>, progress: &Progress) -> Result<Ses
     };
     let mut session = match reach(server, place.as_ref(), progress).await {
         Ok(session) => session,
-        // The sentinels are about to name another, or it is about to become the primary.
+        // A failover is under way: the sentinels will name another server, or this replica will be promoted.
         Err(failure) if failure.reaction == Reaction::Reconnect => return Err(failure.temporary()),
         Err(failure) => return Err(failure),
     };
-    // One that was stopped for a while takes itself for the primary when it goes on.
+    // The sentinels are asked again once the server has answered: a server that was paused during a failover still
+    // takes itself for the primary when it resumes.
     if sentinel::primary(&server.config, server.tls(), sentinels).await? != *asked {
         let text = "the sentinels name another primary by now";
         return Err(Failure::new(LockErrorKind::Unavailable, text));
@@ -119,7 +120,7 @@ async fn connect<R: Role>(server: &Shared<R>, progress: &Progress) -> Result<Ses
     Ok(session)
 }
 
-/// Connects to the server at `place`, or at the socket of the configuration, and proves it.
+/// Connects to the server at `place`, or at the socket of the configuration, and proves that it can hold locks.
 async fn reach<R: Role>(
     server: &Shared<R>,
     place: Option<&Endpoint>,
@@ -127,11 +128,12 @@ async fn reach<R: Role>(
 ) -> Result<Session<R>, Failure> {
     let (connection, driver) = open(server, place, progress).await?;
     let session = greet(server, connection, driver).await;
+    // What follows asks sentinels or other nodes, so a later timeout must not blame the greeting.
     progress.at(Progress::CONNECTING);
     session
 }
 
-/// Connects, and says no more than who asks.
+/// Connects and authenticates. Sends nothing else.
 pub(crate) async fn open<R: Role>(
     server: &Shared<R>,
     place: Option<&Endpoint>,
@@ -145,7 +147,7 @@ pub(crate) async fn open<R: Role>(
             }
             let stream =
                 TcpStream::connect((host.as_str(), *port)).await.map_err(|error| unreachable(&error))?;
-            // Without this a small packet waits for the answer to the one before it.
+            // Nagle's algorithm would hold a small packet back until the one before it is acknowledged.
             stream.set_nodelay(true).map_err(|error| unreachable(&error))?;
             give_up_unsent(&stream).map_err(|error| unreachable(&error))?;
             if let Some(tls) = server.tls() {
@@ -169,9 +171,9 @@ pub(crate) async fn open<R: Role>(
     }
 }
 
-/// How long the kernel goes on with bytes that the server does not take: less than the last repeat of a release comes
-/// after the request that it undoes. A connection that was dropped has them still, for minutes otherwise, and a grant that
-/// comes out of them then is nobody's.
+/// How long the kernel keeps retransmitting bytes that the server does not acknowledge. Without the limit it would keep
+/// the bytes of a dropped connection for minutes, and a grant that they cause would have no owner. The limit is shorter
+/// than the time from a request to the last repeat of the release that undoes it.
 #[cfg(target_os = "linux")]
 const UNSENT: Duration = Duration::from_secs(5);
 
@@ -188,13 +190,13 @@ fn give_up_unsent(_stream: &TcpStream) -> std::io::Result<()> {
 }
 
 fn unreachable(error: &std::io::Error) -> Failure {
-    // The standard library has no kind for a name that nobody knows; its text begins like this.
+    // The standard library has no error kind for an unknown host name; its text begins like this.
     let unknown_name = error.to_string().starts_with("failed to lookup address");
     let advice = if unknown_name { "is the host name right?" } else { "is the server up?" };
     Failure::new(LockErrorKind::Unavailable, format!("cannot connect ({error}); {advice}"))
 }
 
-/// HELLO 3 with the password, and the driver's task.
+/// Authenticates with HELLO 3, and spawns the driver's task.
 async fn handshake<R: Role, S>(
     server: &Shared<R>,
     stream: S,
@@ -202,10 +204,11 @@ async fn handshake<R: Role, S>(
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    // Every call has one deadline of its own, so the driver needs none.
+    // Every call has a deadline of its own, so the driver needs none.
     let options = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
     let (listeners, poisoned) = (Arc::clone(server.shared_listeners()), Arc::<Poisoned>::default());
     let looking = Arc::clone(&poisoned);
+    // The driver calls this before it delivers any reply that follows the message.
     let options = options.set_push_sender(move |push: PushInfo| {
         looking.look(&push);
         messages::deliver(&listeners, &push);
@@ -216,7 +219,7 @@ where
     Ok((connection, Driver(tokio::spawn(driver), poisoned)))
 }
 
-/// Proves that this server can hold locks, loads the scripts and learns the server's clock, in one round trip.
+/// Proves that this server can hold locks, loads the scripts and reads the server's clock, in one round trip.
 async fn greet<R: Role>(
     server: &Shared<R>,
     connection: MultiplexedConnection,
@@ -250,7 +253,7 @@ async fn greet<R: Role>(
     Ok(Session { live: Arc::new(live), driver, place: None })
 }
 
-/// One warning for each thing in the server's settings that can lose a lock.
+/// Logs one warning for each setting of the server that can lose a lock.
 async fn warn<R: Role>(server: &Shared<R>, facts: &probe::Facts, mut connection: MultiplexedConnection) {
     let address = server.address();
     if let Some(policy) = &facts.evicts {
@@ -278,7 +281,7 @@ async fn warn<R: Role>(server: &Shared<R>, facts: &probe::Facts, mut connection:
     }
 }
 
-/// A setting of the server, if it may be read: a user without CONFIG is no mistake.
+/// Reads a setting of the server. Returns `None` if it cannot be read: a user without CONFIG is no error.
 async fn setting(connection: &mut MultiplexedConnection, name: &'static str) -> Option<String> {
     let mut command = Cmd::new();
     command.arg("CONFIG").arg("GET").arg(name);
@@ -305,7 +308,7 @@ mod tests {
         assert_eq!(rustix::net::sockopt::tcp_user_timeout(&stream).expect("Linux has it"), 5_000);
     }
 
-    /// A peer that reads nothing takes what fits into its kernel, and never says that it has gone.
+    /// A peer that reads nothing accepts what fits into its kernel's buffers, and never closes the connection.
     #[tokio::test]
     async fn a_connection_to_a_peer_that_reads_nothing_ends_and_the_rest_never_arrives() {
         const PATIENCE: Duration = Duration::from_secs(30);

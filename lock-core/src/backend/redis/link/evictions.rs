@@ -7,29 +7,31 @@ use crate::sync::Mutex;
 
 use super::probe::field;
 
-/// The number of keys that the server had evicted when one of the connections asked last.
+/// The number of keys that the server had evicted when a connection last asked.
 #[derive(Debug, Default)]
 pub(crate) struct Evictions(Mutex<Option<Count>>);
 
 #[derive(Debug, PartialEq, Eq)]
 struct Count {
-    /// The run id: after a restart, and on another server, the count begins anew.
+    /// The server's run id: the count starts anew after a restart, and on another server.
     run: String,
     keys: u64,
 }
 
 impl Evictions {
-    /// Reads an answer to `INFO`. Returns how many keys were evicted since the last one.
+    /// Reads an answer to `INFO`. Returns how many keys were evicted since the last answer.
     pub(super) fn more(&self, info: &str) -> u64 {
         let keys = field(info, "evicted_keys").and_then(|text| text.parse::<u64>().ok());
         let (Some(run), Some(keys)) = (field(info, "run_id"), keys) else { return 0 };
         let mut last = self.0.lock();
         match &mut *last {
             Some(count) if count.run == run => {
+                // CONFIG RESETSTAT sets the count back to zero.
                 let more = keys.saturating_sub(count.keys);
                 count.keys = keys;
                 more
             }
+            // The first count of a run has nothing to be compared with.
             last => {
                 *last = Some(Count { run: run.to_owned(), keys });
                 0

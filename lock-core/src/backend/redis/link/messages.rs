@@ -1,8 +1,8 @@
 //! The messages that the server pushes, and the channels that they arrive on.
 //!
 //! Every process has a channel of its own, `lock:wake:<process>`, so that a release wakes exactly the next claim in the
-//! queue, and another, `lock:wake:held:<process>`, for its holders. The messages are hints: a waiter also asks the store
-//! now and then, and a holder renews.
+//! queue, and another, `lock:wake:held:<process>`, for its holders. Messages are hints and may be lost: a waiter also
+//! asks the store from time to time, and a holder renews.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use crate::backend::remote::Listeners;
 use crate::error::LossReason;
 use crate::owner::Owner;
 
-/// The random part of owner tokens, as it is written in them and in the name of a channel.
+/// The random part of owner tokens, as the tokens and the names of channels contain it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Process(pub(crate) u128);
 
@@ -37,7 +37,7 @@ pub(crate) fn held_channels(listeners: &Listeners) -> Vec<String> {
 pub(crate) fn deliver(listeners: &Listeners, push: &PushInfo) {
     match push.kind {
         PushKind::Message | PushKind::SMessage => {}
-        // This client never unsubscribes: the slot has left the node, and the channel with it.
+        // This client never unsubscribes, so the slot has left the node, and its channels with it.
         PushKind::SUnsubscribe => return listeners.unsubscribed(),
         _ => return,
     }
@@ -69,13 +69,14 @@ fn parse(data: &[Value]) -> Option<(Process, Message<'_>)> {
     let [Value::BulkString(channel), Value::BulkString(text)] = data else { return None };
     let channel = std::str::from_utf8(channel).ok()?;
     let process = channel.strip_prefix(HELD_CHANNEL).or_else(|| channel.strip_prefix(CHANNEL))?;
-    // Behind the hash tag of a slot.
+    // On a Cluster the hash tag of a slot precedes the process.
     let process = process.rsplit('}').next()?;
     let process = Process(u128::from_str_radix(process, 16).ok()?);
     let (what, about) = std::str::from_utf8(text).ok()?.split_once(' ')?;
     let message = match what {
         "granted" => {
             let (token, waiters) = about.split_once(' ')?;
+            // The channel of a process carries grants of its own owners only.
             let owner = Owner::from_token(token).filter(|owner| owner.process() == process.0)?;
             Message::Granted(owner, waiters.parse().ok()?)
         }

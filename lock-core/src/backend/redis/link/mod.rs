@@ -1,7 +1,7 @@
-//! The link to a server: how a connection is made, proved, watched and used, whatever the server is to the store.
+//! The link to a server: dialling, probing, watching and using a connection, whatever the server's role in the store.
 //!
-//! A connection asks its [`Role`] for what depends on that. So nothing here knows the commands, the copies, the Cluster or
-//! the quorum that stand upon it.
+//! A connection calls its [`Role`] for everything that depends on the role. Nothing here knows the commands, the
+//! confirmation of copies, the Cluster or the quorum that use the link.
 
 mod call;
 mod clock;

@@ -1,4 +1,4 @@
-//! What a server says of itself before it is trusted with a lock.
+//! The probe of a server: what its answer to `INFO` must say before the server may hold locks.
 
 use ::redis::Value;
 
@@ -6,21 +6,21 @@ use crate::backend::redis::error::Failure;
 use crate::backend::redis::keyspace::Keyspace;
 use crate::error::LockErrorKind;
 
-/// The oldest server whose scripts and RESP3 this backend can use.
+/// The oldest supported server: its scripts and RESP3 suffice for this backend.
 const OLDEST: (u32, u32) = (6, 2);
-/// The oldest node of a Cluster: the first with sharded messages.
+/// The oldest supported node of a Cluster: Redis 7.0 introduced sharded messages.
 const OLDEST_NODE: (u32, u32) = (7, 0);
 
-/// What is worth a warning.
+/// The properties of a server that deserve a warning.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Facts {
-    /// The eviction policy, when it can throw locks away.
+    /// The eviction policy, if it can evict locks.
     pub(crate) evicts: Option<String>,
-    /// Whether there are replicas, and so perhaps a failover.
+    /// Whether the server has replicas, so that a failover is possible.
     pub(crate) replicated: bool,
 }
 
-/// Reads the answer to `INFO`.
+/// Examines the answer to `INFO`. Refuses a server that cannot hold locks.
 pub(crate) fn examine(info: &str, keyspace: Keyspace) -> Result<Facts, Failure> {
     let field = |name: &str| field(info, name);
     let number = |name: &str| field(name).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
@@ -41,6 +41,7 @@ pub(crate) fn examine(info: &str, keyspace: Keyspace) -> Result<Facts, Failure> 
         };
         return Err(Failure::new(LockErrorKind::Unsupported, text));
     }
+    // A version that cannot be parsed is accepted.
     let older =
         |than| field("redis_version").filter(|version| version_of(version).is_some_and(|it| it < than));
     if let Some(version) = older(if on_cluster { OLDEST_NODE } else { OLDEST }) {
@@ -64,7 +65,7 @@ pub(crate) fn examine(info: &str, keyspace: Keyspace) -> Result<Facts, Failure> 
     Ok(Facts { evicts: evicts.map(str::to_owned), replicated: number("connected_slaves") > 0 })
 }
 
-/// One field of an answer to `INFO`.
+/// Returns one field of an answer to `INFO`.
 pub(crate) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
 }
@@ -74,7 +75,7 @@ pub(crate) fn version_of(text: &str) -> Option<(u32, u32)> {
     Some((parts.next()?.ok()?, parts.next()?.ok()?))
 }
 
-/// An answer that is a text.
+/// Returns the text of an answer.
 pub(crate) fn text(answer: &Value) -> Result<&str, Failure> {
     match answer {
         Value::VerbatimString { text, .. } | Value::SimpleString(text) => Ok(text),

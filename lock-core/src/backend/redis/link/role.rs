@@ -1,4 +1,4 @@
-//! The role of a server: what a connection does for the store that stands upon it.
+//! The role of a server: the hooks through which a connection serves its store.
 
 use std::fmt;
 use std::future::{Future, ready};
@@ -15,15 +15,15 @@ use crate::backend::redis::keyspace::Keyspace;
 use crate::backend::redis::scripts::Script;
 use crate::clock::Moment;
 
-/// What a server is to its store: the primary that grants its locks, or one voter of a quorum.
+/// The role of a server in its store: the primary that grants its locks, or one voter of a quorum.
 ///
-/// A connection knows nothing of queues, copies or quorums. It asks its role, which is a type and not a trait object: a
-/// hook that does nothing costs nothing.
+/// A connection knows nothing of queues, copies or quorums, and calls its role instead. The role is a type and not a
+/// trait object, so an empty hook costs nothing.
 pub(crate) trait Role: fmt::Debug + Send + Sync + Sized + 'static {
-    /// What the role keeps for each connection.
+    /// The state that the role keeps for each connection.
     type Session: SessionState;
 
-    /// Returns which keys the server has.
+    /// Returns which keys the server serves.
     fn keyspace(&self) -> Keyspace {
         Keyspace::Whole
     }
@@ -43,16 +43,16 @@ pub(crate) trait Role: fmt::Debug + Send + Sync + Sized + 'static {
         greeting: &Greeting<'_>,
     ) -> impl Future<Output = Result<Self::Session, Failure>> + Send;
 
-    /// Asks others whether the server at `place` still has the role. Called once for each connection, after the server
-    /// was reached: one that was stopped for a while takes itself for what it was before.
+    /// Asks other servers whether the server at `place` still has the role. Called once for each connection, after the
+    /// server was reached: a server that was paused still takes itself for what it was before.
     ///
     /// # Errors
-    /// They name another server, or do not answer.
+    /// The other servers name another one, or do not answer.
     fn vouch(&self, _place: &Endpoint) -> impl Future<Output = Result<(), Failure>> + Send {
         ready(Ok(()))
     }
 
-    /// Does what is due with the heartbeat number `count` of a connection, behind an answer to it.
+    /// Runs the periodic work of the role. Called after heartbeat number `count` of the connection was answered.
     fn heartbeat(
         &self,
         connection: &Connection<Self::Session>,
@@ -60,10 +60,10 @@ pub(crate) trait Role: fmt::Debug + Send + Sync + Sized + 'static {
         count: u32,
     ) -> impl Future<Output = ()> + Send;
 
-    /// Waits until everything that was written over the connection has the copies that it needs.
+    /// Waits until every write over the connection has the copies that it needs.
     ///
     /// # Errors
-    /// It does not have them within the part of `deadline` that is meant for that.
+    /// The copies are not confirmed within the part of `deadline` that is reserved for the confirmation.
     fn confirm(
         _connection: &Connection<Self::Session>,
         _deadline: Duration,
@@ -72,7 +72,7 @@ pub(crate) trait Role: fmt::Debug + Send + Sync + Sized + 'static {
     }
 }
 
-/// What a server has said over a new connection.
+/// The server's first answers over a new connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Greeting<'a> {
     pub(crate) connection: &'a MultiplexedConnection,
@@ -80,8 +80,8 @@ pub(crate) struct Greeting<'a> {
     pub(crate) info: &'a str,
     /// The server's time, in us.
     pub(crate) now: i64,
-    /// Between these two moments it was that time.
+    /// The moments between which the server read that time.
     pub(crate) asked: (Moment, Moment),
-    /// Whether no other connection of this backend has been made to it, so that warnings are due.
+    /// Whether this is the backend's first connection to the server, so that warnings are due.
     pub(crate) is_first: bool,
 }

@@ -1,4 +1,4 @@
-//! Sentinels: who is the primary, and when it is another.
+//! Sentinels: where the primary is, and when another server replaces it.
 //!
 //! Source: [Guidelines for Redis clients with support for Redis Sentinel](https://redis.io/docs/latest/develop/reference/sentinel-clients/).
 
@@ -22,28 +22,31 @@ use crate::backend::redis::error::Failure;
 use crate::backend::remote::Tls;
 use crate::error::LockErrorKind;
 
-/// How long one sentinel may take: a healthy one answers within a millisecond, and a dial asks all of them at once.
+/// The time limit of one sentinel. A healthy sentinel answers within a millisecond, and a dial asks all of them at
+/// once.
 const PATIENCE: Duration = Duration::from_millis(300);
-/// How much longer the others may take once more than half have answered: one that hangs must not slow down every dial.
+/// The time left to the other sentinels once more than half have answered: a sentinel that hangs must not slow down
+/// every dial.
 const GRACE: Duration = Duration::from_millis(50);
-/// Between two tries to find a sentinel that tells of a failover.
+/// The pause between two attempts to find a sentinel that announces failovers.
 const PAUSE: Duration = Duration::from_millis(500);
-/// How often a sentinel that tells is asked as well: what it told while nobody listened is lost.
+/// How often a sentinel is asked although it announces failovers: an announcement before the subscription is lost.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// What one sentinel says.
+/// The answer of one sentinel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Answer {
-    /// Where the primary is, and since which failover.
+    /// The place of the primary, and the number of the failover that made it the primary.
     Primary(Endpoint, u64),
-    /// It watches no primary of this name, but these.
+    /// The sentinel watches no primary of this name. It watches these.
     Unknown(Vec<String>),
-    /// It wants another password, or the user may not ask.
+    /// The sentinel rejects the password, or the user lacks a permission.
     Refused(String),
+    /// No usable answer, with the reason.
     Silent(String),
 }
 
-/// Asks all sentinels for the primary. The server itself is asked for its role after that.
+/// Asks all sentinels for the primary. The caller must then check the role of that server itself.
 pub(crate) async fn primary(
     config: &Config,
     tls: Option<&Tls>,
@@ -66,13 +69,14 @@ pub(crate) async fn primary(
     newest(&answers).ok_or_else(|| nobody(sentinels, &answers))
 }
 
-/// Whether more than half of all sentinels have said where the primary is.
+/// Returns whether more than half of all sentinels have named a primary.
 fn is_enough(answers: &[Answer], count: usize) -> bool {
     answers.iter().filter(|answer| matches!(answer, Answer::Primary(..))).count() * 2 > count
 }
 
-/// The place with the largest epoch: it takes most of the sentinels to begin a new one, and one that was cut off, or has
-/// not heard of the failover yet, names the last. In one epoch, the place that most of them name.
+/// Returns the place with the largest epoch. A new epoch needs a majority of the sentinels, and a sentinel that was cut
+/// off, or has not learned of the failover yet, names an earlier primary. Within one epoch the place with the most
+/// votes wins.
 fn newest(answers: &[Answer]) -> Option<Endpoint> {
     let votes = |place: &Endpoint| {
         answers.iter().filter(|answer| matches!(answer, Answer::Primary(named, _) if named == place)).count()
@@ -81,11 +85,11 @@ fn newest(answers: &[Answer]) -> Option<Endpoint> {
         Answer::Primary(place, epoch) => Some((place, *epoch)),
         Answer::Unknown(_) | Answer::Refused(_) | Answer::Silent(_) => None,
     });
-    // The first of equals; `max_by_key` takes the last.
+    // Reversed, so that the first of equals wins: `max_by_key` takes the last.
     places.rev().max_by_key(|(place, epoch)| (*epoch, votes(place))).map(|(place, _)| place.clone())
 }
 
-/// Why there is no place.
+/// Returns the failure for answers that name no primary.
 fn nobody(sentinels: &Sentinels, answers: &[Answer]) -> Failure {
     let master = &sentinels.master;
     let (mut why, mut refused, mut unknown) = ("no answer", None, None);
@@ -137,7 +141,7 @@ async fn ask(place: &Endpoint, tls: Option<&Tls>, info: RedisConnectionInfo, mas
     }
 }
 
-/// Where the primary is, and its epoch; else which ones there are.
+/// Asks for the primary and its epoch. If the name is unknown, asks for the names that the sentinel watches.
 async fn look_up(sentinel: &mut MultiplexedConnection, master: &str) -> RedisResult<Answer> {
     let mut questions = Pipeline::with_capacity(2);
     questions.cmd("SENTINEL").arg("MASTER").arg(master);
@@ -148,7 +152,7 @@ async fn look_up(sentinel: &mut MultiplexedConnection, master: &str) -> RedisRes
         return Err(error.clone().into());
     }
     match from_redis_value::<Option<Endpoint>>(place.clone())? {
-        // A user that may not ask for details is told no epoch; the others then decide.
+        // A user without the permission for details gets no epoch, so the other sentinels decide.
         Some(place) => Ok(Answer::Primary(place, epoch(details).unwrap_or(0))),
         None => {
             let mut question = Cmd::new();
@@ -159,7 +163,7 @@ async fn look_up(sentinel: &mut MultiplexedConnection, master: &str) -> RedisRes
     }
 }
 
-/// The number of the failover that made it the primary.
+/// Returns the number of the failover that made the server the primary.
 fn epoch(details: &Value) -> Option<u64> {
     let details: HashMap<String, String> = from_redis_value(details.clone()).ok()?;
     details.get("config-epoch")?.parse().ok()
@@ -178,7 +182,7 @@ fn login(config: &Config) -> RedisConnectionInfo {
     info
 }
 
-/// The task that drives a connection; ends with this value.
+/// The task that drives a connection. Dropping this value aborts it.
 struct Driver(JoinHandle<()>);
 
 impl Drop for Driver {
@@ -187,7 +191,7 @@ impl Drop for Driver {
     }
 }
 
-/// What a sentinel tells by itself.
+/// The messages that a sentinel pushes.
 type Told = mpsc::UnboundedReceiver<PushInfo>;
 
 async fn connect(
@@ -200,7 +204,7 @@ async fn connect(
     let (tell, told) = mpsc::unbounded_channel();
     let options = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
     let options = options.set_push_sender(move |push: PushInfo| {
-        // Nobody listens where only a question is asked.
+        // A caller that only asks a question drops the receiver.
         let _ = tell.send(push);
         Ok::<_, Infallible>(())
     });
@@ -219,13 +223,14 @@ async fn connect(
     Ok((connection, Driver(driver), told))
 }
 
-/// Returns when another server than `current` is the primary: told by a sentinel, or found out by asking it.
+/// Returns when a server other than `current` is the primary: a sentinel announced it, or named it when asked.
 pub(crate) async fn replaced(config: &Config, tls: Option<&Tls>, sentinels: &Sentinels, current: &Endpoint) {
-    // Not all processes of a service with the same sentinel.
+    // A random start, so that the processes of a service do not all use the same sentinel.
     let mut next = fastrand::usize(..sentinels.places.len().max(1));
     loop {
         let place = &sentinels.places[next % sentinels.places.len()];
-        // One that has not heard of the last failover yet names the primary before: all of them say which is newer.
+        // A sentinel that has not learned of the last failover yet names the previous primary. Only all sentinels
+        // together show which answer is the newest.
         if listen(place, (config, tls), &sentinels.master, current).await
             && primary(config, tls, sentinels).await.is_ok_and(|named| named != *current)
         {
@@ -236,7 +241,7 @@ pub(crate) async fn replaced(config: &Config, tls: Option<&Tls>, sentinels: &Sen
     }
 }
 
-/// Listens to one sentinel; whether it names another primary, and not that it is gone.
+/// Subscribes to one sentinel. Returns `true` once it names another primary, and `false` once it is lost.
 async fn listen(
     place: &Endpoint,
     (config, tls): (&Config, Option<&Tls>),
@@ -249,7 +254,7 @@ async fn listen(
     };
     match timeout(PATIENCE, sentinel.subscribe("+switch-master")).await {
         Ok(Ok(())) => {}
-        // It is asked now and then in any case.
+        // A refused subscription is not fatal, because the loop below also asks.
         Ok(Err(error)) if error.code() == Some("NOPERM") => tracing::warn!(
             sentinel = %format_args!("{}:{}", place.0, place.1),
             "the user of the sentinels may not subscribe to `+switch-master`: a failover is found out up to {LOOK:?} later"
@@ -257,6 +262,7 @@ async fn listen(
         Ok(Err(_)) | Err(_) => return false,
     }
     loop {
+        // Asked before the first wait too: a failover before the subscription has no announcement.
         match timeout(PATIENCE, look_up(&mut sentinel, master)).await {
             Ok(Ok(Answer::Primary(named, _))) if named != *current => return true,
             Ok(Ok(_)) => {}
@@ -273,7 +279,7 @@ async fn listen(
     }
 }
 
-/// Whether a message says `<master> <old host> <old port> <new host> <new port>` of this one.
+/// Returns whether a message `<master> <old host> <old port> <new host> <new port>` is about this primary.
 fn is_switch(push: &PushInfo, master: &str) -> bool {
     match (&push.kind, &push.data[..]) {
         (PushKind::Message, [_, Value::BulkString(text)]) => {

@@ -1,16 +1,16 @@
-//! What stands upon a connection, as far as the connection has to know it.
+//! The state of a role for one connection, as far as the connection uses it.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::clock::Moment;
 
-/// What a [role](super::Role) keeps for each connection.
+/// The state that a [role](super::Role) keeps for each connection.
 pub(crate) trait SessionState: fmt::Debug + Send + Sync + 'static {
-    /// Receives each reading of the server's clock: it said `now` (in us) some time between `sent` and `received`.
+    /// Receives each reading of the server's clock: it read `now` (in us) at a moment between `sent` and `received`.
     fn clock(&self, _now: i64, _sent: Moment, _received: Moment) {}
 
-    /// Returns how much later than others an answer may come over this connection, where a call may take `timeout`.
+    /// Returns the additional time that an answer over this connection may take, for calls limited to `timeout`.
     fn delay(&self, _timeout: Duration) -> Duration {
         Duration::ZERO
     }

@@ -1,4 +1,4 @@
-//! What all connections to one server share.
+//! The state that all connections to one server share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,7 @@ use crate::backend::redis::config::{Address, Config, FORM};
 use crate::backend::remote::{Listeners, Tls};
 use crate::error::LockError;
 
-/// What all connections of one backend share.
+/// The state that all connections of a backend to one server share.
 #[derive(Debug)]
 pub(crate) struct Shared<R> {
     pub(crate) config: Config,
@@ -20,7 +20,7 @@ pub(crate) struct Shared<R> {
 }
 
 impl<R> Shared<R> {
-    /// Reads the files that the configuration names.
+    /// Creates the state, and reads the files that the configuration names.
     pub(crate) fn new(config: Config, role: R) -> Result<Self, LockError> {
         Ok(Self {
             tls: match &config.tls {
@@ -35,7 +35,7 @@ impl<R> Shared<R> {
         })
     }
 
-    /// The same in another role.
+    /// Returns the same state with another role.
     pub(crate) fn with_role<S>(self, role: S) -> Shared<S> {
         let Self { config, tls, warned, evictions, listeners, role: _ } = self;
         Shared { config, tls, warned, evictions, listeners, role }
@@ -49,7 +49,7 @@ impl<R> Shared<R> {
         self.tls.as_ref()
     }
 
-    /// Whether its settings have not been complained of yet.
+    /// Returns `true` on the first call only: the settings are warned of once.
     pub(crate) fn warns(&self) -> bool {
         !self.warned.swap(true, Ordering::Relaxed)
     }
@@ -71,12 +71,12 @@ impl<R> Shared<R> {
         &self.listeners
     }
 
-    /// Who is told what the server tells by itself.
+    /// Returns the listeners that receive the messages of the server.
     pub(crate) fn listeners(&self) -> &Listeners {
         &self.listeners
     }
 
-    /// The same for another server of the store: it has the same listeners, and no file is read again.
+    /// Creates the state for another server of the store, with the same listeners. No file is read again.
     pub(crate) fn sibling(&self, config: Config, role: R) -> Self {
         Self {
             config,

@@ -1,4 +1,4 @@
-//! What a connection has subscribed to.
+//! The subscriptions of a connection.
 
 use crate::sync::Mutex;
 use std::collections::HashMap;
@@ -27,21 +27,23 @@ pub(crate) struct Subscriptions {
 }
 
 impl Subscriptions {
-    /// Returns whether a waiter was promised a message over this connection.
+    /// Returns whether a waiter relies on messages over this connection.
     pub(crate) fn has_waiters(&self) -> bool {
         self.waiters.load(Ordering::Acquire) > 0
     }
 
-    /// Returns whether holders were subscribed for.
+    /// Returns whether holders rely on messages over this connection.
     pub(crate) fn has_holders(&self) -> bool {
         self.holders.load(Ordering::Acquire) > 0
     }
 
+    /// Returns the version whose waiters are covered for one slot; 0 for none.
     pub(super) fn version_of(&self, slot: u16) -> u64 {
         let slots = self.waiters_by_slot.lock();
         slots.get(&slot).copied().unwrap_or(0)
     }
 
+    /// Records the version whose waiters are covered for one slot.
     pub(super) fn covers(&self, slot: u16, version: u64) {
         let mut slots = self.waiters_by_slot.lock();
         slots.insert(slot, version);
@@ -49,9 +51,9 @@ impl Subscriptions {
         self.waiters.fetch_max(version, Ordering::AcqRel);
     }
 
-    /// Waits for the right to subscribe, which one caller has at a time. `None` where another caller has had it for too
-    /// long: a future that is no longer polled must not keep the others from subscribing, and subscribing twice does no
-    /// harm.
+    /// Waits for the right to subscribe, which one caller has at a time. Returns `None` if another caller keeps it for
+    /// too long: a future that is no longer polled must not keep the others from subscribing, and subscribing twice
+    /// does no harm.
     pub(super) async fn alone(&self) -> Option<MutexGuard<'_, ()>> {
         timeout(SUBSCRIBING, self.subscribing.lock()).await.ok()
     }

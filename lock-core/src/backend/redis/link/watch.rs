@@ -1,7 +1,7 @@
-//! How a connection to a Redis server is watched while it lives.
+//! The supervision of an established connection.
 //!
-//! The server is asked for its time twice a second, which also keeps its clock known, and the connection is dropped after
-//! two missed answers.
+//! The server is asked for its time twice a second, which also keeps the estimate of its clock current. The connection
+//! is dropped after two missed answers.
 
 use std::fmt;
 use std::pin::pin;
@@ -34,10 +34,10 @@ const MISSED: u32 = 2;
 /// Whether a lost connection had subscriptions.
 #[derive(Debug, Default)]
 pub(crate) struct Subscribed {
-    /// For waiters. A new connection is then news for them: earlier messages are lost, and a waiter that asks again
-    /// subscribes again.
+    /// Whether it had subscriptions for waiters. They are notified of the new connection: earlier messages may be lost,
+    /// and a waiter that asks again subscribes again.
     waiters: bool,
-    /// For holders. They do not ask again, so the new connection subscribes for them.
+    /// Whether it had subscriptions for holders. Holders do not ask again, so the new connection subscribes for them.
     holders: bool,
 }
 
@@ -77,13 +77,14 @@ impl<R: Role> Connector for Shared<R> {
             session.live.subscribe_holders(self.shared_listeners());
         }
         let failure = watch_over(self, session, pauses).await;
+        // Kept across several losses: a connection may be lost before anybody has subscribed over it.
         legacy.waiters |= session.live.subscriptions.has_waiters();
         legacy.holders |= session.live.subscriptions.has_holders();
         failure
     }
 }
 
-/// Returns when the server is no longer the primary; never where no sentinels name the primary.
+/// Returns when the server is no longer the primary. Never returns without sentinels.
 async fn replaced<R: Role>(server: &Shared<R>, place: Option<&Endpoint>) {
     match (server.address(), place) {
         (Address::Sentinel(sentinels), Some(place)) => {
@@ -98,6 +99,7 @@ async fn watch_over<R: Role>(server: &Shared<R>, session: &mut Session<R>, pause
     let lost = |why: &'static str| Failure::new(LockErrorKind::Unavailable, why);
     let Session { live, driver, place } = session;
     let mut replaced = pin!(replaced(server, place.as_ref()));
+    // An answer may be queued behind a command that waits for copies.
     let bound = HEARTBEAT + live.session.delay(server.config.timeout);
     let (mut missed, mut beats) = (0, 0_u32);
     loop {
@@ -110,7 +112,7 @@ async fn watch_over<R: Role>(server: &Shared<R>, session: &mut Session<R>, pause
                 false => "the server has become a replica",
             }),
             () = &mut replaced => return lost("the sentinels name another primary"),
-            // The wait for a missing answer was the pause.
+            // After a missed answer no pause is needed: its timeout was the pause.
             () = sleep(if missed == 0 { HEARTBEAT } else { Duration::ZERO }) => {}
         }
         let mut command = Cmd::new();
@@ -122,11 +124,12 @@ async fn watch_over<R: Role>(server: &Shared<R>, session: &mut Session<R>, pause
                 if let Ok(now) = server_time(&answer) {
                     live.learn(now, sent, Clock::Suspend.now());
                 }
+                // Work of the role that is not answered in time counts as a missed answer.
                 let beat = server.role.heartbeat(live, server, beats);
                 missed = u32::from(timeout(bound, beat).await.is_err());
                 beats = beats.wrapping_add(1);
             }
-            // An error reply is an answer too, and a broken connection ends the driver.
+            // An error reply shows that the server is alive, and a broken connection ends the driver.
             Ok(Err(_)) => missed = 0,
             Err(_) if missed + 1 < MISSED => missed += 1,
             Err(_) => return lost("the server stopped answering"),

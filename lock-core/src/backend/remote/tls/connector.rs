@@ -26,8 +26,8 @@ impl std::fmt::Debug for Tls {
 }
 
 impl Tls {
-    /// Reads the files once: a certificate that is replaced later needs a new backend. `hosts` are those that are known
-    /// by now.
+    /// Reads the files once: a certificate that is replaced later needs a new backend. Checks the `hosts` that are
+    /// known already.
     pub(crate) fn new<'a>(
         form: &UrlForm,
         files: &TlsFiles,
@@ -36,7 +36,7 @@ impl Tls {
         for host in hosts {
             name(host).map_err(refused)?;
         }
-        // The provider is named, because the default one is a global that others may set, or not.
+        // The provider is named, because the default provider is a global that other code may or may not have set.
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|error| refused(format!("TLS cannot be set up ({error})")))?

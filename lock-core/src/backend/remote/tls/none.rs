@@ -8,11 +8,12 @@ use super::TlsFiles;
 use crate::backend::remote::{Failure, UrlForm};
 use crate::error::{LockError, LockErrorKind, Result};
 
-/// The TLS side of a connection, of which there is none.
+/// A TLS connector that cannot exist, because this build has no TLS.
 #[derive(Clone, Debug)]
 pub(crate) struct Tls(Infallible);
 
 impl Tls {
+    /// Refuses every URL that asks for TLS.
     pub(crate) fn new<'a>(
         form: &UrlForm,
         _files: &TlsFiles,
