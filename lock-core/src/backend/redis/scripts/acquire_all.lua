@@ -1,20 +1,20 @@
 
--- Grants an exclusive lock on several keys, all or none. Also turns grants that its owner has on each of them into one.
+-- Grants an exclusive lock on several keys, all or none. Merges grants that the owner already has on single keys.
 --
 -- KEYS     the locks
 -- ARGV     1  owner token, 48 characters
 --          2  the value to store: owner token, space, owner record
 --          3  lease in ms
---          4  not after: server time in us; a request that comes later was given up by its client and must do nothing
---          5  how long to remember the last fencing token, in ms; "0": no fencing token is wanted
--- Returns  {1, now, waiters[, fence]}                granted; fence: larger than the last of each key
---          {0, now, pttl, holder, others, -1, own}   held: of the first key that is
+--          4  deadline: server time in us; a request that arrives later was abandoned by its client and must do nothing
+--          5  how long to remember the last fencing token, in ms; "0": the claim asks for no fencing token
+-- Returns  {1, now, waiters[, fence]}                granted; fence: larger than the last token of each key
+--          {0, now, pttl, holder, others, -1, own}   held: describes the first key that is held
 --          {-1, now}                                 too late
---          {-2, now, mode, number of the key}        a key is in use as something with nothing in common
+--          {-2, now, mode, number of the key}        a key is in use in an incompatible mode
 --          with now = server time in us.
 --
--- Atomic because nobody may take one of the keys between the look and the write, and because a part of them must never
--- be held. Whoever waits for one of them alone is served before.
+-- Atomic because nobody may take one of the keys between the read and the write, and because the owner must never hold
+-- only some of them. Waiters for a single key are served first.
 local now = server_time()
 if now > tonumber(ARGV[4]) then
   return {-1, now}
@@ -32,7 +32,7 @@ for i, key in ipairs(KEYS) do
     if wrong then
       return wrong
     end
-    -- Asked again: every key has the same number of this owner.
+    -- A repeated request: every key has the same token of this owner, and the answer is that token.
     if i == 1 then
       same = of == token and last or nil
     elseif of ~= token or last ~= same then
@@ -42,6 +42,7 @@ for i, key in ipairs(KEYS) do
   end
   locks[i] = lock
 end
+-- Every key is checked before the first one is written. Serving a queue grants single keys to their waiters only.
 for i, lock in ipairs(locks) do
   if not lock:granted(token, value, 'x') then
     local won, blocked, more = false, false, false

@@ -1,5 +1,5 @@
 
--- The rest of acquire.lua: the lock is taken or waited for, or the mode is not exclusive.
+-- The second part of acquire.lua: the lock is held, others wait for it, or the mode is not exclusive.
 --
 -- Constants  HANDOFF_LEN: see lib.lua
 local token, value, lease, mode = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[6]
@@ -14,7 +14,7 @@ local won, blocked, more = again ~= nil, false, false
 if again then
   lock:extend(again, lease)
 else
-  -- Nobody is before an exclusive holder; else those who wait are served before a newcomer.
+  -- While an exclusive holder has the key nobody can be served. Otherwise the queue is served before a newcomer.
   if lock.mode ~= 'x' and lock:queued() then
     won, blocked, more = lock:serve(token, lease)
   end
@@ -33,6 +33,7 @@ if won then
   if not fenced then
     return {1, now, lock:waiters()}
   end
+  -- A repeated request gets the token of the first answer, which may have been lost.
   local fence = again and of == token and last or math.max(now, last + 1)
   store_fence(KEYS[1], fence, token, ARGV[5])
   return {1, now, lock:waiters(), fence}
@@ -45,6 +46,7 @@ if ARGV[7] ~= '' then
   else
     local own = lock.mode == 'x' and string.sub(lock.value, 1, HANDOFF_LEN) == string.sub(token, 1, HANDOFF_LEN)
     local others = lock:waiters()
+    -- Dead waiters must not fill the queue: drop them before the claim is refused.
     if others >= tonumber(ARGV[7]) then
       others = lock:living()
     end

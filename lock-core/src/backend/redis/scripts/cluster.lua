@@ -1,8 +1,8 @@
--- What stands in front of every script on a Cluster, but renew.lua: there a script must name every key that it touches,
--- and a message goes to all servers unless it is a sharded one.
+-- The preamble of every script on a Cluster except renew.lua. A Cluster requires that a script names every key that it
+-- touches, and it sends a message to all nodes unless the message is sharded.
 --
--- KEYS     for each lock: the lock, then `q`, `w`, `f` and `l` of its helper keys; last what the channels of the slot
---          begin with, which is in the slot too and never a key
+-- KEYS     for each lock: the lock, then its helper keys `q`, `w`, `f` and `l`; last the prefix of the channels of the
+--          slot, which hashes to the slot too and is never a key
 -- Leaves   the locks alone in KEYS, and PUBLISH as SPUBLISH to the channel of the slot
 -- Constants  CHANNEL: see lib.lua
 local KEYS, redis = (function(named, real)

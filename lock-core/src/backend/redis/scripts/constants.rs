@@ -1,8 +1,8 @@
 //! The constants that the scripts share with Rust.
 //!
-//! Each is written once, in Rust. A script uses it by its name in capitals, and lists it in its header under `Constants`.
-//! [`inject`] replaces the names by the values before a script is loaded. A definition in front of the script would read
-//! the same, and cost each run of it as much as a command: every function below would have to capture the name.
+//! Each constant is defined once, in Rust. A script uses it by its name in capitals, and lists it in its header under
+//! `Constants`. [`inject`] replaces the names by the values before a script is loaded. A definition at the top of the
+//! script would read the same, but cost each run as much as a command: every function below would capture the name.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use crate::backend::WAITER_LEASE;
 use crate::backend::redis::keyspace::{CHANNEL, HELD_CHANNEL};
 use crate::owner::Owner;
 
-/// How long a queue outlives the last heartbeat in it; far longer than a waiter's lease.
+/// How long a queue outlives its last heartbeat; far longer than a waiter's lease.
 const QUEUE_TTL: Duration = Duration::from_secs(60);
-/// A queue whose ttl is below this gets [`QUEUE_TTL`] anew; one look at the ttl costs less than two writes.
+/// The ttl below which a queue gets [`QUEUE_TTL`] again; one read of the ttl costs less than two writes.
 const QUEUE_TTL_LEAST: Duration = Duration::from_secs(45);
 
-/// The longest value that a script reads from a key, in bytes. That of a lock is shorter; whatever else a key holds may be
-/// of any length, and an attempt that read all of it would keep the server from everybody else.
+/// The longest value that a script reads from a key, in bytes. The value of a lock is shorter. Other data at the key
+/// may have any length, and a script that read all of it would keep the server from serving anybody else.
 const VALUE_LEN: u64 = 4_096;
 
 /// A constant of the scripts: its name, and its value in Lua.
@@ -27,8 +27,8 @@ pub(crate) struct Constant(&'static str, Value);
 #[derive(Clone, Copy, Debug)]
 enum Value {
     Number(u64),
-    /// A number in quotation marks, for the arguments of commands: the server formats each number that a script passes, and
-    /// takes a text as it is.
+    /// A number in quotation marks, for the arguments of commands: the server formats every number that a script
+    /// passes, and takes a text as it is.
     Argument(u64),
     Text(&'static str),
 }
@@ -48,7 +48,7 @@ impl Constant {
         Self(name, Value::Number(value))
     }
 
-    /// A text without quotation marks and backslashes.
+    /// A text constant; `value` has no quotation mark and no backslash.
     pub(crate) const fn text(name: &'static str, value: &'static str) -> Self {
         Self(name, Value::Text(value))
     }
@@ -74,7 +74,7 @@ const SHARED: &[Constant] = &[
     Constant::text("HELD_CHANNEL", HELD_CHANNEL),
 ];
 
-/// Returns the text of a script with the values of its constants. `more` are those of its folder alone.
+/// Returns the text of a script with the values of its constants. `more` are the constants of its folder alone.
 pub(crate) fn inject(text: &str, more: &[Constant]) -> String {
     let mut injected = String::with_capacity(text.len());
     for (word, between) in words(text) {
@@ -87,7 +87,7 @@ pub(crate) fn inject(text: &str, more: &[Constant]) -> String {
     injected
 }
 
-/// Splits a text into words, each with what stands between it and the next one.
+/// Splits a text into words, each with the characters between it and the next word.
 fn words(text: &str) -> impl Iterator<Item = (&str, &str)> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut rest = text;
@@ -100,7 +100,7 @@ fn words(text: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-// With the voters, whose scripts are among those that it reads.
+// Needs `redlock`: the test reads all scripts, and those of the voters use constants of that feature.
 #[cfg(all(test, feature = "redlock"))]
 mod tests {
     use std::collections::BTreeSet;
@@ -114,7 +114,7 @@ mod tests {
         SHARED.iter().chain(redlock::CONSTANTS)
     }
 
-    /// Every file with the ending below a folder.
+    /// Collects every file below a folder that has the ending.
     fn files(folder: &Path, ending: &str, found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(folder).expect("a folder") {
             let path = entry.expect("an entry").path();
@@ -141,7 +141,7 @@ mod tests {
         found.iter().map(parts).collect()
     }
 
-    /// The words of some code that are in capitals, outside of quotation marks.
+    /// Returns the words of some code that are in capitals, outside of quotation marks.
     fn capitals(code: &str) -> BTreeSet<&str> {
         let bare = code.split('\'').step_by(2);
         let words = bare.flat_map(|part| words(part).map(|(word, _)| word));

@@ -1,15 +1,15 @@
 
--- Turns an exclusive lock of its owner into a shared one, and serves the readers that wait at the head of the queue.
+-- Turns an exclusive lock of its owner into a shared one, and serves the readers at the head of the queue.
 --
 -- KEYS     1  the lock
 -- ARGV     1  owner token, 48 characters
 --          2  the value that is stored: owner token, space, owner record
 --          3  lease in ms
--- Returns  {1, now, waiters}   it is shared now, or was already
---          {0, now}            it is not this owner's
+-- Returns  {1, now, waiters}   the lock is shared now, or was already
+--          {0, now}            the lock is not this owner's
 --          with now = server time in us.
 --
--- Atomic because nobody may have the key exclusively in between.
+-- Atomic because nobody may acquire the key exclusively in between.
 local now = server_time()
 local value, lease = ARGV[2], tonumber(ARGV[3])
 local lock = open(KEYS[1], now)
@@ -22,10 +22,12 @@ if not mine then
   return {0, now}
 end
 if lock.mode == 'x' then
+  -- The key changes its type, from a string to a sorted set: it must be deleted before the shared holder is added.
   lock:remove(mine)
   lock:put(value, 's', lease)
   lock:serve()
 else
+  -- A repeated request, because the first answer was lost.
   lock:extend(mine, lease)
 end
 return {1, now, lock:waiters()}

@@ -1,12 +1,12 @@
--- Takes one grant away from its holder, and serves the next: an operator has decided so.
+-- Takes one grant away from its holder on the order of an operator, and serves the next waiter.
 --
 -- KEYS     1  the lock
--- ARGV     1  which grant, as list.lua tells it
--- Returns  1 done, 0 there is no such grant any more
+-- ARGV     1  the id of the grant, as list.lua reports it
+-- Returns  1 released, 0 the grant no longer exists
 -- Constants  HELD_CHANNEL, PROCESS_LEN, TOKEN_LEN: see lib.lua
 --
--- Atomic because a holder that came meanwhile must not be hit, and because the key must go to the next in the queue
--- before anybody else can see it free.
+-- Atomic because a holder that acquired the key meanwhile must not lose it, and because the key must pass to the next
+-- waiter before anybody else can see it free.
 local text, id = peek(KEYS[1])
 if text and id ~= ARGV[1] then
   return 0
@@ -32,8 +32,8 @@ if not value then
 end
 lock:remove(value)
 lock:serve()
--- Without it the holder finds out by its next renewal. By `redis.call`, also on a Cluster: a message that all nodes hear,
--- because a holder listens on any of them.
+-- Without the message the holder learns of it at its next renewal. `redis.call` is not replaced by the preamble of a
+-- Cluster, so PUBLISH reaches all nodes: a holder may be subscribed at any of them.
 local token = string.match(value, '^(%x+)')
 if token and #token == TOKEN_LEN then
   pcall(redis.call, 'PUBLISH', HELD_CHANNEL .. string.sub(token, 1, PROCESS_LEN), 'forced ' .. token)

@@ -1,6 +1,6 @@
 
--- A sign of life of one who waits. Serves the queue where the lock is free, so that it also finds what nobody told:
--- a lease that ran out, a key that a client of another language deleted, a message that was lost.
+-- Records the heartbeat of a waiter. Serves the queue where the lock is free, so that a heartbeat also finds what no
+-- message reported: a lease that ran out, a key that a client of another language deleted, a message that was lost.
 --
 -- KEYS     1  the lock
 -- ARGV     1  owner token, 48 characters
@@ -8,12 +8,13 @@
 --          3  lease in ms
 --          4  mode: `x`, `s` or `p<of>`
 -- Returns  {1, now, waiters}                              granted, for the whole lease
---          {0, now, pttl, holder, others, place, own}     the place is kept
---          {-1, now}                                      there is no place: the owner is used up
+--          {0, now, pttl, holder, others, place, own}     the owner stays queued; place: its position
+--          {-1, now}                                      the owner has no queue entry, and must not be used again
 --          with now = server time in us.
 --
--- Atomic because the place must not be served to somebody else between the look and the sign. The sign comes first:
--- the queue is served in its light, or a waiter that was paused would drop itself. The dead beside it are dropped.
+-- Atomic because the lock must not be served to another waiter between the check of the entry and the new deadline. The
+-- deadline is written before the queue is served, or a waiter that was paused would drop itself. Dead neighbours in the
+-- queue are dropped.
 local now = server_time()
 local token, value, lease = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local lock = open(KEYS[1], now)
@@ -27,7 +28,7 @@ if mine then
   return {1, now, lock:waiters()}
 end
 if not lock:waits(token) then
-  -- Half a place is none, and must not be taken for one later.
+  -- Half an entry is none. Its rest is removed, so that the owner is never served by it later.
   lock:leave(token)
   return {-1, now}
 end

@@ -1,21 +1,21 @@
 
--- Gives a lock up but keeps the key taken for a while: a job that ends early must not run again on the next machine.
--- Of one who only waits it gives up the place.
+-- Releases a lock but keeps the key taken for a while: a job that ends early must not run again on the next machine.
+-- Removes the queue entry of an owner that only waits.
 --
 -- KEYS     the lock, or all locks of one grant
 -- ARGV     1  owner token, 48 characters
 --          2  how long to keep the key, in ms
 --          3  mode: `x`, `s` or `p<of>`
---          4  the value that is stored, where the grant is not exclusive or may not be any more; else ""
---          5  the last fencing token of this grant that was numbered in its process; "0": none
---          6  how long to remember it, in ms
--- Returns  1 kept, 0 nobody had it, -1 somebody else has it. Of several locks the least of these
+--          4  the stored value, where the grant is not exclusive or may no longer be; otherwise ""
+--          5  the last fencing token of this grant that its process numbered; "0": none
+--          6  how long to remember that token, in ms
+-- Returns  1 kept, 0 nobody holds it, -1 somebody else holds it; for several locks the least of these
 -- Constants  TOKEN_LEN: see lib.lua
 --
--- Atomic because the lock may expire and be taken by another between the look and the write.
--- The token moves from the head of the value to its end: a renewal that is still on its way no longer finds its
--- owner, so it cannot prolong the wait, and this script still knows its own work when it is asked again. The owner
--- record stays readable.
+-- Atomic because the lock may expire and be acquired by another owner between the read and the write.
+-- The token moves from the head of the value to its end. A renewal that is still under way then does not find its
+-- owner and cannot prolong the lease, and a repeated call of this script recognises its own work. The owner record
+-- stays readable.
 local now = server_time()
 local token, keep, own = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[5])
 local value = ARGV[4] ~= '' and ARGV[4] or nil
@@ -32,11 +32,11 @@ local function keep_one(key)
     if lock.mode == 'x' then
       local written = redis.pcall('SET', key, kept, 'PX', keep)
       if type(written) == 'table' and written.err then
-        -- A server that is out of memory refuses SET and still allows this.
+        -- A server that is out of memory refuses SET and still allows PEXPIRE.
         redis.call('PEXPIRE', key, keep)
       end
     else
-      -- In this order: behind a first write, a server that is out of memory refuses no other.
+      -- ZREM comes first: a server that is out of memory allows it, and refuses no write that follows in the script.
       redis.call('ZREM', key, mine)
       lock.count = lock.count - 1
       lock:put(kept, lock.mode, keep)
@@ -52,6 +52,7 @@ local function keep_one(key)
     lock:serve()
     return taken and -1 or 0
   end
+  -- A repeated call, because the first answer was lost.
   if lock:kept(token, value) then
     return 1
   end

@@ -1,18 +1,18 @@
 
--- One step of a count-down latch.
+-- Performs one step of a count-down latch.
 --
 -- KEYS     1  the latch: a hash of `count`, `set` (the token that set it) and one field for each token that counted
 -- ARGV     1  `set`, `count`, `wait` or `look`
 --          2  lease in ms; for `look` "0"
---          3  owner token; for `wait` the 32 characters of the process that is to be told; for `look` ""
+--          3  owner token; for `wait` the 32 characters of the process to notify; for `look` ""
 --          4  the count, for `set`
--- Returns  {1, now, left, by us}   set: how many have yet to count down, and whether ARGV 3 set it
+-- Returns  {1, now, left, by us}   set: the count that is left, and whether ARGV 3 set the latch
 --          {0, now}                not set
 --          {-2, now, mode}         the key is in use as a lock
 --          with now = server time in us.
 --
--- Atomic because a count must reach zero once, and whoever waits must be told by the step that did it.
--- `{key}:l` is a hash: process -> until when it wants to be told, in ms.
+-- Atomic because a count must reach zero once, and the step that brings it there must notify the waiters.
+-- `{key}:l` is a hash: process -> the end of its subscription, server time in ms.
 local now = server_time()
 local key, step, lease, who = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local ears, ms = names_of(key) .. 'l', math.floor(now / 1000)
@@ -35,6 +35,7 @@ if not lock.mode then
   redis.call('DEL', ears)
 end
 
+-- The hash has two fields, `count` and `set`, beside one for each token that counted.
 local function left()
   return math.max(tonumber(redis.call('HGET', key, 'count')) + 2 - redis.call('HLEN', key), 0)
 end

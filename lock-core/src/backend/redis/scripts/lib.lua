@@ -1,27 +1,28 @@
--- What the scripts share: who holds, who waits, who is next. Its text stands in front of the part of a script that
--- needs it, behind the path of a free lock, which defines none of these functions.
+-- The library of the scripts: holders, waiters and the order of service. Its text is placed in front of the part of a
+-- script that needs it and behind the path of a free lock, which defines none of these functions.
 --
--- The names of the helper keys are made here from the key of the lock, which is cheaper than to send them; on a Cluster
--- they are sent as well. A key with a hash tag has it in front of them, so that they are in its slot:
+-- The library derives the names of the helper keys from the key of the lock, which is cheaper than sending them. On a
+-- Cluster they are sent as well. If the key has a hash tag, their names begin with it, so that they share its slot:
 -- `{tag}{..{tag}..}:q`.
 --
--- `{key}:q`  sorted set: who waits -> ticket, the order of arrival
--- `{key}:w`  hash: who waits -> `<deadline ms> <ttl ms> <mode> <owner record>`; past its deadline a waiter is dead
--- `{key}:f`  string: `<last fencing token> <whose>`
--- Modes are written `x` (exclusive), `s` (shared), `p<of>` (one of so many permits).
+-- `{key}:q`  sorted set: owner token of a waiter -> ticket, the order of arrival
+-- `{key}:w`  hash: owner token of a waiter -> `<deadline ms> <ttl ms> <mode> <owner record>`; a waiter is dead once its
+--            deadline has passed
+-- `{key}:f`  string: `<last fencing token> <its holder>`
+-- Modes are written `x` (exclusive), `s` (shared), `p<of>` (one permit of that number).
 --
 -- Constants  CHANNEL, PROCESS_LEN, TOKEN_LEN, HANDOFF_LEN, VALUE_LEN, VALUE_END, WAITER_LEASE, QUEUE_TTL: the names are
 --            replaced by values before a script is loaded, see constants.rs; lengths are in bytes, times in ms
 
--- The server's time in us.
+-- Returns the server's time in us.
 local function server_time()
-  -- Before Redis 7, a script that asks for the time must say that its effects are replicated, not its text.
+  -- Before Redis 7, a script that reads the time must first choose the replication of its effects, not of its text.
   if redis.replicate_commands then redis.replicate_commands() end
   local time = redis.call('TIME')
   return time[1] * 1000000 + time[2]
 end
 
--- What the names of a lock's helper keys begin with.
+-- Returns the prefix of the names of a lock's helper keys.
 local function names_of(key)
   local names = '{' .. key .. '}:'
   if string.find(key, '}', 1, true) then
@@ -30,12 +31,13 @@ local function names_of(key)
   return names
 end
 
--- Tells the process of an owner. What is told is a hint, so a server or user that forbids it changes nothing else.
+-- Publishes a message to the process of an owner. A message is a hint: a server or an access rule that refuses it must
+-- not fail the script, hence `pcall`.
 local function tell(owner, message)
   redis.pcall('PUBLISH', CHANNEL .. string.sub(owner, 1, PROCESS_LEN), message)
 end
 
--- The last fencing token of a key and whose it is, or an error as the third value.
+-- Returns the last fencing token of a key and its holder, or an error as the third value.
 local function last_fence(key)
   local last = redis.call('GET', names_of(key) .. 'f')
   if not last then
@@ -48,13 +50,14 @@ local function last_fence(key)
   return tonumber(number), of
 end
 
--- `%.0f` because Lua's own conversion keeps 14 digits and these numbers have 16.
+-- Stores the last fencing token of a key. `%.0f`, because Lua's own conversion keeps 14 digits and these numbers have
+-- 16.
 local function store_fence(key, number, of, ttl)
   redis.call('SET', names_of(key) .. 'f', string.format('%.0f', number) .. ' ' .. of, 'PX', ttl)
 end
 
--- Raises the last fencing token to one that was numbered by its holder, and remembers it for so long from now. Never a
--- reason to fail: as long as the clock of the server is not set back, the tokens grow without it.
+-- Raises the last fencing token to one that its holder's process numbered, and remembers it for `ttl` ms from now. An
+-- error here is ignored: while the clock of the server is not set back, the tokens grow without this record.
 local function raise_fence(key, number, ttl)
   local ok, last, _, bad = pcall(last_fence, key)
   if not ok or bad then
@@ -67,14 +70,14 @@ local function raise_fence(key, number, ttl)
   end
 end
 
--- The text that a key holds and what names it to those who look on, SHA-1 of what is stored; of a text that is too long
--- for a lock, of its length and its beginning, which is then all that is read. Without a text nil, and whether the key
--- holds other data.
+-- Returns the string at a key and its public id, the SHA-1 of that string. Of a string that is too long for a lock only
+-- the beginning is read, and the id is the SHA-1 of its length and that beginning. Where the key holds no string,
+-- returns nil and whether it holds other data.
 local function peek(key)
   local length = redis.pcall('STRLEN', key)
   if type(length) ~= 'number' then
     if not string.find(length.err, 'WRONGTYPE', 1, true) then
-      -- What the server does not tell must not pass for a lock that is free.
+      -- Raises the error again: a key that the server does not let us read must not pass for a free lock.
       redis.call('STRLEN', key)
     end
     return nil, true
@@ -90,8 +93,8 @@ local function peek(key)
   return value, redis.sha1hex(value)
 end
 
--- Runs a command on a queue. One whose keys hold other data counts as empty, nil: whoever gives something up, or looks on,
--- has no use for an error. Whoever queues gets one, from `join`.
+-- Runs a command on a queue. A queue whose keys hold other data counts as empty, nil: such data must not keep anybody
+-- from releasing or listing a lock. A claim that queues gets the error from `join`.
 local function on_queue(...)
   local answer = redis.pcall(...)
   if type(answer) == 'table' and answer.err then
@@ -103,27 +106,27 @@ local function on_queue(...)
   return answer
 end
 
--- The number of waiters in a queue that one script looks at.
+-- The number of waiters that one pass over a queue looks at, so that a script never keeps the server for long.
 local LIMIT = 100
 
--- What can be done with one lock. Defined once for all locks of a script: to define it costs as much as a command.
+-- The operations on one lock. Defined once for all locks of a script, because defining them costs as much as a command.
 local Lock = {}
 Lock.__index = Lock
 
--- One lock at the time `now` (us). Once it is looked at, what is in force is its `mode` (nil: free; `latch`: no lock but
--- a latch), `value` of an exclusive holder, `count` of the others.
+-- Returns a lock at the time `now` (us). `look` sets its `mode` (nil: free; `latch`: a latch instead of a lock), the
+-- `value` of an exclusive holder and the `count` of shared holders or permits.
 local function open(key, now)
   local names = names_of(key)
   local lock = {key = key, queue = names .. 'q', waiting = names .. 'w', now = now, ms = math.floor(now / 1000)}
   return setmetatable(lock, Lock)
 end
 
--- Reads who holds, and drops the shared holders whose own lease is over: others may have kept the key alive. Returns
--- an error when the key holds other data.
+-- Reads the holders, and drops the shared holders whose own lease has expired: other holders may have kept the key
+-- alive. Returns an error when the key holds other data.
 function Lock.look(lock)
   local held = redis.pcall('GETRANGE', lock.key, '0', VALUE_END)
   if type(held) ~= 'table' then
-    -- A missing key reads like an empty text, which is a lock of somebody else.
+    -- A missing key reads like an empty string, and an empty string at the key is a lock of somebody else.
     if held ~= '' or redis.call('EXISTS', lock.key) == 1 then
       lock.mode, lock.value = 'x', held
     end
@@ -149,7 +152,8 @@ function Lock.look(lock)
     end
     lock.mode = 'p' .. of
   end
-  -- Only where there is one: behind a first write, a server that is out of memory refuses no other.
+  -- Writes only where a holder has expired. A needless first write would hide that the server is out of memory: it
+  -- refuses no later write of a script that has written once.
   if tonumber(redis.call('ZRANGE', lock.key, '0', '0', 'WITHSCORES')[2]) <= lock.ms then
     redis.call('ZREMRANGEBYSCORE', lock.key, '-inf', lock.ms)
   end
@@ -158,8 +162,8 @@ function Lock.look(lock)
   return nil
 end
 
--- As `look`, for a script that gives something up: other data at the key are somebody else's, and any other error ends
--- the script, so that the caller asks again.
+-- Same as `look`, for a script that releases something: other data at the key belong to somebody else, and any other
+-- error ends the script, so that the caller asks again.
 function Lock.foreign(lock)
   local bad = lock:look()
   if bad and not string.find(bad.err, 'WRONGTYPE', 1, true) then
@@ -168,7 +172,7 @@ function Lock.foreign(lock)
   return bad
 end
 
--- The last of the shared holders takes the key with it.
+-- Deletes the key once its last shared holder is gone: the marker of the mode alone must not keep it.
 function Lock.ended(lock)
   if lock.count == 0 then
     redis.call('DEL', lock.key)
@@ -176,8 +180,9 @@ function Lock.ended(lock)
   end
 end
 
--- What of the holders is this owner's. `value` is its whole value, without which it is not found among several. An
--- owner that was exclusive gives it once it has asked for a downgrade, whose answer may have been lost.
+-- Returns the stored value of this owner if it is a holder. `value` is the whole value, which is needed to find the
+-- owner among several holders. An exclusive owner passes it once it has asked for a downgrade, whose answer may have
+-- been lost.
 function Lock.mine(lock, token, value)
   if not lock.mode or lock.mode == 'latch' then
     return nil
@@ -188,7 +193,7 @@ function Lock.mine(lock, token, value)
   return value and redis.call('ZSCORE', lock.key, value) and value or nil
 end
 
--- Whether the owner gave the lock up and has it kept: see keep.lua.
+-- Returns whether the owner released the lock and keeps the key taken: see keep.lua.
 function Lock.kept(lock, token, value)
   local mark = ' kept=' .. token
   if lock.mode == 'x' then
@@ -200,7 +205,8 @@ function Lock.kept(lock, token, value)
   return redis.call('ZSCORE', lock.key, string.rep('0', #token) .. string.sub(value, #token + 1) .. mark) and true
 end
 
--- What of the holders is all that a claim of this mode asks for: a reader does not become a writer by asking again.
+-- Returns the stored value of this owner if it already holds what a claim of this mode asks for: a reader does not
+-- become a writer by asking again.
 function Lock.granted(lock, token, value, mode)
   if mode == 'x' and lock.mode ~= 'x' then
     return nil
@@ -208,8 +214,8 @@ function Lock.granted(lock, token, value, mode)
   return lock:mine(token, value)
 end
 
--- Extends what is this owner's, never shortens it. Always a write, also where it changes nothing: WAIT covers the last
--- write of its connection, and the grant may be of another one.
+-- Extends the lease of this owner, and never shortens it. Always writes, also where nothing changes: WAIT covers the
+-- last write of its connection, and the grant may have come over another one.
 function Lock.extend(lock, member, lease)
   local left = redis.call('PTTL', lock.key)
   if lock.mode == 'x' then
@@ -217,14 +223,14 @@ function Lock.extend(lock, member, lease)
     return
   end
   local till = lock.ms + 1 + lease
-  -- In this order: PEXPIRE needs no memory, and behind it ZADD is not refused for lack of it.
+  -- PEXPIRE comes first: it needs no memory, and a ZADD after it is not refused for lack of memory.
   redis.call('PEXPIRE', lock.key, math.max(left, lease + 2))
   if tonumber(redis.call('ZSCORE', lock.key, member)) < till then
     redis.call('ZADD', lock.key, 'XX', till, member)
   end
 end
 
--- Takes what is this owner's away.
+-- Removes this owner from the holders.
 function Lock.remove(lock, member)
   if lock.mode == 'x' then
     redis.call('DEL', lock.key)
@@ -237,8 +243,8 @@ function Lock.remove(lock, member)
   end
 end
 
--- The key lives as long as the longest of the shared holders and a little, because their scores were rounded up:
--- clients of other languages are kept out by the key.
+-- Lets the key expire with the longest lease of the shared holders, 2 ms later because their scores were rounded up.
+-- The key must not expire earlier: it is all that keeps clients of other languages out.
 function Lock.shrink(lock)
   if lock.mode and lock.mode ~= 'x' then
     local longest = tonumber(redis.call('ZRANGE', lock.key, '-2', '-2', 'WITHSCORES')[2])
@@ -246,7 +252,7 @@ function Lock.shrink(lock)
   end
 end
 
--- Whether a claim of this mode can be beside the holders.
+-- Returns whether a claim of this mode can be granted beside the holders.
 function Lock.fits(lock, mode)
   if not lock.mode then
     return true
@@ -257,12 +263,12 @@ function Lock.fits(lock, mode)
   return mode == 's' or lock.count < tonumber(string.sub(mode, 2))
 end
 
--- Whether a claim of this mode has nothing in common with the holders.
+-- Returns whether the mode of a claim is incompatible with that of the holders, so that waiting would not help.
 function Lock.clashes(lock, mode)
   return lock.mode and lock.mode ~= mode and (#lock.mode > 1 or #mode > 1)
 end
 
--- Makes `value` a holder; it fits.
+-- Adds `value` to the holders. The caller has checked that it fits.
 function Lock.put(lock, value, mode, lease)
   if mode == 'x' then
     redis.call('SET', lock.key, value, 'PX', lease)
@@ -285,13 +291,13 @@ function Lock.queued(lock)
   return redis.call('EXISTS', lock.queue) == 1
 end
 
--- How many wait.
+-- Returns the number of waiters, dead ones included.
 function Lock.waiters(lock)
   return on_queue('HLEN', lock.waiting) or 0
 end
 
--- Drops those between the places `first` and `last` whose deadline has passed: the dead before the head are passed over
--- when the lock is free, and until then all of them would count for waiters. How many that were.
+-- Drops the waiters between the positions `first` and `last` whose deadline has passed, and returns their number. A
+-- free lock passes over the dead anyway (see `serve`), but while it is held they would count as waiters.
 function Lock.sweep(lock, first, last)
   local tokens = redis.call('ZRANGE', lock.queue, first, last)
   if #tokens == 0 then
@@ -311,8 +317,8 @@ function Lock.sweep(lock, first, last)
   return #dead
 end
 
--- How many wait and live, for one who has no place. One look at the head where that lives: each of them drops the dead
--- beside it with every sign of life.
+-- Returns the number of living waiters, for a claim that is not queued. Checks only the head while that lives: every
+-- living waiter drops its dead neighbours with each heartbeat.
 function Lock.living(lock)
   local others = lock:waiters()
   if others > 0 and lock:sweep(0, 0) > 0 then
@@ -326,8 +332,8 @@ function Lock.living(lock)
   return others
 end
 
--- Drops the dead next to one who has just given a sign of life: whoever has died is next to a living one, or at the head
--- of a queue where nobody lives, or behind others who are dropped before.
+-- Drops the dead neighbours of a waiter that has just sent a heartbeat. That finds all of them in time: a dead waiter
+-- is next to a living one, or at the head of a queue where nobody lives, or behind dead ones that are dropped first.
 function Lock.tidy(lock, token)
   local place = redis.call('ZRANK', lock.queue, token)
   if place and lock:sweep(math.max(place - 1, 0), place + 1) > 0 then
@@ -335,24 +341,25 @@ function Lock.tidy(lock, token)
   end
 end
 
--- Whether the owner has a place: in both, or it has none.
+-- Returns whether the owner is queued. Only an entry in both keys counts.
 function Lock.waits(lock, token)
   return redis.call('ZSCORE', lock.queue, token) and redis.call('HEXISTS', lock.waiting, token) == 1
 end
 
--- Gives the place up; whether there was one. Nothing of it stays, so that the owner can never be served later.
+-- Removes the owner's queue entry, and returns whether there was one. Removes it from both keys, so that the owner can
+-- never be served later.
 function Lock.leave(lock, token)
   local queued = on_queue('ZREM', lock.queue, token) or 0
   return queued + (on_queue('HDEL', lock.waiting, token) or 0) > 0
 end
 
--- Writes down a waiter and its deadline.
+-- Writes the record of a waiter with its new deadline.
 function Lock.note(lock, token, value, mode, ttl)
   local till = string.format('%.0f', lock.ms + 1 + math.min(ttl, WAITER_LEASE))
   redis.call('HSET', lock.waiting, token, till .. ' ' .. ttl .. ' ' .. mode .. ' ' .. string.sub(value, TOKEN_LEN + 2))
 end
 
--- Both keys of the queue live equally long: without the one, the other would name waiters that are none.
+-- Prolongs both keys of the queue alike: without one of them, the other would name waiters that are not queued.
 function Lock.prolong(lock)
   redis.call('PEXPIRE', lock.queue, QUEUE_TTL)
   redis.call('PEXPIRE', lock.waiting, QUEUE_TTL)
@@ -364,24 +371,24 @@ function Lock.stay(lock, token, value, mode, ttl)
   lock:prolong()
 end
 
--- Queues a claim behind all others, also when the clock was set back. `others` is how many wait. A key of another type
--- fails the read or the first write, so that no half of an entry stays.
+-- Queues a claim behind all others, also when the clock was set back. `others` is the number of waiters. A key of
+-- another type fails the read or the first write, so that no half of an entry stays.
 function Lock.join(lock, token, value, mode, ttl, others)
   local last = redis.call('ZREVRANGE', lock.queue, '0', '0', 'WITHSCORES')[2]
   local ticket = last and math.max(tonumber(last) + 1, lock.now) or lock.now
   lock:note(token, value, mode, ttl)
   redis.call('ZADD', lock.queue, 'NX', string.format('%.0f', ticket), token)
   lock:prolong()
-  -- The holder goes on taking turns in its process as long as it knows of nobody else.
+  -- The holder's process keeps handing off locally until it knows of a waiter of another process.
   if others == 0 and lock.mode == 'x' and string.find(string.sub(lock.value, 1, TOKEN_LEN), '^[0-9a-f]+$')
     and #lock.value >= TOKEN_LEN then
     tell(lock.value, 'contended ' .. lock.key)
   end
 end
 
--- Serves those at the head of the queue who fit beside the holders, and drops the dead ones among them. Returns
--- whether `me` was served (for `lease`, and not told: the answer does that), whether somebody is left before all
--- others, and whether it stopped because a script must end.
+-- Serves the waiters at the head of the queue that fit beside the holders, and drops the dead ones among them. Returns
+-- whether `me` was served (for `lease`, and without a message, because it gets the answer), whether a waiter is left
+-- that goes before any newcomer, and whether the function stopped at LIMIT with the queue not served to its end.
 function Lock.serve(lock, me, lease)
   local won, done = false, 0
   while done < LIMIT do
@@ -395,6 +402,7 @@ function Lock.serve(lock, me, lease)
       till, ttl, mode, record = string.match(entry, '^(%d+) (%d+) (%w+) (.*)$')
     end
     local alive = till and tonumber(till) >= lock.ms
+    -- Nobody behind the head is served before it, not even a waiter that would fit: a writer would never get its turn.
     if alive and not lock:fits(mode) then
       return won, true, false
     end
@@ -404,6 +412,8 @@ function Lock.serve(lock, me, lease)
       lock:put(head .. ' ' .. record, mode, lease)
       won = true
     elseif alive then
+      -- A short lease, so that a waiter that has died meanwhile blocks the key no longer than that. A renewal of the
+      -- waiter extends it to the whole ttl.
       lock:put(head .. ' ' .. record, mode, math.min(tonumber(ttl), WAITER_LEASE))
       tell(head, 'granted ' .. head .. ' ' .. lock:waiters())
     end
@@ -411,7 +421,7 @@ function Lock.serve(lock, me, lease)
   return won, true, true
 end
 
--- The answer to one who has to wait: `{0, now, pttl, holder, others who wait, place or -1, own}`.
+-- Returns the answer for a claim that must wait: `{0, now, pttl, holder, other waiters, position or -1, own}`.
 function Lock.held(lock, token, mode, more)
   local left, holder, own = 0, '', 0
   if lock.mode == 'x' then
@@ -420,7 +430,8 @@ function Lock.held(lock, token, mode, more)
   elseif lock.mode == 'latch' then
     left = redis.call('PTTL', lock.key)
   elseif lock.mode then
-    -- One of the permits will do; an exclusive claim, or a reader behind one, needs the last reader gone.
+    -- A claim for a permit can go ahead once the first permit expires. An exclusive claim, or a reader behind one,
+    -- needs the last reader gone.
     local at = #lock.mode > 1 and 0 or -2
     local member = redis.call('ZRANGE', lock.key, at, at, 'WITHSCORES')
     left, holder = math.max(tonumber(member[2]) - lock.ms - 1, 0), member[1]

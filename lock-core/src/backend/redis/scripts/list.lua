@@ -1,24 +1,25 @@
 
--- Tells which of some keys are locks, who holds them and who waits: for people who look at the server.
+-- Lists the locks among some keys, with their holders and waiters, for an operator.
 --
 -- KEYS     candidates
 -- ARGV     1  "1": a string that another library wrote is a lock too
---          2  of how many waiters of a key to tell
---          3  of how many holders of a key to tell
--- Returns  {how many of the keys were looked at, {lock ..}}, with a lock for each key that is one:
---          {key, mode, {{id, record, pttl, kept} ..}, how many hold, how many wait, {{mode, record} ..}}
---          mode: `x`, `s` or `p<of>`; id: SHA-1 of what is stored; record: owner record, "" for another library's;
---          pttl: ms, -1 without an expiry; kept: 1 when nobody renews it any more. No answer has an owner token.
+--          2  the largest number of waiters to report for a key
+--          3  the largest number of holders to report for a key
+-- Returns  {the number of keys that were examined, {lock ..}}, with one lock for each key that holds a lock:
+--          {key, mode, {{id, record, pttl, kept} ..}, number of holders, number of waiters, {{mode, record} ..}}
+--          mode: `x`, `s` or `p<of>`; id: SHA-1 of the stored value; record: owner record, "" for another library's;
+--          pttl: ms, -1 without an expiry; kept: 1 when the key is kept after a release. No answer has an owner token.
 -- Constants  TOKEN_LEN: see lib.lua
 --
--- Atomic because the holders and the waiters of a key must be those of one moment. Changes nothing. It looks into what is
--- none of this library's as well, so it reads nothing whole that may be long, and stops when it has read enough.
+-- Atomic because the holders and the waiters of a key must be those of one moment. Changes nothing. The keys may belong
+-- to other programs, so the script reads no value whole that may be long, and stops when it has read enough.
 local now = math.floor(server_time() / 1000)
 local zeros = string.rep('0', TOKEN_LEN)
--- Holders and waiters that one script looks at, and of one queue: behind these the dead are counted too.
+-- The number of holders and waiters that one script examines, and of waiters in one queue. Behind these, dead waiters
+-- of that queue are counted as well.
 local ENOUGH, spent = 1000, 0
 
--- One who holds, by what is stored; nil when it is none of ours.
+-- Returns the holder that a stored value describes; nil when the value is not one of this library.
 local function holder(value, id, left)
   local token, rest = string.match(value, '^(%x+) (.*)$')
   if not token or #token ~= TOKEN_LEN then
@@ -39,7 +40,7 @@ local function waiters(key)
     local entry = redis.call('HGET', names .. 'w', token)
     local till, mode, record = string.match(entry or '', '^(%d+) %d+ (%w+) (.*)$')
     if not till or tonumber(till) < now then
-      -- Its place is over, and nobody has come by it yet.
+      -- A dead waiter that has not been dropped yet.
       count = entry and count - 1 or count
     elseif #found < tonumber(ARGV[2]) then
       found[#found + 1] = {mode, record}
@@ -72,7 +73,7 @@ local function look(key)
   if #holders == 0 then
     return nil
   end
-  -- All but those before the first who live, and the mode.
+  -- The members of the set without the marker of the mode and without the expired holders in front.
   return of and 'p' .. of or 's', holders, redis.call('ZCARD', key) - redis.call('ZRANK', key, members[1]) - 1
 end
 

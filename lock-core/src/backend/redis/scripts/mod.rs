@@ -1,4 +1,4 @@
-//! The Lua scripts, each of which does in one step what must not be seen half done.
+//! The Lua scripts. Each does in one atomic step what nobody may see half done.
 
 pub(crate) mod constants;
 mod script;

@@ -1,42 +1,44 @@
--- Frees a lock if it is its owner's and serves the next, or gives up its place in the queue. The other half of the hot
--- path, so where nobody waits it does as little as it can.
+-- Releases a lock if the owner holds it and serves the next waiter, or removes the owner's queue entry. The release is
+-- half of the hot path, so where nobody waits the script does as little as it can.
 --
 -- KEYS     the lock, or all locks of one grant
 -- ARGV     1  owner token, 48 characters
---          and only where one of them says something:
+--          and, absent unless the grant needs one of them:
 --          2  mode: `x`, `s` or `p<of>`
---          3  the value that is stored, where the grant is not exclusive or may not be any more; else ""
---          4  the last fencing token of this grant that was numbered in its process; "0": none
---          5  how long to remember it, in ms
--- Returns  1 freed, 0 nobody had it, -1 somebody else has it; the last two also for one who left the queue. Of several
---          locks the least of these
+--          3  the stored value, where the grant is not exclusive or may no longer be; otherwise ""
+--          4  the last fencing token of this grant that its process numbered; "0": none
+--          5  how long to remember that token, in ms
+-- Returns  1 released, 0 nobody holds it, -1 somebody else holds it; an owner that left the queue gets one of the
+--          last two. For several locks the least of these
 -- Constants  CHANNEL, PROCESS_LEN, TOKEN_END, WAITER_LEASE: see lib.lua
 --
--- Atomic because the lock may expire and be taken by another between the look and DEL, and because it must go to the
--- next in the queue before anybody else can see it free.
+-- Atomic because the lock may expire and be acquired by another owner between the read and DEL, and because it must
+-- pass to the next waiter before anybody else can see it free.
 if not ARGV[2] then
-  -- The token is at the very beginning or it is not ours.
+  -- The lock is the owner's only if the value begins with its token.
   if redis.pcall('GETRANGE', KEYS[1], '0', TOKEN_END) == ARGV[1] then
     local call, names = redis.call, '{' .. KEYS[1] .. '}:'
-    -- As `names_of` in the library.
+    -- Same as `names_of` in lib.lua.
     if string.find(KEYS[1], '}', 1, true) then
       names = (string.match(KEYS[1], '^[^{]*({[^}]+})') or '') .. names
     end
-    -- A queue whose keys hold other data keeps nobody from giving the lock up; the rest of the script sees to that too.
+    -- `pcall`, because a queue whose keys hold other data must not keep the owner from releasing. The rest of the
+    -- script handles such a queue too.
     local head = redis.pcall('ZRANGE', names .. 'q', '0', '0')[1]
     if not head then
       call('DEL', KEYS[1])
       return 1
     end
-    -- The usual end of a turn: the next is alive and wants the key for itself. The same as `serve` in the library,
-    -- which costs as much again to define.
+    -- The usual release with waiters: the head is alive and claims the key exclusively. Repeats `serve` of lib.lua,
+    -- because defining the library costs as much again.
     local entry = redis.pcall('HGET', names .. 'w', head)
     if type(entry) == 'string' then
       if redis.replicate_commands then redis.replicate_commands() end
       local time = call('TIME')
       local till, ttl, record = string.match(entry, '^(%d+) (%d+) x (.*)$')
       if till and tonumber(till) >= math.floor((time[1] * 1000000 + time[2]) / 1000) then
-        -- First what needs memory: refused, it leaves everything as it was, and the rest of the script frees the key.
+        -- SET comes first because it needs memory: if the server refuses it, nothing has changed yet, and the rest of
+        -- the script frees the key.
         local given = redis.pcall('SET', KEYS[1], head .. ' ' .. record, 'PX', math.min(tonumber(ttl), WAITER_LEASE))
         if given.ok then
           call('ZREM', names .. 'q', head)

@@ -1,5 +1,6 @@
 
--- The rest of release.lua: somebody waits, the mode is not exclusive, or it is not this owner's lock.
+-- The second part of release.lua: the queue needs more than one step, the mode is not exclusive, several keys are
+-- released, or the lock is not this owner's.
 local now = server_time()
 local token, mode, value, own = ARGV[1], ARGV[2] or 'x', ARGV[3], tonumber(ARGV[4] or '0')
 if value == '' then
@@ -21,12 +22,12 @@ local function free(key)
     return 1
   end
   if lock:leave(token) then
-    -- Those behind may fit beside the holders, readers behind a writer for one.
+    -- The waiters behind it may fit beside the holders now, for example readers behind a writer that left.
     local taken = not lock:fits(mode)
     lock:serve()
     return taken and -1 or 0
   end
-  -- Kept by this owner and released once more, because the first answer was lost.
+  -- A repeated release of a lock that this owner keeps taken, because the first answer was lost.
   if lock:kept(token, value) then
     return 1
   end

@@ -1,16 +1,17 @@
 
--- The rest of renew.lua: shared locks and permits, and the last fencing tokens.
+-- The second part of renew.lua: shared locks and permits, and the last fencing tokens.
 --
 -- Constants  TOKEN_LEN: see lib.lua
 local now = others and server_time()
 for _, i in ipairs(others or {}) do
   local lock, owner, lease = open(KEYS[i], now), ARGV[2 * i - 1], tonumber(ARGV[2 * i])
-  -- Another type of data is not this owner's lock.
+  -- Data of another type are not this owner's lock.
   local bad = lock:look()
   local mine = not bad and lock:mine(string.sub(owner, 1, TOKEN_LEN), #owner > TOKEN_LEN and owner or nil)
   answers[i] = 0
   if mine then
     lock:extend(mine, lease)
+    -- The renewal counts also where the number of waiters cannot be read.
     local ok, waiting = pcall(lock.waiters, lock)
     answers[i] = 1 + (ok and waiting or 0)
   end

@@ -1,4 +1,4 @@
-//! The scripts, and the names under which the server keeps them.
+//! The scripts, and the SHA-1 by which the server knows them.
 
 use ::redis::{Cmd, Value};
 
@@ -7,10 +7,10 @@ use crate::backend::redis::error::Failure;
 use crate::backend::redis::keyspace::Keyspace;
 use crate::backend::redis::slot;
 
-/// The text of each script.
+/// Returns the text of a script.
 pub(crate) type Texts = fn(Script) -> &'static str;
 
-/// A script of this backend. Its header says what it takes and answers.
+/// A script of this backend. The header of its file documents its arguments and its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Script {
     Acquire,
@@ -26,8 +26,8 @@ pub(crate) enum Script {
     ForceRelease,
 }
 
-/// A script and the library that it uses. One with a hot path is in two parts, with the library between them: to
-/// define the functions costs as much as a command.
+/// Joins a script and the library that it uses. A script with a hot path has two parts, with the library between them,
+/// because defining the functions of the library costs as much as a command.
 macro_rules! script {
     ($text:literal) => {
         concat!(include_str!("lib.lua"), include_str!($text))
@@ -52,7 +52,7 @@ impl Script {
         Self::ForceRelease,
     ];
 
-    /// The text as the files have it, without the constants in front.
+    /// Returns the text of the files, in which the constants are still names.
     pub(crate) const fn text(self) -> &'static str {
         match self {
             Self::Acquire => script!("acquire.lua", "acquire_taken.lua"),
@@ -69,8 +69,8 @@ impl Script {
         }
     }
 
-    /// What stands in front of it on a node of a Cluster. A renewal names the locks alone: one that waits for its helper
-    /// keys to be moved as well would come too late.
+    /// Returns the text to place in front of the script on a node of a Cluster. A renewal has none and names the locks
+    /// alone: a renewal that waited until its helper keys have been moved as well would come too late.
     const fn preamble(self, keyspace: Keyspace) -> &'static str {
         match (keyspace, self) {
             (Keyspace::Whole, _) | (Keyspace::Slots, Self::Renew) => "",
@@ -78,7 +78,7 @@ impl Script {
         }
     }
 
-    /// `SCRIPT LOAD` of this script, with the text that a role gives it.
+    /// Returns `SCRIPT LOAD` of this script, with the text that a role gives it.
     pub(crate) fn load(self, keyspace: Keyspace, text: Texts) -> Cmd {
         let text = inject(&[self.preamble(keyspace), text(self)].concat(), &[]);
         let mut command = Cmd::with_capacity(3, text.len() + 16);
@@ -86,7 +86,7 @@ impl Script {
         command
     }
 
-    /// The keys that stand behind the locks in a call of it on a node of a Cluster: see `scripts/cluster.lua`.
+    /// Returns the keys to name in a call on a node of a Cluster, for these locks: see `scripts/cluster.lua`.
     fn declared<'a>(self, locks: impl Iterator<Item = &'a str>) -> Vec<String> {
         if self == Self::Renew {
             return locks.map(str::to_owned).collect();
@@ -102,7 +102,7 @@ impl Script {
     }
 }
 
-/// The SHA-1 of every script, as the server answered it.
+/// The SHA-1 of every script, as the server returned it.
 #[derive(Clone, Debug)]
 pub(crate) struct Scripts {
     names: [[u8; 40]; Script::ALL.len()],
@@ -125,7 +125,7 @@ impl Scripts {
         Ok(Self { names, keyspace, text })
     }
 
-    /// `EVALSHA` of a script on these locks; `args` and `bytes` say how much will be added.
+    /// Returns `EVALSHA` of a script on these locks, with room for `args` more arguments of `bytes` bytes in all.
     pub(crate) fn call<'a>(
         &self,
         script: Script,
@@ -162,7 +162,7 @@ impl Scripts {
         self.keyspace
     }
 
-    /// `SCRIPT LOAD`, for this server.
+    /// Returns `SCRIPT LOAD` of a script, for this server.
     pub(crate) fn load(&self, script: Script) -> Cmd {
         script.load(self.keyspace, self.text)
     }
@@ -195,7 +195,7 @@ mod tests {
         assert!(Scripts::of_answers(&answers[..10], Keyspace::Whole, Script::text).is_err());
     }
 
-    /// Else a Cluster refuses the call, or the script fails half-way.
+    /// If the keys were in several slots, a Cluster would refuse the call, or the script would fail half-way.
     #[test]
     fn all_keys_of_a_call_are_in_one_slot() {
         let locks = ["order:42", "{order:42}", "x{order:42}y{z}"];
