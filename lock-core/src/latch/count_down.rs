@@ -74,7 +74,7 @@ impl CountDownLatch {
     pub(crate) fn new(hub: Arc<Hub>, key: impl IntoKey) -> Self {
         let key = key.into_key().map(|key| key.in_namespace(&hub.engine.namespace));
         let key = key.map_err(|error| BadKey { kind: error.kind(), text: error.detail().into() });
-        let ttl = hub.engine.profiles.ttl;
+        let ttl = hub.engine.profiles.defaults.ttl();
         Self { hub, key, ttl }
     }
 

@@ -89,19 +89,19 @@ impl ManagerBuilder {
 
     /// The lease of requests that say nothing else. Default: 10 s.
     pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.profiles.ttl = ttl;
+        self.profiles.defaults.ttl = Some(ttl);
         self
     }
 
     /// The strategy of requests that say nothing else; the HTTP layer has a default of its own. Default: [`retry`](crate::strategy::retry()).
     pub fn strategy(mut self, strategy: impl Strategy) -> Self {
-        self.profiles.strategy = Arc::new(strategy);
+        self.profiles.defaults.strategy = Some(Arc::new(strategy));
         self
     }
 
     /// How long the manager's strategy waits. Default: as long as the strategy says.
     pub fn wait(mut self, limit: Duration) -> Self {
-        self.profiles.wait = Some(limit);
+        self.profiles.defaults.wait = Some(limit);
         self
     }
 

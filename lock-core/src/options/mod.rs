@@ -1,6 +1,9 @@
 //! What a request leaves unsaid: the defaults of a manager, and named sets of them.
 
+#[allow(clippy::module_inception, reason = "the folder is named after its type")]
+mod options;
 mod profile;
 
+pub(crate) use options::Options;
 pub use profile::Profile;
 pub(crate) use profile::Profiles;

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::options::Options;
 use crate::backend::Capability;
 use crate::error::{LockError, LockErrorKind, Result};
-use crate::strategy::{self, Strategy};
+use crate::strategy::Strategy;
 
 /// A named set of defaults: what a request does not say itself comes from its profile, then from the manager.
 ///
@@ -20,10 +21,7 @@ use crate::strategy::{self, Strategy};
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct Profile {
-    pub(crate) ttl: Option<Duration>,
-    pub(crate) strategy: Option<Arc<dyn Strategy>>,
-    pub(crate) wait: Option<Duration>,
-    pub(crate) renew: Option<bool>,
+    pub(crate) options: Options,
 }
 
 impl Profile {
@@ -34,51 +32,45 @@ impl Profile {
 
     /// The lease; default 10 s.
     pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.ttl = Some(ttl);
+        self.options.ttl = Some(ttl);
         self
     }
 
-    /// What to do when the key is held; default [`strategy::retry()`].
+    /// What to do when the key is held; default [`retry`](crate::strategy::retry()).
     pub fn strategy(mut self, strategy: impl Strategy) -> Self {
-        self.strategy = Some(Arc::new(strategy));
+        self.options.strategy = Some(Arc::new(strategy));
         self
     }
 
     /// How long a bounded strategy waits; default: as long as the strategy says.
     pub fn wait(mut self, limit: Duration) -> Self {
-        self.wait = Some(limit);
+        self.options.wait = Some(limit);
         self
     }
 
     /// Whether the lease is renewed; default yes.
     pub fn renew(mut self, renew: bool) -> Self {
-        self.renew = Some(renew);
+        self.options.renew = Some(renew);
         self
     }
 
     /// Whether it says what to do when the key is held: a strategy, or how long to wait.
     #[must_use]
     pub fn has_strategy(&self) -> bool {
-        self.strategy.is_some() || self.wait.is_some()
+        self.options.strategy.is_some() || self.options.wait.is_some()
     }
 }
 
 /// The defaults of one manager.
 #[derive(Debug)]
 pub(crate) struct Profiles {
-    pub(crate) ttl: Duration,
-    pub(crate) strategy: Arc<dyn Strategy>,
-    pub(crate) wait: Option<Duration>,
-    pub(crate) renew: bool,
+    pub(crate) defaults: Options,
     /// How many keys a request may have.
     pub(crate) max_keys: usize,
     pub(crate) named: BTreeMap<String, Profile>,
 }
 
 impl Profiles {
-    /// The lease when nobody says otherwise: a holder that crashed keeps others out for at most so long.
-    pub(crate) const DEFAULT_TTL: Duration = Duration::from_secs(10);
-
     /// How many keys a request may have when nobody says otherwise, and how many anybody may say: one script sees all of
     /// them, and the server does nothing else meanwhile. 100 take about a millisecond.
     pub(crate) const DEFAULT_KEYS: usize = 100;
@@ -107,10 +99,9 @@ impl Profiles {
             let detail = format!("max_keys is {}: it is 1 to {}", self.max_keys, Self::MOST_KEYS);
             return Err(LockError::new(LockErrorKind::InvalidRequest, detail));
         }
-        check("the default", Some(self.ttl), self.wait, Some(&self.strategy), store)?;
+        self.defaults.check("the default", &self.defaults, store)?;
         for (name, profile) in &self.named {
-            let strategy = profile.strategy.as_ref().unwrap_or(&self.strategy);
-            check(&format!("profile `{name}`:"), profile.ttl, profile.wait, Some(strategy), store)?;
+            profile.options.check(&format!("profile `{name}`:"), &self.defaults, store)?;
         }
         Ok(())
     }
@@ -130,44 +121,16 @@ fn likeness(one: &str, other: &str) -> f64 {
     strsim::jaro_winkler(one, other)
 }
 
-fn check(
-    whose: &str,
-    ttl: Option<Duration>,
-    wait: Option<Duration>,
-    strategy: Option<&Arc<dyn Strategy>>,
-    store: &Capability,
-) -> Result<()> {
-    let invalid = |detail: String| Err(LockError::new(LockErrorKind::InvalidRequest, detail));
-    if let Some(Err(error)) = ttl.map(|ttl| store.check_ttl(ttl)) {
-        return invalid(format!("{whose} {}; set another with `.ttl(..)`", error.detail()));
-    }
-    if let (Some(wait), Some(strategy)) = (wait, strategy)
-        && !strategy.takes_wait_limit()
-    {
-        let name = strategy.name();
-        return invalid(format!(
-            "{whose} wait is {wait:?}, but strategy `{name}` takes no limit: drop one, or use `retry`"
-        ));
-    }
-    Ok(())
-}
-
 impl Default for Profiles {
     fn default() -> Self {
-        Self {
-            ttl: Self::DEFAULT_TTL,
-            strategy: Arc::new(strategy::retry()),
-            wait: None,
-            renew: true,
-            max_keys: Self::DEFAULT_KEYS,
-            named: BTreeMap::new(),
-        }
+        Self { defaults: Options::of_this_crate(), max_keys: Self::DEFAULT_KEYS, named: BTreeMap::new() }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::strategy;
 
     fn profiles() -> Profiles {
         let mut profiles = Profiles::default();

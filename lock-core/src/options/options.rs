@@ -1,0 +1,118 @@
+//! What a request, its profile and its manager can say alike, and whose word counts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::backend::Capability;
+use crate::error::{LockError, LockErrorKind, Result};
+use crate::strategy::{self, Strategy};
+
+/// What may be left unsaid: a request leaves it to its profile, that to the manager, and that to this crate.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Options {
+    pub(crate) ttl: Option<Duration>,
+    pub(crate) strategy: Option<Arc<dyn Strategy>>,
+    pub(crate) wait: Option<Duration>,
+    pub(crate) renew: Option<bool>,
+}
+
+impl Options {
+    /// The lease when nobody says otherwise: a holder that crashed keeps others out for at most this long.
+    const TTL: Duration = Duration::from_secs(10);
+
+    /// What counts when nobody says otherwise. Every field but the limit is set.
+    pub(crate) fn of_this_crate() -> Self {
+        Self {
+            ttl: Some(Self::TTL),
+            strategy: Some(Arc::new(strategy::retry())),
+            wait: None,
+            renew: Some(true),
+        }
+    }
+
+    /// The precedence: what is said here counts, and the rest comes from `defaults`.
+    ///
+    /// A limit belongs to the strategy beside it. Where a strategy is said here, the limit of `defaults` does not count: it
+    /// must not clash with a strategy that takes none.
+    pub(crate) fn or(self, defaults: &Self) -> Self {
+        let wait = if self.strategy.is_none() { defaults.wait } else { None };
+        Self {
+            ttl: self.ttl.or(defaults.ttl),
+            wait: self.wait.or(wait),
+            strategy: self.strategy.or_else(|| defaults.strategy.clone()),
+            renew: self.renew.or(defaults.renew),
+        }
+    }
+
+    pub(crate) fn ttl(&self) -> Duration {
+        self.ttl.unwrap_or(Self::TTL)
+    }
+
+    pub(crate) fn renew(&self) -> bool {
+        self.renew.unwrap_or(true)
+    }
+
+    /// Takes the strategy out.
+    pub(crate) fn take_strategy(&mut self) -> Arc<dyn Strategy> {
+        self.strategy.take().unwrap_or_else(|| Arc::new(strategy::retry()))
+    }
+
+    /// Refuses what the store cannot hold, and a limit that the strategy does not take. `whose` begins the error. A
+    /// strategy that is not said here comes from `defaults`.
+    pub(crate) fn check(&self, whose: &str, defaults: &Self, store: &Capability) -> Result<()> {
+        let invalid = |detail: String| Err(LockError::new(LockErrorKind::InvalidRequest, detail));
+        if let Some(Err(error)) = self.ttl.map(|ttl| store.check_ttl(ttl)) {
+            return invalid(format!("{whose} {}; set another with `.ttl(..)`", error.detail()));
+        }
+        if let (Some(wait), Some(strategy)) =
+            (self.wait, self.strategy.as_ref().or(defaults.strategy.as_ref()))
+            && !strategy.takes_wait_limit()
+        {
+            let name = strategy.name();
+            return invalid(format!(
+                "{whose} wait is {wait:?}, but strategy `{name}` takes no limit: drop one, or use `retry`"
+            ));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(
+        ttl: Option<u64>,
+        strategy: Option<&'static str>,
+        wait: Option<u64>,
+        renew: Option<bool>,
+    ) -> Options {
+        let strategy: Option<Arc<dyn Strategy>> = strategy.map(|name| match name {
+            "retry" => Arc::new(strategy::retry()) as Arc<dyn Strategy>,
+            _ => Arc::new(strategy::fail_fast()),
+        });
+        Options { ttl: ttl.map(Duration::from_secs), strategy, wait: wait.map(Duration::from_secs), renew }
+    }
+
+    #[test]
+    fn the_request_counts_then_its_profile_then_the_manager() {
+        let manager = said(Some(3), Some("retry"), Some(30), Some(true)).or(&Options::of_this_crate());
+        let profile = said(Some(2), None, Some(20), Some(false));
+        // What the request says, and what counts: ttl, strategy, limit, renewal.
+        let table = [
+            (said(None, None, None, None), (2, "retry", Some(20), false)),
+            (said(Some(1), None, None, Some(true)), (1, "retry", Some(20), true)),
+            (said(None, None, Some(10), None), (2, "retry", Some(10), false)),
+            (said(None, Some("fail_fast"), None, None), (2, "fail_fast", None, false)),
+        ];
+        for (request, (ttl, name, wait, renew)) in table {
+            let mut all = request.or(&profile).or(&manager);
+            assert_eq!((all.ttl().as_secs(), all.renew()), (ttl, renew), "{all:?}");
+            assert_eq!(all.wait.map(|wait| wait.as_secs()), wait, "{all:?}");
+            assert_eq!(all.take_strategy().name(), name);
+        }
+        let profile = said(None, Some("fail_fast"), None, None);
+        let all = Options::default().or(&profile).or(&manager);
+        assert_eq!(all.wait, None, "the limit of the manager belongs to the strategy of the manager");
+    }
+}

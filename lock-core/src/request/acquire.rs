@@ -1,0 +1,187 @@
+//! From a request to a guard, or to a body under its lock.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use super::lock_request::LockRequest;
+use crate::acquire::{self, Plan};
+use crate::error::{LockError, LockErrorKind, Result};
+use crate::guard::body;
+use crate::guard::{LockGuard, LockHandle};
+use crate::lease::LeaseOptions;
+use crate::strategy::{self, Backoff, Strategy};
+
+impl LockRequest {
+    /// Says whether the request could ever be granted, without any I/O: for whoever builds requests from settings, at the
+    /// start and not at the first call.
+    ///
+    /// # Errors
+    /// [`InvalidKey`](LockErrorKind::InvalidKey), [`InvalidRequest`](LockErrorKind::InvalidRequest),
+    /// [`Unsupported`](LockErrorKind::Unsupported): what [`acquire`](Self::acquire) would answer before any I/O.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use lock_core::{LockErrorKind, LockManager, strategy};
+    ///
+    /// let locks = LockManager::in_memory();
+    /// let request = locks.lock("k").strategy(strategy::fail_fast()).wait(Duration::from_secs(1));
+    /// assert_eq!(request.check().unwrap_err().kind(), LockErrorKind::InvalidRequest);
+    /// ```
+    pub fn check(self) -> Result<()> {
+        self.plan().map(drop)
+    }
+
+    /// Acquires the lock, waiting as the strategy says.
+    ///
+    /// # Errors
+    /// - [`Contended`](LockErrorKind::Contended), [`TimedOut`](LockErrorKind::TimedOut): another holder; the error says
+    ///   who, where the store knows, and [`is_skipped`](LockError::is_skipped) when the strategy does without.
+    /// - [`Overloaded`](LockErrorKind::Overloaded): too many wait.
+    /// - [`Unavailable`](LockErrorKind::Unavailable): the store. A waiting strategy tries again within its limit;
+    ///   [`wait`](strategy::wait()) goes on for ever, and says so in the log.
+    /// - [`InvalidKey`](LockErrorKind::InvalidKey), [`InvalidRequest`](LockErrorKind::InvalidRequest),
+    ///   [`Unsupported`](LockErrorKind::Unsupported): the request, before any I/O.
+    /// - [`Upgrade`](LockErrorKind::Upgrade), [`Reentered`](LockErrorKind::Reentered): this task holds the key already.
+    /// - [`ShuttingDown`](LockErrorKind::ShuttingDown).
+    ///
+    /// # Panics
+    /// In a tokio runtime without its timer; a store on the network needs the I/O driver too (`enable_all`).
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves nothing behind: what may have been taken is given back in the background, and a place
+    /// in a queue is left.
+    pub async fn acquire(self) -> Result<LockGuard> {
+        acquire::acquire(self.plan()?).await
+    }
+
+    /// Tries exactly once: `None` when another holds the key. The strategy is not asked, and nothing waits.
+    ///
+    /// # Errors
+    /// As [`acquire`](Self::acquire), but for the contention itself.
+    ///
+    /// # Cancel safety
+    /// As [`acquire`](Self::acquire).
+    pub async fn try_acquire(mut self) -> Result<Option<LockGuard>> {
+        self.options.strategy = Some(Arc::new(strategy::fail_fast()));
+        self.options.wait = None;
+        self.backoff = None;
+        match acquire::acquire(self.plan()?).await {
+            Ok(guard) => Ok(Some(guard)),
+            Err(error) if error.kind() == LockErrorKind::Contended => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Acquires the lock, runs `body` under it, and gives it back.
+    ///
+    /// The body runs at most once and never unlocked. When the lock is lost it is dropped (see [`on_lost`](Self::on_lost)).
+    /// What the body borrowed or held is dropped before the lock is given back. A nested request for the same key in
+    /// the same task enters the grant again. The release is waited for, for at most a second; then it goes on in the
+    /// background. A release that fails never masks the body's result.
+    ///
+    /// # Errors
+    /// As [`acquire`](Self::acquire); [`Lost`](LockErrorKind::Lost) when the lock was lost while the body ran: what it
+    /// did so far is not undone.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the body first, then gives the lock back in the background.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), lock_core::LockError> {
+    /// let locks = lock_core::LockManager::in_memory();
+    /// let sum = locks.lock("account:7").run(async { 20 + 22 }).await?;
+    /// assert_eq!(sum, 42);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn run<F: Future>(self, body: F) -> Result<F::Output> {
+        // In a box, because every function that passes a future on by value keeps a copy of it in its own.
+        let body = Box::pin(body);
+        let on_lost = self.on_lost;
+        let guard = self.acquire().await?;
+        body::under(guard, on_lost, body).await
+    }
+
+    /// As [`run`](Self::run), with a handle on the lock for the body: its fencing token, what is left, whether it is lost.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    ///
+    /// # Cancel safety
+    /// As [`run`](Self::run).
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), lock_core::LockError> {
+    /// let locks = lock_core::LockManager::in_memory();
+    /// let token = locks.lock("account:7").run_with(|lock| async move { lock.fencing_token().await }).await??;
+    /// println!("UPDATE account SET .., fence = {token} WHERE id = 7 AND fence <= {token}");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn run_with<F, Fut>(self, body: F) -> Result<Fut::Output>
+    where
+        F: FnOnce(LockHandle) -> Fut,
+        Fut: Future,
+    {
+        let on_lost = self.on_lost;
+        let guard = self.acquire().await?;
+        let body = Box::pin(body(guard.handle()));
+        body::under(guard, on_lost, body).await
+    }
+
+    /// Checks everything that can be checked without the store.
+    fn plan(self) -> Result<Box<Plan>> {
+        let key = self.key.map_err(|bad| LockError::new(bad.kind, bad.text.to_string()))?;
+        let hub = self.hub;
+        let profiles = &hub.engine.profiles;
+        let named = self.profile.as_deref().map(|name| profiles.get(name)).transpose();
+        let options = match named.map_err(|error| error.with_key(&key))? {
+            Some(profile) => self.options.or(&profile.options),
+            None => self.options,
+        };
+        let mut options = options.or(&profiles.defaults);
+        let strategy = match (options.take_strategy(), self.backoff) {
+            (strategy, None) => strategy,
+            (strategy, Some(backoff)) => {
+                with_backoff(&*strategy, backoff).map_err(|error| error.with_key(&key))?
+            }
+        };
+        // In a box, because it is passed on through several futures.
+        let plan = Box::new(Plan {
+            ttl: options.ttl(),
+            wait: options.wait,
+            options: LeaseOptions {
+                kind: self.kind,
+                renew: options.renew(),
+                renew_every: self.renew_every,
+                max_hold: self.max_hold,
+                min_hold: self.min_hold,
+            },
+            fencing: self.fencing,
+            reentrant: self.reentrant,
+            max_waiters: self.max_waiters,
+            label: self.label,
+            template: self.template,
+            strategy,
+            hub,
+            key,
+            more: self.more,
+        });
+        plan.check().map_err(|error| error.with_key(&plan.key))?;
+        Ok(plan)
+    }
+}
+
+fn with_backoff(strategy: &dyn Strategy, backoff: Backoff) -> Result<Arc<dyn Strategy>> {
+    strategy.with_backoff(backoff).ok_or_else(|| {
+        let name = strategy.name();
+        let detail =
+            format!("a backoff is given, but strategy `{name}` takes none: drop one, or use `retry`");
+        LockError::new(LockErrorKind::InvalidRequest, detail)
+    })
+}

@@ -1,0 +1,7 @@
+//! What is asked for: key, kind, ttl, strategy and options, validated once.
+
+mod acquire;
+mod lock_request;
+mod setters;
+
+pub use lock_request::LockRequest;
