@@ -31,6 +31,16 @@ pub struct Request {
     on_lost: OnLost,
 }
 
+/// The setters of [`LockRequest`] of the same names.
+macro_rules! forwarded {
+    ($($name:ident($value:ident: $type:ty);)*) => {$(
+        #[doc = concat!("See [`LockRequest::", stringify!($name), "`].")]
+        pub fn $name(self, $value: $type) -> Self {
+            self.map(|request| request.$name($value))
+        }
+    )*};
+}
+
 impl Request {
     /// A request for `key` as `kind`. The template is what the key was rendered from; `label` says which function holds
     /// it.
@@ -67,59 +77,22 @@ impl Request {
         Self { request: self.request.map(change), ..self }
     }
 
-    /// See [`LockRequest::ttl`].
-    pub fn ttl(self, ttl: Duration) -> Self {
-        self.map(|request| request.ttl(ttl))
-    }
-
-    /// See [`LockRequest::strategy`].
-    pub fn strategy(self, strategy: impl Strategy) -> Self {
-        self.map(|request| request.strategy(strategy))
-    }
-
-    /// See [`LockRequest::wait`].
-    pub fn wait(self, wait: Duration) -> Self {
-        self.map(|request| request.wait(wait))
+    forwarded! {
+        ttl(ttl: Duration);
+        strategy(strategy: impl Strategy);
+        wait(limit: Duration);
+        max_waiters(max: usize);
+        renew(renew: bool);
+        renew_every(every: Duration);
+        max_hold(max: Duration);
+        min_hold(min: Duration);
+        label(label: &'static str);
+        profile(name: &'static str);
     }
 
     /// See [`LockRequest::backoff`].
     pub fn backoff(self, base: Duration, max: Duration) -> Self {
         self.map(|request| request.backoff(Backoff::exponential(base, max)))
-    }
-
-    /// See [`LockRequest::max_waiters`].
-    pub fn max_waiters(self, max: usize) -> Self {
-        self.map(|request| request.max_waiters(max))
-    }
-
-    /// See [`LockRequest::renew_every`].
-    pub fn renew_every(self, every: Duration) -> Self {
-        self.map(|request| request.renew_every(every))
-    }
-
-    /// See [`LockRequest::max_hold`].
-    pub fn max_hold(self, max: Duration) -> Self {
-        self.map(|request| request.max_hold(max))
-    }
-
-    /// See [`LockRequest::min_hold`].
-    pub fn min_hold(self, min: Duration) -> Self {
-        self.map(|request| request.min_hold(min))
-    }
-
-    /// See [`LockRequest::label`].
-    pub fn label(self, label: &'static str) -> Self {
-        self.map(|request| request.label(label))
-    }
-
-    /// See [`LockRequest::profile`].
-    pub fn profile(self, name: &'static str) -> Self {
-        self.map(|request| request.profile(name))
-    }
-
-    /// See [`LockRequest::renew`].
-    pub fn renew(self, renew: bool) -> Self {
-        self.map(|request| request.renew(renew))
     }
 
     /// See [`LockRequest::on_lost`].
