@@ -1,4 +1,4 @@
-//! A `redlock://` or `redlocks://` URL, parsed once.
+//! Parses a `redlock://` or `redlocks://` URL.
 
 use std::time::Duration;
 
@@ -18,11 +18,11 @@ const FORM: UrlForm = UrlForm {
 pub(crate) struct RedlockUrl {
     /// One `redis://` or `rediss://` URL for each server.
     pub(crate) urls: Vec<String>,
-    /// The servers by host and port alone.
+    /// The host and port of each server, which name the nodes in logs and errors.
     pub(crate) names: Vec<String>,
     /// The options that all clients must agree on.
     pub(crate) options: VoterOptions,
-    /// How long an attempt waits for one server; `None` leaves that to the quorum.
+    /// The time for which an attempt waits for one server; `None` leaves that to the quorum.
     pub(crate) node_timeout: Option<Duration>,
 }
 
@@ -31,12 +31,13 @@ pub(crate) struct RedlockUrl {
 struct Query {
     options: VoterOptions,
     node_timeout: Option<Duration>,
-    /// `name=value` of the options that the URL of each server takes.
+    /// The options that the URL of each server takes, as `name=value`.
     others: Vec<String>,
 }
 
 impl RedlockUrl {
-    /// Parses the part behind `redlock://`, or with `tls` behind `redlocks://`. The errors never repeat it.
+    /// Parses the part after `redlock://`, or with `tls` after `redlocks://`. No error repeats it: it holds the
+    /// password.
     pub(crate) fn parse(rest: &str, tls: bool) -> Result<Self> {
         let (rest, query) = FORM.options(rest)?;
         let (authority, db) = rest.split_once('/').unwrap_or((rest, ""));
@@ -74,7 +75,7 @@ impl Query {
                 }
                 "node_timeout" => query.node_timeout = Some(FORM.duration("node_timeout", value)?),
                 "timeout" => {
-                    // The parser of each server's URL refuses it if it is no duration.
+                    // A text that is no duration passes here; the parser of each server's URL refuses it.
                     timeout = humantime::parse_duration(value).unwrap_or(Duration::MAX);
                     query.others.push(format!("{name}={value}"));
                 }

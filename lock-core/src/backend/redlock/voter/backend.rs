@@ -1,4 +1,4 @@
-//! One voter as a store of its own.
+//! The voter as a `Backend`: one server, whose votes a quorum counts.
 
 use std::fmt;
 use std::sync::Weak;
@@ -22,8 +22,9 @@ use crate::key::Key;
 
 /// One Redis server as a voter of a quorum.
 ///
-/// See the [module](super) for what makes it fit to vote. A [`Quorum`](crate::backend::redlock::quorum::Quorum) of voters is the
-/// store; a single one grants locks too, but excludes only those who ask the same server as a voter.
+/// See the [module](super) for what a server needs in order to vote. The lock store is a
+/// [`Quorum`](crate::backend::redlock::quorum::Quorum) of voters. A single voter grants locks too, but it excludes only
+/// the clients that ask the same server through a voter.
 pub struct Voter {
     pub(super) server: Server<VoterRole>,
 }
@@ -35,15 +36,16 @@ impl fmt::Debug for Voter {
 }
 
 impl Voter {
-    /// By how much the server's clock is ahead of a steady clock of this process, in us, as far as is known. Only the
-    /// differences between servers mean something. `None` for a server that was never reached.
+    /// Returns the estimated offset of the server's clock from a steady clock of this process, in us; positive if the
+    /// server is ahead. Only the differences between servers mean something. `None` for a server that was never
+    /// reached.
     #[must_use]
     pub fn clock_offset(&self) -> Option<i64> {
         self.state().reading().map(super::clock_guard::Reading::middle)
     }
 
-    /// The outcome of a call under `timeout(deadline, ..)`. The call is awaited there and not here: a function that took it
-    /// by value would store it twice.
+    /// Turns the outcome of a call under `timeout(deadline, ..)` into a result of the contract. The caller awaits the
+    /// call: a function that took the future by value would store it twice.
     fn settled<T>(&self, answer: Outcome<T>, deadline: Duration, key: &Key) -> Result<T> {
         let answer = answer.unwrap_or_else(|_| Err(self.server.elapsed(deadline)));
         answer.map_err(|failure| self.server.error(&failure).with_key(key))
@@ -54,17 +56,18 @@ impl Voter {
     }
 }
 
-/// What came of a call with a deadline.
+/// The outcome of a call with a deadline.
 type Outcome<T> = std::result::Result<std::result::Result<T, Failure>, Elapsed>;
 
-/// The error for what a voter does not do.
+/// Returns the error for a request that a voter does not support.
 pub(super) fn unsupported(key: &Key) -> LockError {
     let detail = "a voter of a quorum has no queue and no latches";
     LockError::new(LockErrorKind::Unsupported, detail).with_key(key)
 }
 
 impl Backend for Voter {
-    /// No queue and no latches: the votes of several servers make no order, and their hand-offs no majority.
+    /// Declares no queue and no latches: the queues of several servers make no common order, and their hand-offs no
+    /// majority.
     fn capability(&self) -> Capability {
         let max_ttl = self.state().max_ttl();
         Capability {
@@ -74,7 +77,8 @@ impl Backend for Voter {
             fencing: Fencing::StoreTime,
             marks_sent: true,
             max_ttl,
-            // A server that forgot a kept key votes again when the longest lease is over.
+            // A server that forgot a kept key votes again once the longest lease is over: it cannot promise to keep a
+            // key for longer than that.
             keeps_after_release: Some(max_ttl),
             ..Capability::exclusive("redis")
         }

@@ -1,4 +1,4 @@
-//! The bootstrap: the only way in which the gated scripts come into a server.
+//! The bootstrap: the only way in which the gated scripts are loaded into a server.
 
 use crate::sync::Mutex;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::backend::redis::scripts::constants::{Constant, inject};
 use crate::clock::Clock;
 use crate::error::LockErrorKind;
 
-/// The key of the marker; no lock may have it.
+/// The key of the marker; no lock may use this name.
 pub(super) const MARKER: &str = "lock:voter";
 
 const BOOT: &str = include_str!("scripts/boot.lua");
@@ -44,28 +44,29 @@ pub(crate) const CONSTANTS: &[Constant] = &[
     Constant::number("QUARANTINE_MARGIN", QUARANTINE_MARGIN),
 ];
 
-/// Returns the text of the bootstrap as a server gets it.
+/// Returns the text of the bootstrap as it is sent to a server.
 pub(crate) fn boot_script() -> String {
     inject(BOOT, CONSTANTS)
 }
 
-/// What a gated request needs to know of the server, from the last bootstrap over its connection.
+/// The result of the last bootstrap over a connection, which every gated request needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Registration {
-    /// The run id.
+    /// The run id of the server.
     pub(super) run: [u8; RUN_ID_LEN],
-    /// What the marker says, in one text. A request carries it, so that a marker of another incarnation is found out even where
-    /// the script is known: in another database of the server, behind a proxy that reconnects, or where a live server was
-    /// made a replica.
+    /// The contents of the marker in one text. A request carries it, so that the script detects the marker of another
+    /// incarnation even where the script is cached: in another database of the server, behind a proxy that reconnects,
+    /// or on a live server that was made a replica.
     pub(super) marker_digest: Arc<[u8]>,
-    /// Until when the quarantine lasts, by the clock of the server, in us.
+    /// The end of the quarantine by the clock of the server, in us.
     pub(super) till: i64,
-    /// The names of the scripts.
+    /// The SHA-1 of the script for one key.
     pub(super) one: [u8; 40],
+    /// The SHA-1 of the script for several keys.
     pub(super) all: [u8; 40],
 }
 
-/// What the bootstrap found.
+/// The findings of a bootstrap: see `scripts/boot.lua`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Boot {
     max_ttl: Duration,
@@ -73,8 +74,8 @@ pub(super) struct Boot {
     left: Duration,
 }
 
-/// `MULTI; EVAL boot; SCRIPT LOAD ..; EXEC`. In one transaction, because a restart between two commands would load the
-/// scripts into an incarnation that has no marker of its own.
+/// Returns the commands of a bootstrap: `MULTI; EVAL boot; SCRIPT LOAD ..; EXEC`. They are one transaction, because a
+/// restart between two commands would load the scripts into an incarnation that has no marker of its own.
 pub(super) fn transaction(max_millis: u64, new_cluster: bool) -> Pipeline {
     let mut commands = Pipeline::with_capacity(5);
     commands.cmd("MULTI");
@@ -88,7 +89,7 @@ pub(super) fn transaction(max_millis: u64, new_cluster: bool) -> Pipeline {
 
 /// Reads the answers to [`transaction`].
 pub(super) fn read(answers: &[Value]) -> Result<(Boot, Registration), Failure> {
-    // The first that was refused says why; `EXEC` only says that one was.
+    // The first error names the reason; the reply to `EXEC` only says that a command was refused.
     let refused = answers.iter().find_map(|answer| match answer {
         Value::ServerError(error) => Some(Failure::of_reply(error)),
         _ => None,
@@ -145,7 +146,7 @@ fn booted(answer: &Value) -> Result<(Boot, Incarnation), Failure> {
     }
 }
 
-/// A SHA-1 or a run id: both are 40 hexadecimal digits.
+/// Reads a SHA-1 or a run id: both are 40 hexadecimal digits.
 fn name(answer: &Value) -> Result<[u8; 40], Failure> {
     match answer {
         Value::BulkString(text) => text.as_slice().try_into().map_err(|_| Failure::unexpected(answer)),
@@ -154,12 +155,12 @@ fn name(answer: &Value) -> Result<[u8; 40], Failure> {
     }
 }
 
-/// The place of one connection among the voters.
+/// The state of one connection to a voter.
 #[derive(Debug)]
 pub(super) struct VoterSession {
     voter: Arc<VoterState>,
     registration: Mutex<Registration>,
-    /// How many keys the server had evicted when it was last looked at.
+    /// The number of keys that the server had evicted at the last check.
     evicted: AtomicU64,
 }
 
@@ -183,7 +184,7 @@ impl VoterSession {
         self.registration.lock().clone()
     }
 
-    /// Registers the server again: it forgot the scripts, or its marker.
+    /// Registers the server again, because it forgot the scripts or its marker.
     pub(super) async fn register_again(&self, live: &Connection<VoterSession>) -> Result<(), Failure> {
         let answers = live.send_all(&transaction(self.voter.max_millis(), false)).await?;
         let registration = settle(&self.voter, &answers)?;
@@ -191,8 +192,8 @@ impl VoterSession {
         Ok(())
     }
 
-    /// With every heartbeat: whether the server threw keys away. A lock may have been among them, so its quarantine
-    /// begins anew, for all clients.
+    /// Checks with every heartbeat whether the server evicted keys. Locks may have been among them, so the bootstrap
+    /// starts a new quarantine then, for all clients.
     pub(super) async fn look(&self, live: &Connection<VoterSession>) {
         self.voter.compare_once();
         self.voter.report(Clock::Suspend.now());
@@ -201,12 +202,13 @@ impl VoterSession {
         let answer = live.send(&command).await;
         let now = answer.ok().and_then(|answer| evicted(text(&answer).ok()?));
         let Some(now) = now.filter(|now| *now != self.evicted.load(Ordering::Relaxed)) else { return };
+        // Stored only after the bootstrap: if that fails, the next heartbeat must find the difference again.
         if self.register_again(live).await.is_ok() {
             self.evicted.store(now, Ordering::Relaxed);
         }
     }
 
-    /// The voter that every reading of the server's clock is for.
+    /// Returns the voter that receives the readings of the server's clock.
     pub(super) fn voter(&self) -> &VoterState {
         &self.voter
     }
@@ -216,7 +218,7 @@ fn evicted(info: &str) -> Option<u64> {
     info.lines().find_map(|line| line.strip_prefix("evicted_keys:"))?.trim().parse().ok()
 }
 
-/// Reads the answers, tells what happened, and refuses a client that does not agree with the others.
+/// Reads the answers, logs a new quarantine, and refuses a client whose `max_ttl` differs from that of the others.
 fn settle(voter: &VoterState, answers: &[Value]) -> Result<Registration, Failure> {
     let (boot, registration) = read(answers)?;
     voter.quarantined(Clock::Suspend.now(), boot.left);
@@ -237,13 +239,14 @@ fn settle(voter: &VoterState, answers: &[Value]) -> Result<Registration, Failure
     Err(Failure::new(LockErrorKind::InvalidRequest, text))
 }
 
-/// One server that votes twice is no majority.
+/// Returns the error for a server that is named twice: with two votes of one server, a majority would mean nothing.
 pub(super) fn twice() -> Failure {
     let text = "this server is named twice among the voters: each must be a server of its own";
     Failure::new(LockErrorKind::InvalidRequest, text)
 }
 
-/// Only the client whose bootstrap wrote the marker tells.
+/// Logs why a quarantine began. `why` is 0 for all but the client whose bootstrap wrote the marker, so one client logs
+/// it.
 fn tell(voter: &VoterState, boot: &Boot) {
     let (server, left) = (voter.address(), boot.left);
     match boot.why {

@@ -1,26 +1,26 @@
-//! Whether the clock of a server was set, by what it says and the time that passed here.
+//! Detects that the clock of a server was set: its readings are compared with the time that passed here.
 
 use crate::clock::Moment;
 
-/// How far a clock may be from where it was expected, in us: far above the noise of a network, far below what anybody
-/// would set a clock by.
+/// The largest deviation of a clock that counts as noise, in us: far above the noise of a network, far below any step
+/// by which somebody would set a clock.
 pub(super) const TOLERANCE: i64 = 50_000;
 
-/// By how much the two clocks may go apart, in us for each second: twice what `adjtime` slews a clock by.
+/// The drift that is allowed between the two clocks, in us per second: twice the rate at which `adjtime` slews a clock.
 const DRIFT_PER_SECOND: i64 = 1_000;
 
-/// By how much the clock of a server is ahead of ours, in us: somewhere between two bounds, which are as far apart as
-/// the answer took.
+/// The offset of a server's clock from ours, in us. It lies between two bounds, whose distance is the time that the
+/// answer took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reading {
     pub(super) least: i64,
     pub(super) most: i64,
-    /// When it was read, in us of our clock.
+    /// The time of the reading, in us of our clock.
     pub(super) at: i64,
 }
 
 impl Reading {
-    /// Of a server that said `now` (us) some time between `sent` and `received`.
+    /// Creates the reading of a server that answered `now` (us) at some time between `sent` and `received`.
     pub(super) fn new(now: i64, sent: Moment, received: Moment) -> Self {
         let (sent, received) = (micros(sent), micros(received));
         Self { least: now.saturating_sub(received), most: now.saturating_sub(sent), at: received }
@@ -30,14 +30,15 @@ impl Reading {
         self.least.midpoint(self.most)
     }
 
-    /// The same reading as far as it can be trusted at `at`.
+    /// Returns the reading with the bounds that can still be trusted at `at`: they widen by the allowed drift.
     fn aged(self, at: i64) -> Self {
         let age = at.saturating_sub(self.at).max(0);
         let drift = (age / 1_000_000).saturating_mul(DRIFT_PER_SECOND).saturating_add(1);
         Self { least: self.least.saturating_sub(drift), most: self.most.saturating_add(drift), at }
     }
 
-    /// By how much this one is certainly later (or, negative, earlier) than another.
+    /// Returns by how much this offset is certainly larger (or, negative, smaller) than `other`; 0 where the bounds
+    /// overlap.
     pub(super) fn beyond(self, other: Self) -> i64 {
         if self.least > other.most {
             self.least.saturating_sub(other.most)
@@ -47,24 +48,24 @@ impl Reading {
     }
 }
 
-/// Of the two clocks of a moment the one that goes on during suspend, as the server's does; in us.
+/// Returns the time of `moment` on the clock that also counts suspend, as the server's does; in us.
 pub(super) fn micros(moment: Moment) -> i64 {
     moment.parts().1 / 1_000
 }
 
-/// What is known of one server's clock.
+/// The knowledge about one server's clock.
 #[derive(Debug, Default)]
 pub(super) struct ClockGuard {
     last: Option<Reading>,
 }
 
 impl ClockGuard {
-    /// The last that is known, if anything.
+    /// Returns the current reading, `None` before the first one.
     pub(super) fn last(&self) -> Option<Reading> {
         self.last
     }
 
-    /// Learns a reading. Returns by how much the clock was set since the last one, in us, where it certainly was.
+    /// Records a reading. Returns the step by which the clock was set since the last one, in us, if it certainly was.
     pub(super) fn observe(&mut self, reading: Reading) -> Option<i64> {
         let Some(last) = self.last else {
             self.last = Some(reading);
@@ -72,7 +73,8 @@ impl ClockGuard {
         };
         let known = last.aged(reading.at.max(last.at));
         let step = reading.beyond(known);
-        // The narrower bounds count while both agree, so that one slow answer hides no later step.
+        // While both readings agree, their intersection counts, so that one slow answer with wide bounds hides no later
+        // step. After a step the old bounds are worthless.
         self.last = Some(match step {
             0 => Reading {
                 least: known.least.max(reading.least),

@@ -1,4 +1,4 @@
-//! Making voters: one, or all of a quorum.
+//! Connects to voters: to one, or to all of a quorum.
 
 use std::sync::Arc;
 
@@ -18,17 +18,17 @@ use crate::backend::redis::link::Shared;
 use crate::backend::redis::link::dial;
 use crate::error::{LockError, LockErrorKind, Result};
 
-/// A voter, and why it could not be reached, where that may pass.
+/// A voter, with the temporary error if it could not be reached. A permanent error is an `Err`.
 type Dialled = Result<(Voter, Option<LockError>)>;
 
 impl Voter {
-    /// Connects to the server at `url`, as [`Redis::connect`] does, as one of the voters of a quorum. For all of them there is
-    /// [`connect_all`](Self::connect_all).
+    /// Connects to the server at `url`, as [`Redis::connect`] does, as a voter of a quorum.
+    /// [`connect_all`](Self::connect_all) connects to all voters of a quorum.
     ///
     /// # Errors
     ///
-    /// As [`Redis::connect`]. [`InvalidRequest`](LockErrorKind::InvalidRequest): the other clients of this
-    /// server agreed on another `max_ttl`. [`Unsupported`](LockErrorKind::Unsupported): a server before 7.0, or one whose
+    /// As [`Redis::connect`]. [`InvalidRequest`](LockErrorKind::InvalidRequest): the other clients of this server
+    /// agreed on another `max_ttl`. [`Unsupported`](LockErrorKind::Unsupported): a server before 7.0, or one whose
     /// `maxmemory-policy` is not `noeviction`.
     ///
     /// # Panics
@@ -57,14 +57,14 @@ impl Voter {
         }
     }
 
-    /// Connects to all voters of a quorum, in the order of `urls`. One that is down is dialled again for ever and votes
-    /// when it is back; a majority must answer now. The clocks of the servers are compared, and one that is beside the
-    /// others does not vote for the longest lease.
+    /// Connects to all voters of a quorum, in the order of `urls`. A majority must answer now. A voter that is down is
+    /// dialled until it answers, and votes from then on. The clocks of the servers are compared: a server whose clock
+    /// differs from the others does not vote for the longest lease.
     ///
     /// # Errors
     ///
-    /// As [`connect`](Self::connect), of any of them. [`InvalidRequest`](LockErrorKind::InvalidRequest): no
-    /// URL, or two that lead to one server. [`NoQuorum`](LockErrorKind::NoQuorum): fewer than a majority answer; temporary.
+    /// As [`connect`](Self::connect), of any of them. [`InvalidRequest`](LockErrorKind::InvalidRequest): no URL, or two
+    /// that lead to one server. [`NoQuorum`](LockErrorKind::NoQuorum): fewer than a majority answer; temporary.
     ///
     /// # Panics
     ///
@@ -92,8 +92,8 @@ impl Voter {
     }
 }
 
-/// Reads a URL. Where a fail-over moves it to another server, a voter has two votes: the primary that was replaced goes
-/// on granting for a while, and its marker is right.
+/// Reads the URL of one server. It refuses addresses that a fail-over moves to another server: such a voter would have
+/// two votes, because the replaced primary continues to grant for a while and its marker is right.
 pub(super) fn one_server(url: &str) -> Result<Config> {
     let config = Config::parse(url)?;
     if config.durability.is_some() {
@@ -116,7 +116,7 @@ pub(super) fn one_server(url: &str) -> Result<Config> {
     }
 }
 
-/// Dials once; what may pass is no error of the voter.
+/// Dials once. A temporary failure still makes a voter, which is dialled again later.
 async fn connect(config: Config, options: VoterOptions) -> Dialled {
     let state = Arc::new(VoterState::new(options, config.address.clone()));
     let server = Arc::new(Shared::new(config, VoterRole { state })?);
@@ -133,7 +133,7 @@ async fn connect(config: Config, options: VoterOptions) -> Dialled {
     }
 }
 
-/// All at once: those that are down must not add up their time-outs.
+/// Dials all servers at once, so that the time-outs of servers that are down do not add up.
 async fn dial_all(configs: Vec<Config>, options: VoterOptions) -> Result<Vec<(Voter, Option<LockError>)>> {
     let mut dials: JoinSet<(usize, Dialled)> = JoinSet::new();
     for (number, config) in configs.into_iter().enumerate() {
@@ -150,7 +150,7 @@ async fn dial_all(configs: Vec<Config>, options: VoterOptions) -> Result<Vec<(Vo
     Ok(dialled.into_iter().map(|(_, dialled)| dialled).collect())
 }
 
-/// One server that votes twice is no majority.
+/// Refuses an address that is named twice: with two votes of one server, a majority would mean nothing.
 fn different(configs: &[Config]) -> Result<()> {
     if configs.is_empty() {
         return Err(LockError::new(LockErrorKind::InvalidRequest, "a quorum needs a voter"));
@@ -173,7 +173,7 @@ fn majority(all: usize, down: &[&LockError]) -> Result<()> {
     Err(LockError::new(LockErrorKind::NoQuorum, detail).nothing_taken())
 }
 
-/// Tells the voters of each other, and refuses one that is there under two names.
+/// Connects the voters with their peers, and refuses a server that is named by two addresses (equal run ids).
 fn introduce(voters: &[Voter]) -> Result<()> {
     let states: Vec<&Arc<VoterState>> =
         voters.iter().map(|voter| &voter.server.shared().role.state).collect();

@@ -1,5 +1,5 @@
-//! A Redis server as a voter: a role of its connections, and the gate that a server which may have forgotten a lease must
-//! pass.
+//! A Redis server as a voter: a role of its connections, and the gate that a server which may have forgotten a lease
+//! must pass.
 
 mod backend;
 mod boot;

@@ -1,4 +1,4 @@
-//! The one way past a quarantine: an operator's word that there are no locks yet.
+//! The only way to skip a quarantine: an operator declares that there are no locks yet.
 
 use std::sync::Arc;
 
@@ -17,16 +17,16 @@ use crate::error::{LockErrorKind, Result};
 
 impl Voter {
     /// Declares that the servers at `urls` are a new cluster, whose locks are available at once. Without it, a new
-    /// server votes for the first time after the longest lease, because nothing tells it from one that lost its data.
+    /// server votes for the first time after the longest lease, because it looks like one that lost its data.
     ///
-    /// **For an operator, by hand, once**, before the first client connects. On a server that restarted it gives away
-    /// what the quarantine protects: a key may be locked twice.
+    /// **An operator calls this by hand, once**, before the first client connects. On a server that restarted it gives
+    /// up the protection of the quarantine: a key may be locked twice.
     ///
     /// # Errors
     ///
     /// As [`connect`](Self::connect); all servers must answer.
-    /// [`InvalidRequest`](LockErrorKind::InvalidRequest): one of them has keys, so the cluster is not new. Nothing was
-    /// changed then, on any of them.
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest): a server has keys, so the cluster is not new. No server was
+    /// changed then.
     ///
     /// # Panics
     ///
@@ -34,7 +34,7 @@ impl Voter {
     ///
     /// # Cancel safety
     ///
-    /// Not cancel safe: some of the servers may have been told. Calling it again does no harm.
+    /// Not cancel safe: some of the servers may have a marker already. Calling it again does no harm.
     ///
     /// # Examples
     ///
@@ -69,6 +69,7 @@ impl Voter {
             let session = told.await.map_err(|failure| failure.to_error(server.address()))?;
             all.push((server, session));
         }
+        // Every server is checked before the first marker is written, so that a refusal changes nothing anywhere.
         for (server, session) in all {
             let commands = boot::transaction(crate::backend::redis::units::millis(max_ttl), true);
             let answers = session.live.send_all(&commands).await;

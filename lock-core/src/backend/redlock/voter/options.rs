@@ -1,15 +1,15 @@
-//! What a voter is told when it is made.
+//! The options of a voter.
 
 use std::time::Duration;
 
 use crate::error::{LockError, LockErrorKind, Result};
 
-/// What the clients of a quorum agree on.
+/// The options that all clients of a quorum must agree on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VoterOptions {
-    /// The longest lease that anybody may ask for, and so for how long a server that restarted does not vote. Every
-    /// client must say the same. Default: 30 s.
+    /// The longest lease that a client may ask for, and therefore how long a restarted server does not vote. Every
+    /// client must use the same value. Default: 30 s.
     pub max_ttl: Duration,
 }
 
@@ -17,13 +17,13 @@ impl VoterOptions {
     const SHORTEST: Duration = Duration::from_millis(10);
     const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
-    /// Leases of at most `max_ttl`: 10 ms to 24 h, counted in whole milliseconds.
+    /// Creates options for leases of at most `max_ttl`: 10 ms to 24 h, in whole milliseconds.
     #[must_use]
     pub const fn new(max_ttl: Duration) -> Self {
         Self { max_ttl }
     }
 
-    /// Refuses what no server could keep.
+    /// Refuses a `max_ttl` that no server could keep.
     pub(crate) fn checked(self) -> Result<Self> {
         let Self { max_ttl } = self;
         if max_ttl < Self::SHORTEST || max_ttl > Self::LONGEST {

@@ -1,11 +1,11 @@
-//! The clocks of the voters beside each other: what a client without a history can know.
+//! Compares the clocks of the voters with each other: all that a client without a history can know about them.
 
 use std::sync::Weak;
 
 use super::clock_guard::{Reading, TOLERANCE};
 use super::state::VoterState;
 
-/// A reading that is older says too little beside a fresh one, in us.
+/// The largest age difference between two readings that are compared, in us.
 const FRESH: i64 = 5_000_000;
 
 /// The voters of one quorum.
@@ -17,15 +17,15 @@ impl Peers {
         Self(all)
     }
 
-    /// By how much `reading` is certainly beside the median of those that are known, in us, 0 for little enough; `None`
-    /// while too few are known.
+    /// Returns by how much `reading` certainly differs from the median of the known readings, in us; 0 within the
+    /// tolerance, and `None` while fewer than three clocks are known.
     pub(super) fn beside(&self, reading: Reading) -> Option<i64> {
         let known = self.0.iter().filter_map(Weak::upgrade).filter_map(|voter| voter.reading());
         let fresh = known.filter(|other| reading.at.saturating_sub(other.at).abs() < FRESH);
         beside(&mut fresh.collect::<Vec<_>>(), reading)
     }
 
-    /// Whether another one than `this` is the server with this run id.
+    /// Returns whether a voter other than `this` is the server with this run id.
     pub(super) fn has_another(&self, this: &VoterState, run: [u8; 40]) -> bool {
         let mut others =
             self.0.iter().filter_map(Weak::upgrade).filter(|other| !std::ptr::eq(&**other, this));
@@ -33,13 +33,14 @@ impl Peers {
     }
 }
 
-/// `all` holds the reading as well. Fewer than three clocks have no majority that is right.
+/// Compares `reading` with the median of `all`, which contains it. With fewer than three clocks there is no majority
+/// that could be right.
 fn beside(all: &mut [Reading], reading: Reading) -> Option<i64> {
     if all.len() < 3 {
         return None;
     }
     all.sort_unstable_by_key(|reading| reading.middle());
-    // Of an even number there are two in the middle, and whatever is between them is right.
+    // An even number has two middle readings, and any offset between those two counts as right.
     let (low, high) = (all[(all.len() - 1) / 2], all[all.len() / 2]);
     let (below, above) = (reading.beyond(low).min(0), reading.beyond(high).max(0));
     let beside = if above > 0 { above } else { below };

@@ -1,16 +1,17 @@
-//! What a server must be to vote, beside what every server must be.
+//! The requirements on a server that votes, in addition to those on every server.
 
 use crate::backend::redis::error::Failure;
 use crate::error::LockErrorKind;
 
-/// Reads the answer to `INFO`, of which the general probe approved.
+/// Checks the answer to `INFO`, after the general probe has approved it.
 pub(super) fn examine(info: &str) -> Result<(), Failure> {
     let field =
         |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
     let version = field("redis_version").unwrap_or("of an unknown version");
     let major = version.split('.').next().and_then(|major| major.parse::<u32>().ok());
     if major.is_none_or(|major| major < 7) {
-        // Before 7 the text of a script may stand in the append-only file, and a restart then brings it back.
+        // Before 7 the append-only file may hold the text of a script. A restart would load it again without a
+        // bootstrap.
         return Err(Failure::new(
             LockErrorKind::Unsupported,
             format!("the server is Redis {version}; a voter of a quorum needs 7.0 or later"),

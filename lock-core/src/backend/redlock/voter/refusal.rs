@@ -1,4 +1,4 @@
-//! Why a voter did not vote.
+//! The reasons for which a voter does not vote.
 
 use std::time::{Duration, SystemTime};
 
@@ -6,24 +6,24 @@ use super::state::VoterState;
 use crate::backend::redis::error::Failure;
 use crate::error::{LockError, LockErrorKind};
 
-/// Why there is no answer to whether the key is free.
+/// The reason why an attempt on a voter has no vote.
 #[derive(Debug)]
 pub(super) enum Refusal {
-    /// As of any server.
+    /// A failure that any server can have.
     Failure(Failure),
-    /// It may have forgotten a lease, and waits until that is over.
+    /// The server may have forgotten a lease, and waits until that lease is over.
     Quarantined {
         left: Duration,
-        /// When that is over, by the server's clock: since 1970.
+        /// The end of the quarantine by the server's clock, since 1970.
         until: Duration,
     },
-    /// Its clock was set.
+    /// The clock of the server was set.
     ClockJumped {
         left: Duration,
-        /// The server granted the claim; what its clock makes of the lease is not known.
+        /// Whether the server granted the claim. Its clock may then end the lease at any time.
         granted: bool,
     },
-    /// The lease is longer than the clients agreed on.
+    /// The lease is longer than the `max_ttl` that the clients agreed on.
     TooLong { ttl: Duration, max_ttl: Duration },
 }
 
@@ -34,7 +34,7 @@ impl From<Failure> for Refusal {
 }
 
 impl Refusal {
-    /// The error that a caller sees.
+    /// Returns the error that a caller sees.
     pub(super) fn to_error(&self, voter: &VoterState) -> LockError {
         let address = voter.address();
         match self {
@@ -55,6 +55,7 @@ impl Refusal {
                      {left:?} more"
                 );
                 let error = LockError::new(LockErrorKind::Unavailable, detail).with_retry_after(Some(*left));
+                // A grant is on the server: without `nothing_taken` the quorum gives it back.
                 if *granted { error } else { error.nothing_taken() }
             }
             Self::TooLong { ttl, max_ttl } => {
@@ -68,7 +69,7 @@ impl Refusal {
     }
 }
 
-/// A time since 1970 as people write it, unless the clock that it is of is set to what nobody writes.
+/// Formats a time since 1970 for people; `None` from the year 10000 on, which only a wrong clock shows.
 fn date(since: Duration) -> Option<String> {
     const YEAR_10000: Duration = Duration::from_secs(253_402_300_800);
     let time = SystemTime::UNIX_EPOCH.checked_add(since).filter(|_| since < YEAR_10000)?;

@@ -1,4 +1,4 @@
-//! What a connection to a voter does for the quorum.
+//! The role of a connection to a voter: registration, heartbeats and clock readings.
 
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use crate::backend::redis::link::{Connection, Greeting, Role, SessionState, Shar
 use crate::backend::redis::scripts::Script;
 use crate::clock::Moment;
 
-/// A release that wakes no queue, because a voter has none, and that a grant by the hot path of the gate costs no look at one.
+/// The release script of a voter. Its first part frees a plain lock without a look at the queue, because a voter has
+/// none.
 const RELEASE: &str = concat!(
     include_str!("scripts/release.lua"),
     include_str!("../../redis/scripts/lib.lua"),
@@ -33,6 +34,7 @@ impl Role for VoterRole {
     }
 
     async fn admit(&self, _shared: &Shared<Self>, greeting: &Greeting<'_>) -> Result<VoterSession, Failure> {
+        // First the clock: registering compares it with those of the peers.
         let (sent, received) = greeting.asked;
         self.state.observe(greeting.now, sent, received);
         VoterSession::register(&self.state, greeting.info, greeting.connection).await

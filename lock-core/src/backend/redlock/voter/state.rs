@@ -1,4 +1,4 @@
-//! What all connections of one voter share.
+//! The state that all connections of one voter share.
 
 use crate::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -14,21 +14,21 @@ use crate::backend::redis::units::millis;
 use crate::backend::remote::Listeners;
 use crate::clock::{Clock, Moment};
 
-/// One server as a voter of a quorum, as far as this client knows it.
+/// This client's knowledge about one voter.
 #[derive(Debug)]
 pub(super) struct VoterState {
     max_ttl: Duration,
     address: Address,
     clock: Mutex<ClockGuard>,
-    /// Until when its clock is not trusted, in us of ours.
+    /// The time until which the server's clock is not trusted, in us of our clock.
     distrusted: AtomicI64,
-    /// Until when it is in quarantine, as far as is known, in us of ours.
+    /// The end of the quarantine as far as it is known, in us of our clock.
     quarantined: AtomicI64,
     peers: OnceLock<Arc<Peers>>,
     listeners: Listeners,
-    /// Whether its clock was compared with those of its peers.
+    /// Whether the server's clock was compared with those of its peers.
     compared: AtomicBool,
-    /// Of the server, when it was last registered.
+    /// The run id of the server at its last registration.
     run: Mutex<Option<[u8; 40]>>,
 }
 
@@ -59,7 +59,7 @@ impl VoterState {
         &self.address
     }
 
-    /// The server's run id, as the last bootstrap answered it.
+    /// Returns the server's run id from the last bootstrap.
     pub(super) fn run(&self) -> Option<[u8; 40]> {
         *self.run.lock()
     }
@@ -68,7 +68,7 @@ impl VoterState {
         *self.run.lock() = Some(run);
     }
 
-    /// Whether the server with this run id votes under another name already.
+    /// Returns whether the server with this run id already votes under another name.
     pub(super) fn votes_elsewhere(&self, run: [u8; 40]) -> bool {
         self.peers.get().is_some_and(|peers| peers.has_another(self, run))
     }
@@ -77,7 +77,7 @@ impl VoterState {
         let _ = self.peers.set(peers);
     }
 
-    /// What is known of the server's clock.
+    /// Returns the current reading of the server's clock.
     pub(super) fn reading(&self) -> Option<Reading> {
         self.guard().last()
     }
@@ -86,8 +86,8 @@ impl VoterState {
         self.clock.lock()
     }
 
-    /// Learns that the server's clock said `now` (us) between `sent` and `received`. A clock that was set costs the
-    /// server its vote for the longest lease: keys may be gone too early, and its quarantine over too soon.
+    /// Records that the server's clock showed `now` (us) at some time between `sent` and `received`. A server whose
+    /// clock was set has no vote for the longest lease: keys may expire too early, and its quarantine may end too soon.
     pub(super) fn observe(&self, now: i64, sent: Moment, received: Moment) {
         let step = self.guard().observe(Reading::new(now, sent, received));
         if let Some(step) = step {
@@ -99,14 +99,16 @@ impl VoterState {
         }
     }
 
-    /// Compares the server's clock with those of its peers, as soon as enough of them are known. Once: from then on
-    /// every step is seen by itself, and a server whose clock is always wrong votes when its leases are over.
+    /// Compares the server's clock with those of its peers, once, as soon as enough of them are known. Later steps are
+    /// found by [`observe`](Self::observe), and a server whose clock is constantly wrong votes again once its leases
+    /// are over.
     pub(super) fn compare_once(&self) {
         if self.compared.load(Ordering::Relaxed) {
             return;
         }
         let (Some(reading), Some(peers)) = (self.reading(), self.peers.get()) else { return };
         let Some(beside) = peers.beside(reading) else { return };
+        // The swap lets one of several heartbeats at the same time report the difference.
         if self.compared.swap(true, Ordering::Relaxed) || beside == 0 {
             return;
         }
@@ -123,7 +125,7 @@ impl VoterState {
         out
     }
 
-    /// Learns at `now` for how much longer the server is in quarantine.
+    /// Records that the server is in quarantine for `left` from `now` on, and reports it.
     pub(super) fn quarantined(&self, now: Moment, left: Duration) {
         self.quarantined.store(micros(now.plus(left)), Ordering::Relaxed);
         self.report(now);
@@ -147,20 +149,21 @@ impl VoterState {
         self.quarantined.load(Ordering::Relaxed) > micros(now) || self.distrusted(now).is_some()
     }
 
-    /// For how long the clock is not to be trusted yet; `None` while nothing is wrong with it.
+    /// Returns how much longer the clock is not trusted; `None` if it is.
     pub(super) fn distrusted(&self, now: Moment) -> Option<Duration> {
         let left = self.distrusted.load(Ordering::Relaxed).saturating_sub(micros(now));
         u64::try_from(left).ok().filter(|left| *left > 0).map(Duration::from_micros)
     }
 }
 
-/// Microseconds of a quarantine for each millisecond of the longest lease: 2 % more, for clocks of another speed.
+/// Microseconds of quarantine for each millisecond of the longest lease: 2 % more, because clocks run at different
+/// speeds.
 pub(super) const QUARANTINE_FACTOR: u64 = 1_020;
-/// Microseconds that a quarantine lasts longer, for what was rounded.
+/// Microseconds that are added to a quarantine to cover rounding.
 pub(super) const QUARANTINE_MARGIN: u64 = 10_000;
 
-/// Returns how long a server must not vote that may have forgotten a lease of `max_ttl`. The gate computes the same from
-/// the same constants.
+/// Returns the quarantine of a server that may have forgotten a lease of `max_ttl`. The gate computes the same from the
+/// same constants.
 pub(super) fn quarantine(max_ttl: Duration) -> Duration {
     let micros = millis(max_ttl).saturating_mul(QUARANTINE_FACTOR);
     Duration::from_micros(micros.saturating_add(QUARANTINE_MARGIN))

@@ -1,4 +1,4 @@
-//! Asking a voter for a lock.
+//! One attempt to acquire a claim on a voter.
 
 use std::time::Duration;
 
@@ -17,11 +17,12 @@ use crate::backend::{Attempt, Claim, Queue};
 use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, Result};
 
-/// How often one attempt may ask: for a server that forgot its scripts, then its marker, and whose clock was set.
+/// The most requests of one attempt: the server may have forgotten its scripts, then its marker, and its clock may have
+/// been set.
 const TRIES: usize = 4;
 
 impl VoterState {
-    /// Refuses before any I/O what no answer could make right.
+    /// Refuses, before any I/O, a claim that no answer could make valid.
     fn check(&self, claim: &Claim) -> Result<()> {
         if claim.keys().any(|key| key.as_str() == MARKER) {
             let detail = "this name belongs to the marker of the voter: choose another one";
@@ -39,7 +40,7 @@ impl VoterState {
 }
 
 impl Voter {
-    /// One attempt on a voter. Never by a plain SET: only the gated scripts may make a key.
+    /// Attempts the claim once. It never sends a plain `SET`: only the gated scripts may create a key.
     pub(super) async fn vote(&self, claim: &Claim) -> Result<Attempt> {
         let (voter, server) = (self.state(), &self.server);
         voter.check(claim)?;
@@ -74,6 +75,7 @@ impl Voter {
             };
             match (reply.verdict, reply.rest()) {
                 (1, _) => {
+                    // Reading the reply recorded the server's clock. If that shows a step, the lease is worth nothing.
                     let grant = granted(claim, &reply)?;
                     return match voter.distrusted(Clock::Suspend.now()) {
                         None => Ok(Attempt::Granted(grant)),
@@ -82,6 +84,7 @@ impl Voter {
                 }
                 (0, rest) => return Ok(Attempt::Held(held(rest, reply.sent, false))),
                 (-2, rest) => return Err(conflict(rest, Use::Lock(claim.mode)).into()),
+                // The marker is missing or of another run: register, then ask again.
                 (-3, _) => session.register_again(&live).await?,
                 (-4, [max, ..]) => {
                     let max_ttl = Duration::from_millis(number(max)?);
@@ -93,7 +96,8 @@ impl Voter {
                     let until = Duration::from_micros(u64::try_from(reply.now).unwrap_or(0)) + left;
                     return Err(Refusal::Quarantined { left, until });
                 }
-                // Too late by the server's clock, which was learnt anew with this answer; nothing was done.
+                // Too late by the server's clock. Nothing was done, and this answer brought a new reading of the clock,
+                // so the next request carries a better deadline.
                 _ => {}
             }
         }
@@ -118,7 +122,7 @@ fn unsettled(voter: &VoterState) -> Failure {
     }
 }
 
-/// The request of the gated script that the claim needs.
+/// Returns the request of the gated script for the claim.
 fn command(live: &Connection<VoterSession>, registration: &Registration, claim: &Claim, end: Moment) -> Cmd {
     let token = claim.owner.token();
     let value = claim.record.to_value(&token);

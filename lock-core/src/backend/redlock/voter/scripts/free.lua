@@ -1,14 +1,15 @@
--- The free lock of a voter whose marker is as its last bootstrap left it: what most attempts come for, so it does as
--- little as it can. In front of the gate, which sees to every other case, and asks the same in more words. A voter has no
--- queue, so nobody is before whoever asks.
+-- Grants a free lock on a voter whose marker is unchanged since its last bootstrap. This is the most frequent case, so
+-- it takes the fewest calls. It runs before the gate, which checks the same conditions in detail and handles every
+-- other case. A voter has no queue, so no waiter comes before this claim.
 --
 -- KEYS     1  the lock
--- ARGV     as in the script behind the gate, and the two of the gate
+-- ARGV     as in the script after the gate, and the two of the gate
 -- Returns  now   granted; server time in us
 --          or what the gate returns
 -- Constants  VOTER_MARKER: see gate.lua
 --
--- Atomic because the marker must be of the same life and data as the key, and the write of the same moment.
+-- Atomic because the marker must be of the same run and data as the key, and the checks must hold when the key is
+-- written.
 
 -- Before Redis 7, a script that asks for the time must say that its effects are replicated, not its text.
 if redis.replicate_commands then redis.replicate_commands() end
