@@ -1,4 +1,4 @@
-//! Getting a lock, or a place in its queue.
+//! Acquiring a lock, queueing for it, and the heartbeat of a waiter.
 
 use std::fmt;
 use std::iter;
@@ -19,19 +19,20 @@ use crate::clock::Clock;
 use crate::key::Key;
 use crate::owner::OwnerToken;
 
-/// How long the last fencing token is remembered after it was made, or its holder was renewed: ten leases, of long ones
-/// an hour more than one, and a minute.
+/// How long the server remembers the last fencing token after it was made or its holder was renewed: ten leases, but
+/// at most one lease and an hour, and a minute on top.
 ///
-/// It matters only where the server's clock is set back. By no more than this, tokens grow in any case: the server
-/// forgets the last one when its clock is so far ahead of it, and cannot fall behind it. By more, they grow where the
-/// next one is made before it is forgotten, because it is above the last one then.
+/// This matters only where the server's clock is set back. If it is set back by no more than this, tokens always grow:
+/// the server forgets the last token only once its clock is this far ahead of it, so the clock cannot fall behind it.
+/// If it is set back by more, tokens grow where the next one is made before the last one is forgotten, because the next
+/// one is above the last one then.
 const FENCE_LEASES: u32 = 10;
 const FENCE_MORE: Duration = Duration::from_secs(60 * 60);
 const FENCE_AT_LEAST: Duration = Duration::from_secs(60);
 
 impl Server<Primary> {
-    /// One attempt. Where a plain SET will do it comes first: a free key costs nothing else. The script runs where
-    /// the key is taken, perhaps by this very owner, and where more is wanted than a SET can do.
+    /// Makes one attempt. Sends a plain SET first where that is enough: a free key costs nothing else. Runs the script
+    /// where the key is taken, perhaps by this very owner, and where the claim asks for more than a SET can do.
     pub(crate) async fn acquire(
         &self,
         claim: &Claim,
@@ -40,15 +41,17 @@ impl Server<Primary> {
     ) -> Result<Attempt, Failure> {
         let start = Clock::Suspend.now();
         let (live, ready) = match self.connections.current() {
-            // The usual case, with no await since `start`: the clock need not be read again.
+            // The usual case. Nothing was awaited since `start`, so the clock need not be read again.
             Some(live) => (live, start),
             None => (self.connections.get().await?, Clock::Suspend.now()),
         };
         if ask.enqueues() {
+            // Subscribes before the request is sent, because the grant may be pushed before the answer arrives.
             Box::pin(live.subscribe_waiters(self.shared().listeners(), &claim.key)).await?;
-            // The grant may be told, and then nothing is sent before the first renewal.
+            // The grant may come by push. Then nothing is sent before the first renewal, so subscribe as a holder now.
             live.subscribe_holders(self.shared().shared_listeners());
         }
+        // From here on the request may take effect, so a dropped claim must be released.
         claim.mark_sent();
         let token = claim.owner.token();
         let value = claim.record.to_value(&token);
@@ -77,17 +80,18 @@ impl Server<Primary> {
                 }
                 0 => return Ok(Attempt::Held(held(reply.rest(), reply.sent, false))),
                 -2 => return Err(conflict(reply.rest(), Use::Lock(claim.mode))),
-                // Too late by the server's clock, which may have been set since it was last asked. It has just been
-                // asked, and nothing was done, so the request may be sent once more.
+                // Too late by the server's clock, which may have been set since this client last read it. The answer
+                // brought its time, and the script did nothing, so the request may be sent once more.
                 _ => {}
             }
         }
         Err(Failure::late())
     }
 
-    /// One sign of life of a claim that waits.
+    /// Sends one heartbeat of a queued claim.
     pub(crate) async fn heartbeat(&self, claim: &Claim) -> Result<Heartbeat, Failure> {
         let live = self.connections.get().await?;
+        // The connection may be a new one, without the subscription.
         live.subscribe_waiters(self.shared().listeners(), &claim.key).await?;
         claim.mark_sent();
         let (key, token) = (claim.key.as_str(), claim.owner.token());
@@ -108,7 +112,7 @@ impl Server<Primary> {
 }
 
 impl Server<Primary> {
-    /// The plain SET of a claim whose slot is being moved to this node of a Cluster.
+    /// Sends the plain SET of a claim whose slot is being moved to this node of a Cluster.
     pub(crate) async fn set_asking(&self, claim: &Claim, deadline: Duration) -> Result<Attempt, Failure> {
         let live = self.connections.get().await?;
         let value = claim.record.to_value(&claim.owner.token());
@@ -127,12 +131,12 @@ impl Server<Primary> {
     }
 }
 
-/// Whether a plain SET does all that the claim asks for.
+/// Returns whether a plain SET does all that the claim asks for.
 pub(crate) fn is_plain(claim: &Claim) -> bool {
     claim.mode == Mode::Exclusive && claim.queue == Queue::Barging && !claim.fencing && claim.more.is_empty()
 }
 
-/// `SET key value NX PX ttl`.
+/// Returns `SET key value NX PX ttl`.
 fn set(claim: &Claim, value: &str) -> Cmd {
     let key = claim.key.as_str();
     let mut command = Cmd::with_capacity(6, key.len() + value.len() + 32);
@@ -178,7 +182,7 @@ pub(crate) fn fence_ttl(lease: Duration) -> Duration {
     leases.saturating_add(FENCE_AT_LEAST)
 }
 
-/// Whose a fencing token is: the owner's, and from the second turn on its grant also the turn's.
+/// The holder of a fencing token: the owner token, with the number of the hand-off for a later holder of the grant.
 pub(crate) struct FenceOf<'a>(pub(crate) &'a Claim);
 
 impl fmt::Display for FenceOf<'_> {

@@ -1,4 +1,4 @@
-//! From an exclusive lock to a shared one.
+//! Turning an exclusive lock into a shared one.
 
 use std::iter;
 
@@ -12,18 +12,19 @@ use crate::backend::{Claim, Renewal};
 use crate::error::{LockError, LockErrorKind, Result as LockResult};
 
 impl<R: Role> Server<R> {
-    /// Makes the exclusive grant of a claim of one key a shared one.
+    /// Turns the exclusive grant of a claim of one key into a shared one.
     pub(crate) async fn downgrade(&self, claim: &Claim) -> Result<Renewal, Failure> {
         let live = self.connections.get().await?;
         let (key, token) = (claim.key.as_str(), claim.owner.token());
         let value = claim.record.to_value(&token);
         let mut command = live.scripts.call(Script::Downgrade, iter::once(key), 3, value.len() + 80);
         command.arg(token.as_str()).arg(&value).arg(millis(claim.ttl));
+        // Marked before the answer, which may be lost: from now on, requests must name the stored value as well.
         claim.mark_shared();
         let reply = live.call(Script::Downgrade, &command).await?;
         match (reply.verdict, reply.rest()) {
             (1, [waiters, ..]) => {
-                // As any other renewal.
+                // The downgrade extends the lease, so it needs copies like any renewal.
                 R::confirm(&live, self.deadline(claim.ttl)).await.map_err(Failure::in_doubt)?;
                 Ok(Renewal::Renewed { sent: reply.sent, lease: claim.ttl, waiters: Some(count(waiters)?) })
             }

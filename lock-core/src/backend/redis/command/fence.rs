@@ -13,13 +13,13 @@ use crate::error::LossReason;
 use crate::key::Key;
 
 impl<R: Role> Server<R> {
-    /// Makes the fencing token of a grant, or tells why the grant is not this owner's.
+    /// Makes the fencing token of a grant, or returns why the grant is not this owner's.
     pub(crate) async fn fence(&self, claim: &Claim) -> Result<Result<FencingToken, LossReason>, Failure> {
         let own = claim.own_fence().map_or(0, FencingToken::get);
         self.fence_above(claim, own, &FenceOf(claim).to_string()).await
     }
 
-    /// Makes one that is larger than `own`; the same once more for whoever asks again as `of`.
+    /// Makes a fencing token that is larger than `own`. A repeated request with the same `of` gets the same token.
     pub(crate) async fn fence_above(
         &self,
         claim: &Claim,
@@ -37,7 +37,8 @@ impl<R: Role> Server<R> {
         match (reply.verdict, reply.rest()) {
             (1, [number, ..]) => {
                 let token = read_fence(claim, reply.now, number)?;
-                // Else the next primary may give a smaller one to the next holder. Asked again, it is the same one.
+                // Without copies, the next primary might give a smaller token to the next holder. An error here is in
+                // doubt and not final: a repeated request gets the same token.
                 R::confirm(&live, self.deadline(claim.ttl)).await.map_err(Failure::in_doubt)?;
                 Ok(Ok(token))
             }

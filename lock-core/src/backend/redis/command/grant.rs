@@ -1,4 +1,4 @@
-//! Grants that count: with copies where locks need them, and with a subscription for their holders.
+//! Confirming grants: with copies where durability asks for them, and with a subscription for their holders.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::backend::redis::error::Failure;
 use crate::backend::redis::link::Role;
 use crate::backend::redis::primary::{Primary, PrimaryConnection};
 
-/// Sends a command that grants, and has the grant confirmed where that costs no round trip of its own.
+/// Sends a command that grants a lock, and gets the grant confirmed where that costs no round trip of its own.
 pub(super) async fn send_to_grant(
     connection: &PrimaryConnection,
     command: &Cmd,
@@ -20,13 +20,13 @@ pub(super) async fn send_to_grant(
 ) -> Result<(Value, Confirmed), Failure> {
     match &connection.session {
         None => Ok((connection.send(command).await?, None)),
-        // Boxed: most stores have no copies, and every call would have room for this.
+        // Boxed, because most stores need no copies, and without the box the future of every call would hold this one.
         Some(confirmer) => Box::pin(confirmer.grant(connection, command, deadline)).await,
     }
 }
 
 impl Server<Primary> {
-    /// Hands out a grant that has enough copies, and gives back one that has not.
+    /// Returns the grant if it has enough copies; otherwise releases it and returns an error.
     pub(super) async fn durable<T>(
         &self,
         connection: &Arc<PrimaryConnection>,
@@ -43,9 +43,10 @@ impl Server<Primary> {
             None => Box::pin(Primary::confirm(connection, deadline)).await,
         };
         let Err(failure) = confirmed else { return Ok(grant) };
+        // The grant must not outlive the error: the caller would believe that it has no lock while the key stays taken.
         match Box::pin(self.release(claim, None)).await {
             Ok(_) => Err(failure.before_any_request()),
-            // The library is told that there may be a grant, and repeats the release.
+            // The error says that there may be a grant, so that the library repeats the release.
             Err(_) => Err(failure.in_doubt()),
         }
     }

@@ -1,4 +1,4 @@
-//! Who holds what, and taking it away.
+//! Listing locks with their holders and waiters, and force-releasing a grant.
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -20,14 +20,14 @@ use crate::backend::{GrantId, HOLDERS_TOLD, HolderInfo, Listed, LockInfo, WAITER
 use crate::key::Key;
 use crate::owner::{Owner, OwnerRecord};
 
-/// How many keys the server looks at in one step of a scan.
+/// The number of keys that the server examines in one step of a scan.
 const STEP: usize = 500;
-/// How many of them one script looks into, unless it finds much to tell: then it stops, and another goes on from there. A
-/// fraction of a millisecond, and few milliseconds at most.
+/// The number of keys that one script examines, unless it finds much to report: then it stops, and another script
+/// continues from there. A script takes a fraction of a millisecond, and a few milliseconds at most.
 const BATCH: usize = 100;
 
 impl<R: Role> Server<R> {
-    /// Goes through the keys by `SCAN`, which lets others in between; each round trip has a deadline of its own.
+    /// Lists the locks by `SCAN`, between whose steps the server serves others. Each round trip has its own deadline.
     pub(crate) async fn list(&self, prefix: &str, foreign: bool, limit: usize) -> Result<Listed, Failure> {
         let (mut cursor, mut seen, mut locks) = ("0".to_owned(), HashSet::new(), Vec::new());
         loop {
@@ -40,7 +40,7 @@ impl<R: Role> Server<R> {
             while !rest.is_empty() {
                 let batch = &rest[..rest.len().min(BATCH)];
                 let (looked, found) = self.in_time(self.look_into(batch, foreign)).await?;
-                // A scan may show a key twice. Only the locks are remembered: of other keys there may be any number.
+                // A scan may return a key twice. Only locks are remembered, because other keys may be very many.
                 locks.extend(found.into_iter().filter(|lock| seen.insert(lock.key.clone())));
                 rest = &rest[looked..];
             }
@@ -51,7 +51,7 @@ impl<R: Role> Server<R> {
         }
     }
 
-    /// Who holds one key.
+    /// Returns the holders and waiters of one key.
     pub(crate) async fn inspect(&self, key: &Key) -> Result<Option<LockInfo>, Failure> {
         let live = self.connections.get().await?;
         let answer = live.run(Script::List, &list(&live, iter::once(key.as_str()), true)).await?;
@@ -59,8 +59,8 @@ impl<R: Role> Server<R> {
         Ok(found.pop())
     }
 
-    /// One script for all of them; on a node of a Cluster one for each, because the next key is in another slot. Also how
-    /// many were looked at.
+    /// Examines keys with one script; on a node of a Cluster with one script for each key, because the next key is in
+    /// another slot. Returns the number of keys that were examined, and the locks.
     async fn look_into(&self, keys: &[String], foreign: bool) -> Result<(usize, Vec<LockInfo>), Failure> {
         let live = self.connections.get().await?;
         let per_script = if live.scripts.keyspace() == Keyspace::Slots { 1 } else { BATCH };
@@ -76,7 +76,7 @@ impl<R: Role> Server<R> {
         let (mut looked, mut found) = (0, Vec::new());
         for answer in &answers {
             let answer = match locks(answer) {
-                // Of a slot that is leaving this node of a Cluster.
+                // The slot of the key is leaving this node of a Cluster: the key is skipped.
                 Err(Failure { reaction: Reaction::Follow(redirect), .. }) if redirect != Redirect::Down => {
                     (1, Vec::new())
                 }
@@ -104,7 +104,7 @@ impl<R: Role> Server<R> {
     }
 }
 
-/// A look into these keys.
+/// Returns the call of the script that examines these keys.
 fn list<'a, S: SessionState>(
     live: &Connection<S>,
     keys: impl Iterator<Item = &'a str> + Clone,
@@ -115,7 +115,7 @@ fn list<'a, S: SessionState>(
     command
 }
 
-/// The pattern of all keys that begin with `prefix`, in which nothing but the end is a pattern.
+/// Returns the `MATCH` pattern for all keys that begin with `prefix`; the prefix itself is taken literally.
 fn beginning_with(prefix: &str) -> String {
     let mut pattern = String::with_capacity(prefix.len() + 1);
     for char in prefix.chars() {
@@ -136,7 +136,7 @@ fn text(value: &Value) -> Option<&str> {
     }
 }
 
-/// The next cursor, and the keys that are text: others are none of ours.
+/// Reads the next cursor and the keys that are text: any other key is not one of this library.
 fn step(answer: &Value) -> Result<(String, Vec<String>), Failure> {
     match answer {
         Value::Array(parts) => match &parts[..] {
@@ -150,13 +150,13 @@ fn step(answer: &Value) -> Result<(String, Vec<String>), Failure> {
     }
 }
 
-/// Reads the answer of one script: how many keys it has looked at, and the locks.
+/// Reads the answer of one script: the number of keys that it examined, and the locks.
 fn locks(answer: &Value) -> Result<(usize, Vec<LockInfo>), Failure> {
     match answer {
         Value::ServerError(error) => {
             let failure = Failure::of_reply(error);
             match failure.redirect() {
-                // It knows nothing of any lock.
+                // A node that is cut off from its Cluster knows nothing of any lock: the call fails and skips no key.
                 Some(Redirect::Down) => Err(Redirect::Down.to_failure()),
                 _ => Err(failure),
             }
@@ -172,7 +172,7 @@ fn locks(answer: &Value) -> Result<(usize, Vec<LockInfo>), Failure> {
     }
 }
 
-/// Reads one lock of the answer; `None` when it is none.
+/// Reads one lock of the answer; `None` if the value has another form.
 fn info(lock: &Value) -> Option<LockInfo> {
     let Value::Array(parts) = lock else { return None };
     let [key, mode, Value::Array(holders), Value::Int(holding), Value::Int(waiting), Value::Array(waiters)] =
@@ -200,7 +200,7 @@ fn waiter(value: &Value) -> Option<WaiterInfo> {
     Some(WaiterInfo::new(record_of(text(record)?), mode_of(text(mode)?)?))
 }
 
-/// Reads a record that came without the token in front of it.
+/// Reads an owner record without the token in front of it.
 fn record_of(record: &str) -> Option<OwnerRecord> {
     OwnerRecord::from_value(&format!("{} {record}", "0".repeat(Owner::TOKEN_LEN)))
 }

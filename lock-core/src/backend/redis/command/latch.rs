@@ -16,13 +16,14 @@ use crate::backend::{LatchState, LatchStep};
 use crate::key::Key;
 
 impl Server<Primary> {
-    /// One step.
+    /// Performs one step of a latch.
     pub(crate) async fn latch(&self, key: &Key, step: &LatchStep) -> Result<LatchState, Failure> {
         let live = self.connections.get().await?;
         let (name, who, of) = match step {
             LatchStep::Set { count, owner, .. } => ("set", owner.token().as_str().to_owned(), *count),
             LatchStep::CountDown { owner, .. } => ("count", owner.token().as_str().to_owned(), 0),
             LatchStep::Wait { process, .. } => {
+                // Subscribes before the step, so that a message right behind it is not missed.
                 live.subscribe_waiters(self.shared().listeners(), key).await?;
                 ("wait", Process(*process).to_string(), 0)
             }

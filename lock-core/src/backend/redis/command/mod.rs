@@ -1,4 +1,4 @@
-//! The commands of the store on one server: what is sent, and what the answer means.
+//! The commands of the store on one server: building the requests and reading the answers.
 
 pub(crate) mod acquire;
 mod downgrade;

@@ -1,4 +1,4 @@
-//! Giving a lock back, or a place in its queue.
+//! Releasing a lock, or a queue entry.
 
 use std::time::Duration;
 
@@ -16,7 +16,8 @@ use crate::error::LockErrorKind;
 use crate::key::Key;
 
 impl<R: Role> Server<R> {
-    /// Frees the key if it is this owner's, or keeps it taken for `keep_for`. An owner that waits leaves the queue.
+    /// Releases the lock if it is this owner's, and keeps the key taken for `keep_for` if that is given. Removes the
+    /// queue entry of an owner that waits.
     pub(crate) async fn release(
         &self,
         claim: &Claim,
@@ -33,7 +34,7 @@ impl<R: Role> Server<R> {
 
 fn free<S: SessionState>(connection: &Connection<S>, claim: &Claim) -> Cmd {
     let mut command = call(connection, Script::Release, claim);
-    // The hot path of the script is the one without these.
+    // The script takes its short path only without these arguments.
     if needs_value(claim) || !claim.more.is_empty() || claim.own_fence().is_some() {
         details(&mut command, claim);
     }
@@ -62,7 +63,8 @@ fn details(command: &mut Cmd, claim: &Claim) {
     command.arg(claim.own_fence().map_or(0, FencingToken::get)).arg(millis(fence_ttl(claim.ttl)));
 }
 
-/// Whether the scripts find the grant by what is stored of it, and not by the token alone: among several holders.
+/// Returns whether the scripts need the stored value to find the grant, because it may be one of several holders. The
+/// token alone is enough for an exclusive grant.
 pub(crate) fn needs_value(claim: &Claim) -> bool {
     claim.mode != Mode::Exclusive || claim.may_be_shared()
 }
@@ -73,7 +75,7 @@ fn read(answer: Result<Value, Failure>) -> Result<Released, Failure> {
         Ok(Value::Int(0)) => Ok(Released::Expired),
         Ok(Value::Int(-1)) => Ok(Released::Taken),
         Ok(other) => Err(Failure::unexpected(&other)),
-        // Data of another type is not this owner's lock: somebody else has the key.
+        // Data of another type are not this owner's lock: somebody else uses the key.
         Err(failure) if failure.kind() == LockErrorKind::InvalidRequest => Ok(Released::Taken),
         Err(failure) => Err(failure),
     }

@@ -17,15 +17,16 @@ use crate::error::LockError;
 use crate::key::Key;
 use crate::owner::Owner;
 
-/// Locks in one script: it keeps the server for some 100 us, and nobody else is served meanwhile.
+/// The number of locks in one script. It occupies the server for some 100 us, and nobody else is served meanwhile.
 pub(crate) const PER_SCRIPT: usize = 100;
-/// A renewal has its turn at a third of the lease; a quarter leaves time for another one before the lease is over.
+/// The divisor of the lease for the deadline. A renewal is due after a third of the lease; a deadline of a quarter
+/// leaves time for another renewal before the lease is over.
 const SHARE_OF_LEASE: u32 = 4;
-/// No deadline is shorter than this: below it, an ordinary hiccup of the network would count as a failure.
+/// The shortest deadline. With a shorter one, an ordinary hiccup of the network would count as a failure.
 const SHORTEST: Duration = Duration::from_millis(20);
 
 impl<R: Role> Server<R> {
-    /// Renews a batch. A script that fails leaves the others alone.
+    /// Renews a batch. The failure of one script does not affect the others.
     pub(crate) async fn renew(&self, batch: &[Renew<'_>]) -> Vec<Renewal> {
         let Some(shortest) = batch.iter().map(|renew| renew.ttl).min() else {
             return Vec::new();
@@ -41,8 +42,8 @@ impl<R: Role> Server<R> {
         of_claims(batch, answers, |failure| self.error(failure))
     }
 
-    /// All scripts in one pipeline, and those that the server has forgotten in a second one. The answers are in the
-    /// order of the locks. `asking`: of a slot that is being moved here.
+    /// Sends all scripts in one pipeline, and those that the server has forgotten in a second one. Returns the answers
+    /// in the order of the locks. `asking` is for locks of a slot that is being moved to this node.
     pub(crate) async fn renew_chunks(
         &self,
         chunks: &[&[Lock<'_>]],
@@ -56,7 +57,8 @@ impl<R: Role> Server<R> {
             all.into_iter().filter(|&at| is_forgotten(answers[at].as_ref())).collect();
         if !forgotten.is_empty() {
             live.send(&live.scripts.load(Script::Renew)).await?;
-            // The earlier moment counts for the answers of the first round; it is right for these too, only stricter.
+            // The answers of the first pipeline need the earlier moment. It is right for the second one too, only
+            // stricter: a lease counts from before its request was sent.
             let again = run(&live, (chunks, asking), &forgotten, &mut answers).await?;
             if forgotten.len() == chunks.len() {
                 sent = again;
@@ -76,7 +78,7 @@ impl<R: Role> Server<R> {
         if verdicts.iter().any(renewed)
             && let Err(failure) = R::confirm(&live, deadline).await
         {
-            // The primary has the longer lease and the next one may not: what is known is the lease before.
+            // The primary has the longer lease, but the next primary may not. Only the previous lease is certain.
             let unconfirmed = verdicts.iter_mut().filter(|verdict| matches!(verdict, Verdict::Renewed(..)));
             unconfirmed.for_each(|verdict| *verdict = Verdict::Unknown(failure.clone().in_doubt()));
         }
@@ -84,12 +86,12 @@ impl<R: Role> Server<R> {
     }
 }
 
-/// How long a batch may take whose shortest lease is this.
+/// Returns how long a batch may take whose shortest lease is `shortest`.
 pub(crate) fn deadline(shortest: Duration, timeout: Duration) -> Duration {
     (shortest / SHARE_OF_LEASE).max(SHORTEST).min(timeout)
 }
 
-/// From the answers for each key to those for each grant.
+/// Combines the verdicts for single keys into one answer for each grant.
 pub(crate) fn of_claims(
     batch: &[Renew<'_>],
     answers: Vec<Verdict>,
@@ -97,7 +99,7 @@ pub(crate) fn of_claims(
 ) -> Vec<Renewal> {
     let mut answers = answers.into_iter();
     let unknown = |failure: &Failure, claim: &Claim| Renewal::Unknown(error(failure).with_key(&claim.key));
-    // A grant of several keys has an answer for each of them.
+    // A grant of several keys has one verdict for each of them.
     let of_claim = |renew: &Renew<'_>| {
         let keys = answers.by_ref().take(renew.claim.keys().count());
         match keys.reduce(Verdict::and) {
@@ -112,7 +114,7 @@ pub(crate) fn of_claims(
     batch.iter().map(of_claim).collect()
 }
 
-/// One key of one grant.
+/// One key of a grant.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lock<'a> {
     pub(crate) key: &'a Key,
@@ -136,7 +138,8 @@ pub(crate) enum Verdict {
 }
 
 impl Verdict {
-    /// Of two keys of one grant, from the first request on: lost if one is, renewed if both are.
+    /// Combines the verdicts for two keys of one grant. The grant is lost if one of them is, and renewed if both are.
+    /// Its lease counts from the earlier request.
     fn and(self, other: Self) -> Self {
         match (self, other) {
             (Self::NotOwned, _) | (_, Self::NotOwned) => Self::NotOwned,
@@ -148,7 +151,7 @@ impl Verdict {
     }
 }
 
-/// Sends the scripts of the chunks numbered `which` and puts their answers into `answers`.
+/// Sends the scripts of the chunks numbered `which`, puts their answers into `answers`, and returns when it sent them.
 async fn run<S: SessionState>(
     live: &Connection<S>,
     (chunks, asking): (&[&[Lock<'_>]], bool),
@@ -199,7 +202,7 @@ pub(crate) fn is_forgotten(answer: Option<&Value>) -> bool {
     }
 }
 
-/// The verdicts of one script.
+/// Reads the verdicts of one script.
 fn read<S: SessionState>(live: &Connection<S>, locks: usize, answer: &Value, sent: Moment) -> Vec<Verdict> {
     match answer {
         Value::Array(answers) if answers.len() == locks => {

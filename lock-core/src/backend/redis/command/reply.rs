@@ -1,4 +1,4 @@
-//! What the scripts answer, read.
+//! Reading the answers of the scripts.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -13,7 +13,8 @@ use crate::clock::Moment;
 use crate::error::LockErrorKind;
 use crate::owner::OwnerRecord;
 
-/// A grant of the whole lease, from `{.., waiters[, fence]}`. Notes a fencing token that is ahead of the server's time.
+/// Reads a grant of the whole lease from `{.., waiters[, fence]}`. Marks a claim whose fencing token is ahead of the
+/// server's time.
 pub(crate) fn granted(claim: &Claim, reply: &Reply) -> Result<Grant, Failure> {
     read_grant(claim, reply.sent, reply.now, reply.rest())
 }
@@ -27,11 +28,12 @@ fn read_grant(claim: &Claim, sent: Moment, now: i64, rest: &[Value]) -> Result<G
     Ok(Grant::new(sent, claim.ttl).with_fence(fence).with_waiters(Some(count(waiters)?)))
 }
 
-/// A fencing token that the server made at `now`.
+/// Reads a fencing token that the server made at `now`.
 pub(crate) fn fence(claim: &Claim, now: i64, number: &Value) -> Result<FencingToken, Failure> {
     match number {
         Value::Int(number) => {
             claim.mark_fenced();
+            // A token ahead of the clock comes from a clock that was set back: the process must not number on from it.
             if *number > now {
                 claim.mark_fence_ahead();
             }
@@ -49,8 +51,9 @@ pub(crate) fn count(value: &Value) -> Result<usize, Failure> {
     }
 }
 
-/// Who holds and who waits, from `{.., pttl, holder, others, place, own[, kept]}`; hints, so what cannot be read is
-/// left out. `sent` is when the request was sent; `kept`, whether it keeps a place where the answer does not say so.
+/// Reads the holder and the waiters from `{.., pttl, holder, others, place, own[, kept]}`. These are hints, so a part
+/// that cannot be read is left out. `sent` is when the request was sent. `kept` is whether the claim is queued, for an
+/// answer that does not say so.
 pub(crate) fn held(rest: &[Value], sent: Moment, kept: bool) -> Held {
     let number = |at: usize| match rest.get(at) {
         Some(Value::Int(number)) => Some(*number),
@@ -62,7 +65,7 @@ pub(crate) fn held(rest: &[Value], sent: Moment, kept: bool) -> Held {
     };
     let kept = number(5).map_or(kept, |kept| kept == 1);
     Held {
-        // -1: a foreign lock without an expiry.
+        // -1 is a foreign lock without an expiry.
         remaining: number(0).and_then(|left| u64::try_from(left).ok()).map(Duration::from_millis),
         holder,
         waiters: number(2).and_then(|others| usize::try_from(others).ok()),
@@ -72,7 +75,7 @@ pub(crate) fn held(rest: &[Value], sent: Moment, kept: bool) -> Held {
     }
 }
 
-/// The mode as the scripts write it.
+/// Returns the mode as the scripts write it.
 pub(crate) fn code(mode: Mode) -> Cow<'static, str> {
     match mode {
         Mode::Exclusive => "x".into(),
@@ -81,7 +84,7 @@ pub(crate) fn code(mode: Mode) -> Cow<'static, str> {
     }
 }
 
-/// The mode that the scripts wrote.
+/// Reads a mode that the scripts wrote.
 pub(super) fn mode_of(code: &str) -> Option<Mode> {
     match code {
         "x" => Some(Mode::Exclusive),
@@ -90,8 +93,7 @@ pub(super) fn mode_of(code: &str) -> Option<Mode> {
     }
 }
 
-/// A key that is in use as something that has nothing in common with what was asked for, from
-/// `{.., mode[, number of the key]}`.
+/// Reads the error for a key that is in use in an incompatible mode, from `{.., mode[, number of the key]}`.
 pub(crate) fn conflict(rest: &[Value], asked: Use) -> Failure {
     let code = match rest.first() {
         Some(Value::BulkString(code)) => std::str::from_utf8(code).ok(),

@@ -1,4 +1,4 @@
-//! One server: the connections to it, and how long a call may take. What it is asked stands in the files of the commands.
+//! One server: the connections to it, and the deadlines of calls. The commands are in the other files of this folder.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,19 +11,19 @@ use crate::backend::redis::primary::Primary;
 use crate::backend::remote::PerRuntime;
 use crate::error::{LockError, LockErrorKind};
 
-/// One Redis server: a connection for each runtime that uses it, and the commands.
+/// A Redis server, with one connection for each runtime that uses it, and the commands.
 #[derive(Debug)]
 pub(crate) struct Server<R: Role = Primary> {
     pub(crate) connections: PerRuntime<Shared<R>>,
 }
 
 impl<R: Role> Server<R> {
-    /// Starts with the connection that proved the server fit; without one, dials at once.
+    /// Starts with the connection that proved the server fit. Dials at once if there is none.
     pub(crate) fn new(shared: Arc<Shared<R>>, first: Option<Session<R>>) -> Self {
         Self { connections: PerRuntime::new(shared, first) }
     }
 
-    /// Starts without a connection, and dials when one is wanted.
+    /// Starts without a connection, and dials when the first one is needed.
     pub(crate) fn idle(shared: Arc<Shared<R>>) -> Self {
         Self { connections: PerRuntime::idle(shared) }
     }
@@ -32,22 +32,22 @@ impl<R: Role> Server<R> {
         self.connections.connector()
     }
 
-    /// Ends all connections, for good.
+    /// Closes all connections for good.
     pub(crate) fn close(&self) {
         self.connections.close();
     }
 
-    /// The `timeout` of the URL.
+    /// Returns the `timeout` of the URL.
     pub(crate) fn timeout(&self) -> Duration {
         self.shared().config.timeout
     }
 
-    /// The deadline of a call that asks for a lease of `lease`.
+    /// Returns the deadline of a call that asks for a lease of `lease`.
     pub(crate) fn deadline(&self, lease: Duration) -> Duration {
         self.shared().config.deadline(lease)
     }
 
-    /// Why a call was not over by its deadline.
+    /// Returns the failure of a call that was not answered by its deadline. The server may have executed it.
     pub(crate) fn elapsed(&self, deadline: Duration) -> Failure {
         match self.connections.failure() {
             Some(last) => last.in_doubt(),
@@ -55,7 +55,7 @@ impl<R: Role> Server<R> {
         }
     }
 
-    /// Why a call that was over by its deadline had not been sent.
+    /// Returns the failure of a call that had not been sent when its deadline passed.
     pub(crate) fn not_sent(&self, deadline: Duration) -> Failure {
         let dialling =
             || Failure::new(LockErrorKind::Unavailable, format!("no connection within {deadline:?}"));
