@@ -14,31 +14,31 @@ use crate::owner::OwnerRecord;
 
 /// A number that grows with every new owner of a key; the protected resource refuses smaller ones.
 ///
-/// Where the clock of a store is set back, the order comes from the last number that it remembers. One double fault is
-/// beyond that: a holder that numbered turns of its process, and dies before its next renewal while the clock is set
-/// back; the next owner may then get a number that was in use.
+/// Where the clock of a store is set back, the order comes from the last number that the store remembers. One double fault
+/// breaks it: a holder that numbered hand-offs in its process dies before its next renewal, while the clock is set back. The
+/// next owner may then get a number that was in use.
 ///
 /// See Martin Kleppmann, *How to do distributed locking* (2016).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FencingToken(u64);
 
 impl FencingToken {
-    /// The token with this number.
+    /// Makes the token with this number.
     #[must_use]
     pub const fn new(number: u64) -> Self {
         Self(number)
     }
 
-    /// The number, to be stored with the data that the lock protects: a write with a *smaller* one is refused, one with
-    /// the same comes from the same owner. It fits a signed 64-bit column.
+    /// Returns the number, to be stored with the data that the lock protects: refuse a write with a *smaller* one; a write
+    /// with the same number comes from the same owner. It fits a signed 64-bit column.
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0
     }
 
-    /// The number for a signed 64-bit column: `UPDATE .. SET .., fence = $token WHERE .. AND fence <= $token`.
+    /// Returns the number for a signed 64-bit column: `UPDATE .. SET .., fence = $token WHERE .. AND fence <= $token`.
     ///
-    /// No store of this crate gives one that does not fit; of a store of your own that does, it is `i64::MAX`.
+    /// Every store of this crate gives numbers that fit. A number of your own store that does not fit becomes `i64::MAX`.
     #[must_use]
     pub const fn get_i64(self) -> i64 {
         if self.0 > i64::MAX.cast_unsigned() { i64::MAX } else { self.0.cast_signed() }
@@ -51,21 +51,21 @@ impl fmt::Display for FencingToken {
     }
 }
 
-/// What a backend gave.
+/// A lease that a backend granted.
 #[derive(Clone, Copy, Debug)]
 pub struct Grant {
-    /// When the request that won was sent: the lease counts from here, whatever the answer took.
+    /// When the winning request was sent. The lease counts from here, however long the answer took.
     pub sent: Moment,
     /// The lease that the store promised, counted from `sent`, before drift is taken off.
     pub lease: Duration,
     /// The fencing token, where it came with the grant.
     pub fence: Option<FencingToken>,
-    /// How many wait in the store's queue, where it has one and looked.
+    /// How many claims wait in the store's queue, where it has one and looked.
     pub waiters: Option<usize>,
 }
 
 impl Grant {
-    /// A grant of `lease` from `sent` on.
+    /// Makes a grant of `lease` from `sent` on.
     #[must_use]
     pub const fn new(sent: Moment, lease: Duration) -> Self {
         Self { sent, lease, fence: None, waiters: None }
@@ -86,16 +86,16 @@ impl Grant {
     }
 }
 
-/// Why a claim was not granted: somebody else has the key.
+/// Why a claim was not granted: another owner has the key.
 #[derive(Clone, Debug, Default)]
 pub struct Held {
     /// What is left of the holder's lease; a hint.
     pub remaining: Option<Duration>,
-    /// Who holds, where the store knows.
+    /// The holder, where the store knows it.
     pub holder: Option<OwnerRecord>,
-    /// How many wait in the store's queue, where it has one; the asking claim is not counted.
+    /// How many claims wait in the store's queue, where it has one, without the asking claim.
     pub waiters: Option<usize>,
-    /// How many of them are before the asking claim, where it is queued.
+    /// How many of them are before the asking claim, where that is queued.
     pub position: Option<usize>,
     /// Whether the holder [may hand off](Owner::may_hand_off_to) to the asking claim.
     pub own: bool,
@@ -109,28 +109,28 @@ pub struct Held {
 pub enum Attempt {
     /// The claim is granted.
     Granted(Grant),
-    /// Somebody else has the key.
+    /// Another owner has the key.
     Held(Held),
 }
 
-/// The answer to a sign of life.
+/// The answer to a heartbeat.
 #[derive(Clone, Debug)]
 #[must_use]
 pub enum Heartbeat {
-    /// It was the claim's turn: it is granted, for the full lease.
+    /// The turn of the claim had come: it is granted, for the full lease.
     Granted(Grant),
-    /// The place is kept.
+    /// The claim stays queued.
     Waiting(Held),
-    /// The claim has no place any more. Its owner is used up: it must be released, and another one asks anew.
+    /// The claim is not queued any more. Its owner must be released, and not be used again: another one is queued anew.
     Gone,
 }
 
-/// One grant to renew.
+/// A grant to renew.
 #[derive(Clone, Copy, Debug)]
 pub struct Renew<'a> {
     /// The claim that was granted.
     pub claim: &'a Claim,
-    /// The lease from now on.
+    /// The lease to set from now on.
     pub ttl: Duration,
 }
 
@@ -138,14 +138,14 @@ pub struct Renew<'a> {
 #[derive(Debug)]
 #[must_use]
 pub enum Renewal {
-    /// The grant is ours for `lease`, counted from `sent`.
+    /// The owner has the grant for `lease`, counted from `sent`.
     Renewed {
         /// When the renewal was sent.
         sent: Moment,
-        /// The lease that the store gave, before drift is taken off. A store may give another one than it was asked for:
-        /// whole seconds, or the timeout of a session. What it gave counts.
+        /// The lease that the store gave, before drift is taken off. A store may give another one than was requested: whole
+        /// seconds, or the timeout of a session. The one that it gave counts.
         lease: Duration,
-        /// How many wait in the store's queue, where it has one.
+        /// How many claims wait in the store's queue, where it has one.
         waiters: Option<usize>,
     },
     /// The owner no longer has the grant.
@@ -158,11 +158,11 @@ pub enum Renewal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Released {
-    /// The grant was ours and is free now.
+    /// The owner had the grant, and the key is free now.
     Released,
-    /// Nobody had the key any more: the lease had run out.
+    /// The key was free already: the lease had run out.
     Expired,
-    /// Somebody else has the key by now; it was left alone.
+    /// Another owner has the key by now; its grant was not touched.
     Taken,
     /// Another guard of this task, further out, still holds the key.
     StillHeld,

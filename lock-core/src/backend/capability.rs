@@ -19,7 +19,7 @@ pub enum Placement {
 }
 
 impl Placement {
-    /// The clock that measures leases.
+    /// Returns the clock that measures leases.
     #[must_use]
     pub fn clock(self) -> Clock {
         match self {
@@ -116,8 +116,8 @@ pub struct Capability {
 }
 
 impl Capability {
-    /// A remote store that does [`Mode::Exclusive`] and nothing else, with leases of 10 ms to 24 h, that keeps a key for
-    /// 366 days.
+    /// Describes a remote store that does [`Mode::Exclusive`] and nothing else, with leases of 10 ms to 24 h, and that keeps a
+    /// key for 366 days.
     #[must_use]
     pub const fn exclusive(store: &'static str) -> Self {
         Self {
@@ -190,15 +190,15 @@ impl Capability {
         Err(LockError::new(LockErrorKind::InvalidRequest, detail))
     }
 
-    /// The lease of a queue entry of `claim`, and of a grant from the queue: the waiter lease of the store, at most the
+    /// Returns the lease of a queue entry of `claim`, and of a grant from the queue: the waiter lease of the store, at most the
     /// ttl.
     #[must_use]
     pub fn waiter_lease(&self, claim: &Claim) -> Duration {
         self.waiting.waiter_lease().map_or(claim.ttl, |lease| lease.min(claim.ttl))
     }
 
-    /// Refuses a claim that the store cannot do: its mode, its queue, or several keys. What a backend that does not do all
-    /// of them begins with.
+    /// Refuses a claim that the store cannot do: its mode, its queue, or several keys. A backend that does not do all of them
+    /// calls this first.
     ///
     /// # Errors
     /// [`Unsupported`](LockErrorKind::Unsupported), and the text names what is missing.

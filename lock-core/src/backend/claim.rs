@@ -42,9 +42,9 @@ impl Mode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Queue {
-    /// No order: a newcomer may be faster than one who waits.
+    /// No order: a newcomer may be served before a claim that waits.
     Barging,
-    /// Strict order of arrival: behind everybody who has a place in the queue.
+    /// Strict order of arrival: behind every claim that is queued.
     Fifo,
 }
 
@@ -64,7 +64,7 @@ pub enum Ask {
 }
 
 impl Ask {
-    /// The same question for a claim that the store cannot queue.
+    /// Returns the same question for a claim that the store cannot queue.
     #[must_use]
     pub const fn without_queue(self) -> Self {
         match self {
@@ -73,33 +73,33 @@ impl Ask {
         }
     }
 
-    /// Whether the claim is to be queued.
+    /// Whether the claim should be queued.
     #[must_use]
     pub const fn enqueues(self) -> bool {
         matches!(self, Self::Enqueue { .. })
     }
 }
 
-/// What a backend is asked for.
+/// A request of one owner for one key, or for several at once.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Claim {
-    /// What is locked, namespace included.
+    /// The key, with the namespace.
     pub key: Key,
-    /// Further keys, locked with it all or none: sorted, none twice, all after `key`. Empty for most claims; else the
-    /// claim is exclusive.
+    /// Further keys: the claim gets all of them or none. Sorted, without duplicates, and all after `key`. Empty for most
+    /// claims; a claim of several keys is exclusive.
     pub more: Arc<[Key]>,
-    /// How it excludes others.
+    /// How the claim excludes others.
     pub mode: Mode,
-    /// How it waits.
+    /// How the claim waits.
     pub queue: Queue,
-    /// Who asks; made before the first attempt and never used for another grant.
+    /// The owner; made before the first attempt and never used for another grant.
     pub owner: Owner,
-    /// For how long, unless renewed.
+    /// The lease, unless it is renewed.
     pub ttl: Duration,
-    /// Whether the fencing token is wanted with the grant; otherwise [`Backend::fence`] makes it when it is asked for.
+    /// Whether the fencing token should come with the grant; otherwise [`Backend::fence`] makes it on demand.
     pub fencing: bool,
-    /// Who asks, for people.
+    /// Describes the owner for people.
     pub record: OwnerRecord,
     /// How many times the grant was handed on inside the process: 0 for the holder that the store gave it to. Each holder
     /// has a fencing token of its own.
@@ -107,7 +107,7 @@ pub struct Claim {
     pub(crate) marks: Marks,
 }
 
-/// What happened to a claim, noted by those who only have a reference to it.
+/// What happened to a claim, recorded by code that has only a reference to it.
 #[derive(Debug, Default)]
 pub(crate) struct Marks {
     /// A request for it left the process.
@@ -118,7 +118,7 @@ pub(crate) struct Marks {
     fence_ahead: AtomicBool,
     /// The store may have made a shared grant of it.
     shared: AtomicBool,
-    /// The last fencing token that was numbered here; 0 for none.
+    /// The last fencing token that was numbered in this process; 0 for none.
     own_fence: AtomicU64,
     /// The store has made a fencing token for it.
     fenced: AtomicBool,
@@ -138,7 +138,7 @@ impl Clone for Marks {
 }
 
 impl Claim {
-    /// A claim of `owner` on `key`: exclusive, barging, without a fencing token.
+    /// Makes a claim of `owner` on `key`: exclusive, barging, without a fencing token.
     #[must_use]
     pub fn new(key: Key, owner: Owner, ttl: Duration, record: OwnerRecord) -> Self {
         Self {
@@ -155,13 +155,13 @@ impl Claim {
         }
     }
 
-    /// Every key of the claim, in order.
+    /// Returns every key of the claim, in order.
     pub fn keys(&self) -> impl Iterator<Item = &Key> + Clone {
         std::iter::once(&self.key).chain(self.more.iter())
     }
 
-    /// Notes that a request for this claim is about to leave the process. A backend with [`Capability::marks_sent`]
-    /// calls it before the first byte: an acquire that is dropped without the mark needs no clean-up in the store.
+    /// Records that a request for this claim is about to leave the process. A backend with [`Capability::marks_sent`] calls it
+    /// before it sends the first byte. An acquire that is dropped without the mark needs no clean-up in the store.
     pub fn mark_sent(&self) {
         self.marks.sent.store(true, Ordering::Relaxed);
     }
@@ -172,12 +172,12 @@ impl Claim {
         self.marks.sent.load(Ordering::Relaxed)
     }
 
-    /// Takes the mark off, for another attempt.
+    /// Removes the mark for another attempt.
     pub(crate) fn not_sent(&mut self) {
         *self.marks.sent.get_mut() = false;
     }
 
-    /// Notes that a request whose answer was lost is about to be sent again with the same owner. From then on an answered
+    /// Records that a request whose answer was lost is about to be sent again with the same owner. From then on an answered
     /// release does not prove that nothing is under way: the release may have freed the grant of one request, and the
     /// other may arrive behind it. So the library repeats such a release.
     pub fn mark_resent(&self) {
@@ -190,14 +190,14 @@ impl Claim {
         self.marks.resent.load(Ordering::Relaxed)
     }
 
-    /// Gives the claim another owner, of whom the store knows nothing.
+    /// Gives the claim another owner, which is unknown to the store.
     pub(crate) fn set_owner(&mut self, owner: Owner) {
         self.owner = owner;
         *self.marks.resent.get_mut() = false;
     }
 
-    /// Notes that the fencing token which the store just gave is ahead of its clock (which was set back): then no turn
-    /// in this process may count on from it.
+    /// Records that the fencing token which the store just gave is ahead of the store's clock, because the clock was set back.
+    /// Then no hand-off in this process may count on from the token.
     pub fn mark_fence_ahead(&self) {
         self.marks.fence_ahead.store(true, Ordering::Relaxed);
     }
@@ -208,8 +208,8 @@ impl Claim {
         self.marks.fence_ahead.load(Ordering::Relaxed)
     }
 
-    /// Notes that a [downgrade](Backend::downgrade) of this claim is about to be asked for: until it is answered, the grant
-    /// may be an exclusive or a shared one. A backend that finds the two in different ways looks for both.
+    /// Records that a [downgrade](Backend::downgrade) of this claim is about to be requested. Until it is answered, the grant
+    /// may be exclusive or shared. A backend that stores the two in different ways must look for both.
     pub fn mark_shared(&self) {
         self.marks.shared.store(true, Ordering::Relaxed);
     }
@@ -220,19 +220,19 @@ impl Claim {
         self.mode == Mode::Shared || self.marks.shared.load(Ordering::Relaxed)
     }
 
-    /// The last fencing token of this grant that was numbered in this process, without the store. Release, renewal and
+    /// Returns the last fencing token of this grant that was numbered in this process, without the store. Release, renewal and
     /// [`fence`](Backend::fence) raise the last token that the store knows to it.
     #[must_use]
     pub fn own_fence(&self) -> Option<FencingToken> {
         Some(self.marks.own_fence.load(Ordering::Relaxed)).filter(|number| *number > 0).map(FencingToken::new)
     }
 
-    /// Notes a token that was numbered in this process; see [`Fencing::StoreTime`].
+    /// Records a token that was numbered in this process; see [`Fencing::StoreTime`].
     pub fn number_fence(&self, token: FencingToken) {
         self.marks.own_fence.fetch_max(token.get(), Ordering::Relaxed);
     }
 
-    /// Notes that the store has made a fencing token for this claim, which it is to remember as long as the grant lives.
+    /// Records that the store has made a fencing token for this claim, which it must remember as long as the grant lives.
     pub fn mark_fenced(&self) {
         self.marks.fenced.store(true, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! The calls, and what each promises.
+//! The calls of a store, and what each promises.
 
 use std::fmt;
 use std::future::Future;
@@ -61,11 +61,11 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     ///   never shortens the lease. With [`Ask::Probe`] it may answer *held* instead.
     /// - Without [`Ask::Enqueue`] the claim is not queued, and with [`Queue::Fifo`] it overtakes no claim that is.
     /// - With [`Ask::Probe`] the [`Held`] may be empty.
-    /// - With [`Ask::Enqueue`] a claim that is held off is [queued](Held::queued_at), with three exceptions: a barging
+    /// - With [`Ask::Enqueue`] a claim that is refused is [queued](Held::queued_at), with three exceptions: a barging
     ///   claim while a holder of the same manager has the key ([`Held::own`]: the process hands the grant on itself); a
     ///   queue of `room` claims or more; and, where the store cannot, a claim of several keys.
     /// - With [`Ask::Enqueue`] a queued claim stays queued. Where queued claims live on heartbeats, an owner is enqueued
-    ///   once and then asked after by [`heartbeat`](Self::heartbeat).
+    ///   once and then kept in the queue by [`heartbeat`](Self::heartbeat).
     /// - The oldest queued claim that can be served beside the holders is served first; a queued exclusive claim goes
     ///   before later shared ones.
     /// - A claim of several keys gets all of them or none.
@@ -79,7 +79,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// The store cannot be reached, refuses, or cannot do the mode.
     fn acquire(&self, claim: &Claim, ask: Ask) -> impl Future<Output = Result<Attempt>> + Send;
 
-    /// Keeps the place of a claim that waits, and serves it where it is its turn.
+    /// Keeps a waiting claim in the queue, and grants it if its turn has come.
     ///
     /// # Errors
     /// As [`acquire`](Self::acquire). `Unsupported` without [`Waiting::Queue`](super::Waiting::Queue).
@@ -106,14 +106,14 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
         0
     }
 
-    /// Gives the claim back: frees the grant, or leaves the queue.
+    /// Releases the claim: frees the grant, or leaves the queue.
     ///
     /// With `keep_for` the key stays taken for that long and nobody renews it (a job that ends early must not run
     /// again on the next machine).
     ///
     /// # Behavior
     /// - Touches only what this owner has; idempotent.
-    /// - The next in the queue is served at once, and told.
+    /// - The next claim in the queue is served at once, and notified.
     /// - Under [`LeaseScope::Session`], a grant whose session is over is answered as one that nobody holds any more, and not
     ///   with an error.
     ///
@@ -131,7 +131,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
         None
     }
 
-    /// The fencing token of a grant that did not bring one.
+    /// Returns the fencing token of a grant that came without one.
     ///
     /// # Behavior
     /// - Larger than every token of this key before, also after the store lost its data.
@@ -141,23 +141,22 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// - For a claim of several keys, one number that is larger than the last of each.
     ///
     /// # Errors
-    /// [`Lost`](crate::LockErrorKind::Lost) when the grant is not ours; else as [`acquire`](Self::acquire).
+    /// [`Lost`](crate::LockErrorKind::Lost) when the owner does not have the grant; else as [`acquire`](Self::acquire).
     /// `Unsupported` without [`Capability::fencing`].
     fn fence(&self, claim: &Claim) -> impl Future<Output = Result<FencingToken>> + Send {
         let detail = "this store gives no fencing tokens";
         std::future::ready(Err(LockError::new(LockErrorKind::Unsupported, detail).with_key(&claim.key)))
     }
 
-    /// Turns the exclusive grant of `claim` into a shared one of the same owner, with a lease of its ttl, and serves
-    /// those who can share it. From then on the claim is [`Mode::Shared`]; asked again with that mode, it answers the
-    /// same.
+    /// Turns the exclusive grant of `claim` into a shared one of the same owner, with a lease of its ttl, and serves the
+    /// claims that can share it. From then on the claim is [`Mode::Shared`]; called again with that mode, it answers the same.
     fn downgrade(&self, claim: &Claim) -> impl Future<Output = Renewal> + Send {
         let detail = "this store has no shared locks";
         let error = LockError::new(LockErrorKind::Unsupported, detail).with_key(&claim.key);
         std::future::ready(Renewal::Unknown(error))
     }
 
-    /// One step of a count-down latch.
+    /// Takes one step of a count-down latch.
     ///
     /// # Errors
     /// As [`acquire`](Self::acquire); `Unsupported` without [`Capability::latches`].
@@ -166,13 +165,13 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
         std::future::ready(Err(LockError::new(LockErrorKind::Unsupported, detail).with_key(key)))
     }
 
-    /// Who holds the keys that begin with `prefix`, at most `limit` of them, for people who look at a store.
+    /// Lists the held keys that begin with `prefix`, at most `limit` of them, with their holders.
     ///
     /// # Behavior
-    /// - Every key that is held during the whole call is there, unless there are more than `limit`.
-    /// - Never shows an owner token, nor anything that one could be guessed from.
-    /// - With `foreign`, holders that are none of this library's are shown too, without a record.
-    /// - Does not keep a store from its work for long: a large one is looked at in parts.
+    /// - Contains every key that is held during the whole call, unless there are more than `limit`.
+    /// - Shows no owner token, nor anything from which one could be guessed.
+    /// - With `foreign`, shows the holders of other libraries too, without a record.
+    /// - Does not block the store for long: reads a large one in parts.
     ///
     /// # Errors
     /// As [`acquire`](Self::acquire); `Unsupported` without [`Capability::lists`].
@@ -186,10 +185,10 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
         std::future::ready(Err(LockError::new(LockErrorKind::Unsupported, detail)))
     }
 
-    /// Who holds `key`, `None` when nobody does; by one question to the store, whatever else it keeps.
+    /// Returns who holds `key`, `None` when nobody does, with one request however much the store holds.
     ///
     /// # Behavior
-    /// - As [`list`](Self::list) with `foreign` tells of this key: whoever keeps others out is told.
+    /// - Shows what [`list`](Self::list) with `foreign` shows of this key: whoever excludes others is shown.
     ///
     /// # Errors
     /// As [`list`](Self::list).
@@ -198,11 +197,11 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
         std::future::ready(Err(LockError::new(LockErrorKind::Unsupported, detail).with_key(key)))
     }
 
-    /// Takes the grant `id` of `key` away from its holder; whether it was there.
+    /// Takes the grant `id` of `key` away from its holder. Returns whether there was such a grant.
     ///
     /// # Behavior
     /// - Touches this grant alone: a holder that came later keeps what it has.
-    /// - The next in the queue is served at once, and the holder is told by [`Listener::lost`].
+    /// - The next claim in the queue is served at once, and the holder is notified by [`Listener::lost`].
     ///
     /// # Errors
     /// As [`list`](Self::list).

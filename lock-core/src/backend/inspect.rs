@@ -1,4 +1,4 @@
-//! Who holds what, for people who look at a store.
+//! Who holds which keys, for operators.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,13 +8,13 @@ use super::Mode;
 use crate::error::{LockError, LockErrorKind};
 use crate::owner::OwnerRecord;
 
-/// Of how many holders of a key [`LockInfo::holders`] tells at most.
+/// The largest number of holders in [`LockInfo::holders`].
 pub const HOLDERS_TOLD: usize = 100;
-/// Of how many of those who wait for a key [`LockInfo::waiters`] tells at most.
+/// The largest number of waiters in [`LockInfo::waiters`].
 pub const WAITERS_TOLD: usize = 16;
 
-/// Names one grant to those who look at a store: 40 hexadecimal digits that no other grant has, and that say nothing
-/// about the owner's token.
+/// The name of a grant for operators: 40 hexadecimal digits that no other grant has, and that reveal nothing about the
+/// owner's token.
 ///
 /// # Examples
 /// ```
@@ -29,7 +29,7 @@ pub const WAITERS_TOLD: usize = 16;
 pub struct GrantId(Box<str>);
 
 impl GrantId {
-    /// The digits.
+    /// Returns the digits.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -48,7 +48,7 @@ impl fmt::Debug for GrantId {
     }
 }
 
-/// Reads what [`Display`](fmt::Display) writes.
+/// Parses what [`Display`](fmt::Display) writes.
 impl FromStr for GrantId {
     type Err = LockError;
 
@@ -62,62 +62,62 @@ impl FromStr for GrantId {
     }
 }
 
-/// One key that somebody holds.
+/// A key that is held.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LockInfo {
-    /// The key: as it stands in the store where a backend tells it, and without the manager's namespace, as
-    /// [`force_release`](crate::LockManager::force_release) and requests want it, where a manager does.
+    /// The key. From a backend it has the form that it has in the store; from a manager it comes without the namespace, as
+    /// requests and [`force_release`](crate::LockManager::force_release) take it.
     pub key: String,
-    /// In which mode it is held. A fair lock and a writer are exclusive as any other.
+    /// The mode in which it is held. A fair lock and a writer are exclusive like any other.
     pub mode: Mode,
-    /// Who holds it: of many the first whose leases end, at most [`HOLDERS_TOLD`].
+    /// The holders: those whose leases end first, at most [`HOLDERS_TOLD`].
     pub holders: Vec<HolderInfo>,
-    /// How many hold it.
+    /// The number of holders.
     pub holding: usize,
-    /// How many wait for it in the store's queue: of a kind whose waiters take turns in their process, one for each
-    /// process. On Redis the dead behind the first 1,000 are counted too, until those before them find them.
+    /// How many claims wait for it in the store's queue. A kind whose waiters hand the grant on in their process counts one
+    /// for each process. On Redis dead waiters behind the first 1,000 are counted too, until those before them find them.
     pub waiting: usize,
-    /// The first of those who wait, in their order; at most [`WAITERS_TOLD`].
+    /// The first waiters, in their order; at most [`WAITERS_TOLD`].
     pub waiters: Vec<WaiterInfo>,
 }
 
-/// One who holds.
+/// A holder of a key.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct HolderInfo {
-    /// Names the grant.
+    /// The name of the grant.
     pub id: GrantId,
-    /// Who it is; `None` for a client of another library.
+    /// Describes the holder; `None` for a client of another library.
     pub record: Option<OwnerRecord>,
-    /// What is left of the lease; `None` without an expiry. A holder that is at work renews it.
+    /// What is left of the lease; `None` without an expiry. A live holder renews it.
     pub remaining: Option<Duration>,
-    /// The holder gave it back, and asked for the key to stay taken for so long.
+    /// Whether the holder has released the key and asked for it to stay taken for the rest of the lease.
     pub kept: bool,
 }
 
-/// One who waits.
+/// A waiter for a key.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct WaiterInfo {
-    /// Who it is.
+    /// Describes the waiter.
     pub record: Option<OwnerRecord>,
-    /// What it waits for.
+    /// The mode that it waits for.
     pub mode: Mode,
 }
 
-/// What a look at a store found.
+/// The result of listing a store.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Listed {
     /// The keys that are held, sorted.
     pub locks: Vec<LockInfo>,
-    /// There are more than were asked for.
+    /// Whether there are more keys than the limit.
     pub truncated: bool,
 }
 
 impl Listed {
-    /// Of `locks`, in any order, the first `limit`.
+    /// Makes a list of the first `limit` of `locks`, which may be in any order.
     #[must_use]
     pub fn new(mut locks: Vec<LockInfo>, limit: usize) -> Self {
         locks.sort_unstable_by(|a, b| a.key.cmp(&b.key));
@@ -128,21 +128,21 @@ impl Listed {
 }
 
 impl LockInfo {
-    /// A key that is held, for authors of backends.
+    /// Describes a key that is held, for authors of backends.
     #[must_use]
     pub fn new(key: impl Into<String>, mode: Mode, holders: Vec<HolderInfo>) -> Self {
         let holding = holders.len();
         Self { key: key.into(), mode, holders, holding, waiting: 0, waiters: Vec::new() }
     }
 
-    /// Says that so many hold it, of whom `holders` are the first.
+    /// Sets the number of holders, of which `holders` are the first.
     #[must_use]
     pub fn with_holding(mut self, holding: usize) -> Self {
         self.holding = holding;
         self
     }
 
-    /// Adds those who wait, of whom `waiters` are the first.
+    /// Sets the number of waiters, and the first of them.
     #[must_use]
     pub fn with_waiters(mut self, waiting: usize, waiters: Vec<WaiterInfo>) -> Self {
         (self.waiting, self.waiters) = (waiting, waiters);
@@ -151,7 +151,7 @@ impl LockInfo {
 }
 
 impl HolderInfo {
-    /// One who holds, for authors of backends.
+    /// Describes a holder, for authors of backends.
     #[must_use]
     pub fn new(id: GrantId, record: Option<OwnerRecord>, remaining: Option<Duration>, kept: bool) -> Self {
         Self { id, record, remaining, kept }
@@ -159,7 +159,7 @@ impl HolderInfo {
 }
 
 impl WaiterInfo {
-    /// One who waits, for authors of backends.
+    /// Describes a waiter, for authors of backends.
     #[must_use]
     pub fn new(record: Option<OwnerRecord>, mode: Mode) -> Self {
         Self { record, mode }

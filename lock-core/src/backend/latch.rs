@@ -5,7 +5,8 @@ use std::time::Duration;
 use crate::clock::Moment;
 use crate::owner::Owner;
 
-/// One step of a count-down latch: set once to a count, counted down by so many different owners, open from then on.
+/// One step of a count-down latch: it is set once to a count, counted down by that many different owners, and open from
+/// then on.
 ///
 /// The latch is leased like a lock: every step but [`Look`](Self::Look) makes it live for `ttl` from then on, never
 /// shorter than before. After that it is as if it had never been set.
@@ -14,33 +15,33 @@ use crate::owner::Owner;
 pub enum LatchStep {
     /// Sets the count, if the latch is not set.
     Set {
-        /// How many owners are to count down; at least 1.
+        /// How many owners must count down; at least 1.
         count: u32,
-        /// Who sets it; asked again by the same owner the answer is the same.
+        /// The owner that sets it; the same owner gets the same answer again.
         owner: Owner,
         /// The lease.
         ttl: Duration,
     },
     /// Counts down by one. An owner counts once, however often it asks.
     CountDown {
-        /// Who counts.
+        /// The owner that counts.
         owner: Owner,
         /// The lease.
         ttl: Duration,
     },
-    /// Keeps the latch alive, and has `process` told ([`Listener::opened`](super::Listener::opened)) when it opens.
+    /// Keeps the latch alive, and has the store [notify](super::Listener::opened) `process` when it opens.
     Wait {
-        /// Who is to be told; see [`Owner::process`].
+        /// The process to notify; see [`Owner::process`].
         process: u128,
         /// The lease.
         ttl: Duration,
     },
-    /// Only asks.
+    /// Only reads the state.
     Look,
 }
 
 impl LatchStep {
-    /// The lease that the step asks for.
+    /// Returns the lease that the step asks for.
     #[must_use]
     pub const fn ttl(&self) -> Option<Duration> {
         match self {
@@ -50,14 +51,14 @@ impl LatchStep {
     }
 }
 
-/// What a latch is after a step.
+/// The state of a latch after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LatchState {
     /// Not set, or its lease has run out.
     Unset,
-    /// Set: how many have yet to count down; 0 is open.
+    /// Set.
     Set {
-        /// How many.
+        /// How many owners have yet to count down; 0 is open.
         left: u32,
         /// Whether this step's owner set it.
         by_us: bool,

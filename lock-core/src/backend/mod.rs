@@ -1,8 +1,8 @@
 //! The contract between the library and a store.
 //!
-//! A backend answers questions about one *claim*: may this owner have this key, is it still its, give it back. It
-//! never sleeps, never retries and never decides (its own session keep-alive excepted): waiting, renewal, re-entrancy
-//! and strategies are written once, above it. The bullets under **Behavior** are the contract; the suite in
+//! A backend answers questions about one *claim*: may this owner have this key, does it still have it, release it. It waits
+//! for no holder and follows no strategy: waiting, renewal, re-entrancy and strategies are written once, above it. It retries
+//! only to reach the store, within the deadline of a call. The bullets under **Behavior** are the contract; the suite in
 //! `lock_core::testkit` (feature `testkit`) checks them on every backend.
 //!
 #![doc = include_str!("docs.md")]

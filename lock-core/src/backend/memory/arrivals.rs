@@ -1,19 +1,19 @@
 //! A list in order of arrival whose members are found by name, and the deadlines of its members. Pure.
 //!
-//! Nothing here goes through all members: with thousands of waiters on one key, whatever did would cost as much for each of
-//! them.
+//! No operation visits all members: with thousands of waiters on one key, each of them would pay for all the others.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, DefaultHasher, Hash};
 
 use crate::clock::Moment;
 
-/// Members in order of arrival. A name stands for one member at a time.
+/// A list of members in order of arrival. A name stands for one member at a time.
 #[derive(Debug)]
 pub(super) struct Arrivals<K, T> {
-    /// With their numbers, which only grow. In boxes: what leaves the middle moves few bytes of those behind it.
+    /// The members with their numbers, which only grow. Boxed, so that removing one from the middle moves few bytes.
     members: VecDeque<(u64, Box<T>)>,
-    /// The names are our own, so that nobody chooses them for their hashes; a map that is empty costs nothing.
+    /// The fixed hasher is safe, because this crate makes the names and no caller can choose them to collide. An empty map
+    /// costs nothing.
     numbers: HashMap<K, u64, BuildHasherDefault<DefaultHasher>>,
     next: u64,
 }
@@ -27,7 +27,7 @@ impl<K: Eq + Hash, T> Arrivals<K, T> {
         self.members.is_empty()
     }
 
-    /// Adds a member at the end; its number.
+    /// Adds a member at the end and returns its number.
     pub(super) fn push(&mut self, name: K, member: T) -> u64 {
         let number = self.next;
         self.next += 1;
@@ -40,7 +40,7 @@ impl<K: Eq + Hash, T> Arrivals<K, T> {
         self.numbers.get(name).copied()
     }
 
-    /// How many came before the member with this number.
+    /// Returns how many members came before the one with this number.
     pub(super) fn position(&self, number: u64) -> Option<usize> {
         self.members.binary_search_by_key(&number, |(number, _)| *number).ok()
     }
@@ -57,9 +57,9 @@ impl<K: Eq + Hash, T> Arrivals<K, T> {
         self.members.iter().map(|(_, member)| &**member)
     }
 
-    /// Removes a member: its number, how many came before it, and itself.
+    /// Removes a member and returns its number, how many came before it, and the member.
     pub(super) fn remove(&mut self, name: &K) -> Option<(u64, usize, T)> {
-        // An empty map would hash the name all the same, and most keys have no queue.
+        // Most keys have no queue, and even an empty map would hash the name.
         if self.is_empty() {
             return None;
         }
@@ -83,7 +83,7 @@ impl<K, T> Default for Arrivals<K, T> {
     }
 }
 
-/// Deadlines of numbered members, in order. The store has one clock, whose moments have one number each.
+/// The deadlines of numbered members, in order. The store has one clock, so a moment is one number.
 #[derive(Debug, Default)]
 pub(super) struct Deadlines(BTreeSet<(i64, u64)>);
 
@@ -104,13 +104,13 @@ impl Deadlines {
         self.0.last().map(|(end, _)| moment(*end))
     }
 
-    /// One whose deadline has passed.
+    /// Returns a member whose deadline has passed.
     pub(super) fn past(&self, now: Moment) -> Option<u64> {
         self.0.first().filter(|(end, _)| moment(*end).is_past(now)).map(|(_, number)| *number)
     }
 }
 
-/// By which deadlines are compared.
+/// The number by which deadlines are compared.
 pub(super) fn nanos(moment: Moment) -> i64 {
     moment.parts().0
 }

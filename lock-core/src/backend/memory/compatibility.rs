@@ -1,20 +1,20 @@
-//! How much of a key is in use, and what fits beside it. Pure.
+//! How much of a key is in use, and which modes are compatible with that. Pure.
 
 use crate::backend::Mode;
 
-/// How much of the key is in use: what the next in line is measured against.
+/// How much of a key is in use: the mode of the holders and their number.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Usage {
     mode: Option<Mode>,
     count: usize,
 }
 
-/// Whether a mode fits beside what is in use.
+/// Whether another holder of a mode fits beside the ones there are.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Compatibility {
     Compatible,
     Blocked,
-    /// The key is in use in this mode, which has nothing in common with the other.
+    /// The key is in use in this mode, which can never share the key with the other.
     Conflict(Mode),
 }
 
@@ -44,7 +44,7 @@ impl Usage {
         self.count += 1;
     }
 
-    /// With `count` more of `mode`.
+    /// Returns the usage with `count` more holders of `mode`.
     pub(super) fn with(self, mode: Mode, count: usize) -> Self {
         Self { mode: Some(mode), count: self.count + count }
     }

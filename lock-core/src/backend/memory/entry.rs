@@ -22,11 +22,11 @@ pub(super) enum Verdict {
         waiters: usize,
     },
     Held(Held),
-    /// The key is in use as this, which has nothing in common with what was asked for.
+    /// The key is in use as this, which can never share the key with what was asked for.
     Conflict(Use),
 }
 
-/// How one claim stands to the key.
+/// The relation of a claim to a key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Relation {
     Owner,
@@ -35,21 +35,21 @@ pub(super) enum Relation {
     Conflict(Use),
 }
 
-/// One key. There is none for a key that nobody holds and nobody waits for.
+/// The state of one key. A key that has no holder and no waiter has no entry.
 #[derive(Debug, Default)]
 pub(super) struct Entry {
     pub(super) holders: Holders,
-    /// Claims with a place in the queue.
+    /// The queued claims.
     pub(super) tickets: Tickets,
-    /// Claims without a place that are awaited, in order of arrival.
+    /// The watchers of claims that are not queued, in order of arrival.
     pub(super) waiters: VecDeque<Watcher>,
-    /// To be sent when the lock of the shard is released.
+    /// Delivered once the shard is unlocked.
     pub(super) events: Vec<Event>,
     latch: Option<Box<Latch>>,
 }
 
 impl Entry {
-    /// Nobody holds it and nobody waits for it, so that it can be dropped.
+    /// Whether the key has no holder, no waiter and no latch, so that its entry can be dropped.
     pub(super) fn is_idle(&self, now: Moment) -> bool {
         self.waiters.is_empty()
             && self.holders.latest().is_none_or(|end| end.is_past(now))
@@ -57,12 +57,12 @@ impl Entry {
             && self.latch.as_ref().is_none_or(|latch| latch.is_past(now))
     }
 
-    /// Whom the changes since the last call concern.
+    /// Returns the events since the last call.
     pub(super) fn take_events(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.events)
     }
 
-    /// Tries once for `claim`, a claim of one key; `fence` makes the token of a new grant.
+    /// Tries once for `claim`, a claim of one key. `fence` makes the token of a new grant.
     pub(super) fn acquire(
         &mut self,
         claim: &Claim,
@@ -99,7 +99,7 @@ impl Entry {
         Verdict::Granted { fence, waiters: self.waiting(claim.owner) }
     }
 
-    /// How `claim` stands now.
+    /// Returns the relation of `claim` to the key now.
     pub(super) fn relation(&mut self, claim: &Claim, now: Moment) -> Relation {
         self.expire(now);
         if self.latch.is_some() {
@@ -108,7 +108,7 @@ impl Entry {
         if let Some(holder) = self.held_by(claim.owner) {
             return match (holder.mode, claim.mode) {
                 (Mode::Exclusive, Mode::Shared) => Relation::Owner,
-                // An upgrade: it would wait for itself.
+                // An upgrade would wait for its own grant.
                 (Mode::Shared, Mode::Exclusive) => Relation::Held,
                 (has, asks) if has == asks => Relation::Owner,
                 (has, _) => Relation::Conflict(Use::Lock(has)),
@@ -121,7 +121,7 @@ impl Entry {
         }
     }
 
-    /// Gives the key, which is [free](Relation::Free) for it, to `claim`.
+    /// Grants the key, which is [free](Relation::Free) for it, to `claim`.
     pub(super) fn take(&mut self, claim: &Claim, fence: FencingToken, now: Moment) {
         if self.forget_ticket(claim.owner).is_some_and(|asked| asked != claim.mode) {
             self.tickets.unserve();
@@ -138,7 +138,7 @@ impl Entry {
         });
     }
 
-    /// Holds `claim` off: takes or keeps its place, where it is to have one.
+    /// Refuses `claim` for now, and queues it or keeps it in the queue where it has a place there.
     pub(super) fn wait(&mut self, claim: &Claim, ask: Ask, now: Moment) -> Held {
         let waiters = self.waiting(claim.owner);
         let takes = match ask {
@@ -150,7 +150,7 @@ impl Entry {
             }
         };
         let position = if takes { Some(self.take_ticket(claim, now)) } else { self.keep_ticket(claim, now) };
-        // An exclusive claim needs the last holder gone, any other the first.
+        // An exclusive claim waits for the last holder to leave, any other for the first.
         let free = if claim.mode == Mode::Exclusive { self.holders.latest() } else { self.holders.soonest() };
         Held {
             remaining: free.map(|end| end.remaining(now)),
@@ -162,7 +162,7 @@ impl Entry {
         }
     }
 
-    /// The holder's manager passes the key on to `claim` itself.
+    /// Whether the manager of the holder hands the grant on to `claim` itself.
     pub(super) fn is_handed_on_locally(&self, claim: &Claim) -> bool {
         claim.queue == Queue::Barging
             && claim.more.is_empty()
@@ -171,19 +171,19 @@ impl Entry {
                 .is_some_and(|holder| holder.owner.may_hand_off_to(&claim.owner) && !holder.several)
     }
 
-    /// The exclusive holder, unless it gave the key back.
+    /// Returns the exclusive holder, unless it has released the key.
     pub(super) fn local_holder(&self) -> Option<&Holder> {
         self.holders.first().filter(|holder| holder.mode == Mode::Exclusive && !holder.kept)
     }
 
-    /// Extends the grant of `owner`; how many wait, if there is a grant.
+    /// Extends the grant of `owner`. Returns how many claims wait, if there is a grant.
     pub(super) fn renew(&mut self, owner: Owner, ttl: Duration, now: Moment) -> Option<usize> {
         self.expire(now);
         self.holders.change(owner, |holder| holder.extend(ttl, now))?;
         Some(self.waiting(owner))
     }
 
-    /// Turns the grant of the owner of `claim` into a shared one; how many wait, if there is a grant.
+    /// Turns the grant of the owner of `claim` into a shared one. Returns how many claims wait, if there is a grant.
     pub(super) fn downgrade(&mut self, claim: &Claim, now: Moment) -> Result<Option<usize>, Use> {
         self.expire(now);
         let Some(holder) = self.held_by(claim.owner) else { return Ok(None) };
@@ -198,12 +198,12 @@ impl Entry {
         Ok(Some(self.waiting(claim.owner)))
     }
 
-    /// Gives back what the owner of `claim` has, grant or ticket.
+    /// Releases what the owner of `claim` has, be it a grant or a ticket.
     pub(super) fn release(&mut self, claim: &Claim, keep_for: Option<Duration>, now: Moment) -> Released {
         self.expire(now);
         self.forget_ticket(claim.owner);
         let released = match () {
-            // A release that is repeated changes nothing.
+            // A repeated release changes nothing.
             () if self.holders.get(claim.owner, true).is_some() => Released::Released,
             () if self.give_back(claim.owner, keep_for, now) => Released::Released,
             () if self.holders.usage().admits(claim.mode) == Compatibility::Compatible => Released::Expired,
@@ -213,7 +213,7 @@ impl Entry {
         released
     }
 
-    /// Whether it was the owner's.
+    /// Removes the grant of `owner`, or keeps the key without one. Returns whether there was a grant.
     fn give_back(&mut self, owner: Owner, keep_for: Option<Duration>, now: Moment) -> bool {
         match keep_for.filter(|keep| !keep.is_zero()) {
             Some(keep) => {
@@ -224,7 +224,7 @@ impl Entry {
         }
     }
 
-    /// The fencing token of the grant of `claim` in this turn; `make` makes that of a later one.
+    /// Returns the fencing token of the grant of `claim`. `make` makes another one after a hand-off.
     pub(super) fn fence(
         &mut self,
         claim: &Claim,
@@ -240,19 +240,19 @@ impl Entry {
         })
     }
 
-    /// The last token of the grant of `owner`, and its turn.
+    /// Returns the last token of the grant of `owner`, and the number of hand-offs for which it was made.
     pub(super) fn last_fence(&self, owner: Owner) -> Option<(FencingToken, u64)> {
         self.held_by(owner).map(|holder| (holder.fence, holder.handoffs))
     }
 
-    /// Gives the grant of `claim` another token, in its turn.
+    /// Gives the grant of `claim` another token, for its number of hand-offs.
     pub(super) fn set_fence(&mut self, claim: &Claim, fence: FencingToken) {
         self.holders.change(claim.owner, |holder| {
             (holder.fence, holder.handoffs, holder.several) = (fence, claim.handoffs, !claim.more.is_empty());
         });
     }
 
-    /// One step of the latch that the key is.
+    /// Takes one step of the latch that the key is.
     pub(super) fn latch(&mut self, step: &LatchStep, now: Moment) -> Result<LatchState, Use> {
         self.expire(now);
         let waiting = self.tickets.front().map(|ticket| ticket.mode);
@@ -280,7 +280,7 @@ impl Entry {
         self.holders.get(owner, false)
     }
 
-    /// Whether `claim` may have the key: beside the holders, and beside every older ticket.
+    /// Returns whether `claim` may have the key beside the holders and every older ticket.
     fn fit(&mut self, claim: &Claim) -> Compatibility {
         let holders = self.holders.usage();
         let all_served = self.tickets.serve(holders);
@@ -288,8 +288,8 @@ impl Entry {
         if older <= self.tickets.served() {
             return self.tickets.usage_before(older, holders).admits(claim.mode);
         }
-        // What blocks an older ticket blocks this claim. All who hold or wait are of one kind, so it is enough to compare
-        // with the holders.
+        // What blocks an older ticket blocks this claim too. All holders and waiters are of one kind, so comparing with the
+        // holders is enough.
         match all_served.admits(claim.mode) {
             Compatibility::Conflict(mode) => Compatibility::Conflict(mode),
             Compatibility::Compatible | Compatibility::Blocked => Compatibility::Blocked,

@@ -1,4 +1,4 @@
-//! Whom a change concerns: told when the locks of the store are given back.
+//! What a change brings about outside its entry. Delivered after the shard is unlocked.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,16 +12,16 @@ use crate::key::Key;
 use crate::owner::Owner;
 use crate::sync::Mutex;
 
-/// What a change brings about outside of its entry.
+/// An effect of a change outside its entry.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// A waiter is to look.
+    /// A waiter must check its turn.
     Wake(Arc<Notify>),
-    /// Somebody began to wait for what this process holds.
+    /// A claim began to wait for a key that this process holds.
     Contended(u128),
-    /// The latch is open, for which this process waits.
+    /// A latch that this process waits for is open.
     Opened(u128),
-    /// The grant of this owner was taken away.
+    /// The grant of this owner was released by force.
     Forced(Owner),
 }
 
@@ -40,7 +40,7 @@ impl Listeners {
         self.0.lock().get(&process)?.upgrade()
     }
 
-    /// Sends what a change of `key` brought about. No lock of the store is held.
+    /// Delivers the events of a change of `key`. The caller holds no lock of the store, because a listener may call back.
     pub(super) fn send(&self, key: &Key, events: Vec<Event>) {
         for event in events {
             match event {

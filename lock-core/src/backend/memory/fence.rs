@@ -1,4 +1,4 @@
-//! Where fencing tokens come from.
+//! The source of fencing tokens.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,17 +7,17 @@ use once_cell::sync::Lazy;
 use crate::backend::{Claim, FencingToken};
 use crate::clock;
 
-/// Grows over all keys and stores of the process, and over restarts as long as the wall clock does.
+/// The next number. It grows over all keys and stores of the process, and over restarts as long as the wall clock does.
 static NEXT: Lazy<AtomicU64> =
     Lazy::new(|| AtomicU64::new(u64::try_from(clock::wall().as_micros()).unwrap_or(1)));
 
-/// A token that is larger than all before, and than what the holder of `claim` numbered itself.
+/// Returns a token that is larger than all before, and than those that the process numbered itself for `claim`.
 pub(super) fn next(claim: &Claim) -> FencingToken {
     raise(claim);
     FencingToken::new(NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Makes every later token larger than what the holder of `claim` numbered itself.
+/// Makes every later token larger than those that the process numbered itself for `claim`.
 pub(super) fn raise(claim: &Claim) {
     if let Some(own) = claim.own_fence() {
         NEXT.fetch_max(own.get().saturating_add(1), Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Who has a key. Pure.
+//! The holders of a key. Pure.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use crate::owner::{Owner, OwnerRecord};
 /// The holders of one key, in order of arrival.
 #[derive(Debug, Default)]
 pub(super) struct Holders {
-    /// In most cases the only one.
+    /// The oldest holder; in most cases the only one.
     first: Option<Holder>,
-    /// Those after it: readers, or permits.
+    /// The holders after it: readers, or permits.
     rest: Option<Box<Rest>>,
 }
 
@@ -23,16 +23,16 @@ pub(super) struct Holder {
     pub(super) mode: Mode,
     pub(super) deadline: Moment,
     pub(super) fence: FencingToken,
-    /// The turn that `fence` was made for.
+    /// The number of hand-offs for which `fence` was made.
     pub(super) handoffs: u64,
     pub(super) record: OwnerRecord,
-    /// It holds other keys with the same claim.
+    /// Whether the claim has further keys.
     pub(super) several: bool,
-    /// Given back with `keep_for`: nobody's any more, and taken all the same.
+    /// Released with `keep_for`: the key has no owner any more, and stays taken.
     pub(super) kept: bool,
 }
 
-/// An owner, and whether it gave the key back with `keep_for`: it may ask anew meanwhile.
+/// An owner, and whether it released the key with `keep_for`: it may claim the key anew meanwhile.
 type Name = (Owner, bool);
 
 #[derive(Debug, Default)]
@@ -42,7 +42,7 @@ struct Rest {
 }
 
 impl Holders {
-    /// The oldest.
+    /// Returns the oldest holder.
     pub(super) fn first(&self) -> Option<&Holder> {
         self.first.as_ref()
     }
@@ -55,12 +55,12 @@ impl Holders {
         self.first.iter().chain(self.rest.iter().flat_map(|rest| rest.arrivals.iter()))
     }
 
-    /// How much of the key is in use.
+    /// Returns how much of the key is in use.
     pub(super) fn usage(&self) -> Usage {
         Usage::new(self.first.as_ref().map(|holder| holder.mode), self.len())
     }
 
-    /// The grant of `owner`, given back with `keep_for` or not.
+    /// Returns the grant of `owner`: the one that it released with `keep_for`, or the one that it has.
     pub(super) fn get(&self, owner: Owner, kept: bool) -> Option<&Holder> {
         if let Some(first) = self.first.as_ref().filter(|holder| holder.name() == (owner, kept)) {
             return Some(first);
@@ -84,7 +84,7 @@ impl Holders {
         self.rest.as_mut()?.remove(&(owner, kept))
     }
 
-    /// Changes the grant of `owner`, which it did not give back.
+    /// Changes the grant that `owner` has.
     pub(super) fn change<R>(&mut self, owner: Owner, change: impl FnOnce(&mut Holder) -> R) -> Option<R> {
         match &mut self.first {
             Some(first) if first.name() == (owner, false) => Some(change(first)),
@@ -92,12 +92,12 @@ impl Holders {
         }
     }
 
-    /// The earliest deadline.
+    /// Returns the earliest deadline.
     pub(super) fn soonest(&self) -> Option<Moment> {
         self.ends(Deadlines::first).into_iter().flatten().min_by_key(|end| nanos(*end))
     }
 
-    /// The latest deadline.
+    /// Returns the latest deadline.
     pub(super) fn latest(&self) -> Option<Moment> {
         self.ends(Deadlines::last).into_iter().flatten().max_by_key(|end| nanos(*end))
     }
@@ -106,7 +106,7 @@ impl Holders {
         [self.first().map(|first| first.deadline), self.rest.as_ref().and_then(|rest| of_rest(&rest.ends))]
     }
 
-    /// Drops those whose deadline has passed.
+    /// Drops the holders whose deadline has passed.
     pub(super) fn expire(&mut self, now: Moment) {
         if let Some(rest) = &mut self.rest {
             rest.expire(now);
@@ -133,7 +133,7 @@ impl Holder {
 }
 
 impl Rest {
-    /// The number of a holder, and how many of these came before it.
+    /// Returns the number of a holder, and how many of these holders came before it.
     fn position(&self, name: &Name) -> Option<(u64, usize)> {
         let number = self.arrivals.number(name)?;
         Some((number, self.arrivals.position(number)?))

@@ -1,4 +1,4 @@
-//! Who holds what, and taking it away.
+//! Who holds which keys, and releasing a grant by force.
 
 use sha2::{Digest, Sha256};
 
@@ -11,7 +11,7 @@ use crate::clock::{Clock, Moment};
 use crate::key::Key;
 
 impl Memory {
-    /// A shard at a time, so that nobody waits for a large store.
+    /// Lists the locks one shard at a time, so that no other call waits for a large store.
     pub(super) fn list_locks(&self, prefix: &str, limit: usize) -> Listed {
         let now = Clock::Tokio.now();
         let mut locks = Vec::new();
@@ -70,7 +70,7 @@ impl Holder {
         HolderInfo::new(self.id(), Some(self.record.clone()), remaining, self.kept)
     }
 
-    /// A digest of the token: half of that is the secret of its process.
+    /// Returns a digest of the token. The token itself must not be shown: half of it is the secret of its process.
     fn id(&self) -> GrantId {
         let digest = Sha256::digest(self.owner.token().as_str());
         let digits: String = digest.iter().take(20).map(|byte| format!("{byte:02x}")).collect();

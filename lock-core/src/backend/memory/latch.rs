@@ -12,13 +12,13 @@ pub(super) struct Latch {
     count: u32,
     setter: Owner,
     counted: HashSet<Owner>,
-    /// The processes that are to be told.
+    /// The processes to notify when it opens.
     waiting: Vec<u128>,
     deadline: Moment,
 }
 
 impl Latch {
-    /// The latch that a first step makes; none but [`LatchStep::Set`] makes one.
+    /// Returns the latch that a first step makes. Only [`LatchStep::Set`] makes one.
     pub(super) fn new(step: &LatchStep, now: Moment) -> Option<Self> {
         let LatchStep::Set { count, owner, ttl } = *step else { return None };
         let deadline = now.plus(ttl);
@@ -29,7 +29,7 @@ impl Latch {
         self.deadline.is_past(now)
     }
 
-    /// Takes a step; with what the latch is then, the processes that are to be told that it is open.
+    /// Takes a step. Returns the state of the latch after it, and the processes to notify that it is open.
     pub(super) fn step(&mut self, step: &LatchStep, now: Moment) -> (LatchState, Vec<u128>) {
         let by_us = match *step {
             LatchStep::Set { owner, ttl, .. } => {
@@ -45,7 +45,7 @@ impl Latch {
             }
             LatchStep::Wait { process, ttl } => {
                 self.extend(ttl, now);
-                // One who waits for what is open has its answer in the state.
+                // A waiter for an open latch has its answer in the state.
                 if self.left() > 0 && !self.waiting.contains(&process) {
                     self.waiting.push(process);
                 }

@@ -1,8 +1,7 @@
 //! Claims of several keys: all of them or none.
 //!
-//! The shards of all keys are locked at once, in the order of their numbers, so that two claims never wait for each
-//! other's shards, and a claim takes its shards_of in all queues at one moment, so that they never wait for each other's
-//! turns.
+//! The shards of all keys are locked at once, in the order of their numbers, so that two claims never wait for each other's
+//! shards. A claim joins all queues at one moment, so that two claims never wait for each other's turns.
 
 use std::sync::MutexGuard;
 use std::time::Duration;
@@ -16,7 +15,7 @@ use crate::backend::{Ask, Claim, FencingToken, Held, Mode, Released};
 use crate::clock::Moment;
 use crate::key::Key;
 
-/// The entries of all keys of a claim, locked.
+/// The locked entries of all keys of a claim.
 pub(super) struct Locked<'a> {
     memory: &'a Memory,
     shards: Vec<(usize, MutexGuard<'a, Shard>)>,
@@ -25,10 +24,10 @@ pub(super) struct Locked<'a> {
 
 impl<'a> Locked<'a> {
     pub(super) fn new(memory: &'a Memory, claim: &Claim, now: Moment) -> Self {
-        let mut shards_of: Vec<_> = claim.keys().map(|key| memory.shard_index(key)).collect();
-        shards_of.sort_unstable();
-        shards_of.dedup();
-        let shards = shards_of.into_iter().map(|place| (place, memory.shard(place))).collect();
+        let mut numbers: Vec<_> = claim.keys().map(|key| memory.shard_index(key)).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let shards = numbers.into_iter().map(|number| (number, memory.shard(number))).collect();
         let mut locked = Self { memory, shards, now };
         for (_, shard) in &mut locked.shards {
             shard.sweep(now);
@@ -36,14 +35,15 @@ impl<'a> Locked<'a> {
         locked
     }
 
-    /// The entry of a key of the claim; made, if there is none.
+    /// Returns the entry of a key of the claim, and makes it if there is none.
     pub(super) fn entry(&mut self, key: &Key) -> &mut Entry {
-        let place = self.memory.shard_index(key);
-        let at = self.shards.binary_search_by_key(&place, |(place, _)| *place).expect("BUG: it was locked");
+        let number = self.memory.shard_index(key);
+        let at =
+            self.shards.binary_search_by_key(&number, |(number, _)| *number).expect("BUG: it was locked");
         self.shards[at].1.entries.entry(key.clone()).or_default()
     }
 
-    /// Drops what is idle, unlocks, and tells whom the changes concern.
+    /// Drops idle entries, unlocks the shards, and delivers the events of the changes.
     pub(super) fn finish(mut self, claim: &Claim) {
         let mut events: Vec<(&Key, Vec<Event>)> = Vec::new();
         for key in claim.keys() {
@@ -53,7 +53,7 @@ impl<'a> Locked<'a> {
             events.push((key, entry.take_events()));
             if entry.is_idle(now) {
                 let at = self.memory.shard_index(key);
-                self.shards.iter_mut().filter(|(place, _)| *place == at).for_each(|(_, shard)| {
+                self.shards.iter_mut().filter(|(number, _)| *number == at).for_each(|(_, shard)| {
                     shard.entries.remove(key);
                 });
             }
@@ -64,12 +64,12 @@ impl<'a> Locked<'a> {
         }
     }
 
-    /// How many wait for the key for which most wait.
+    /// Returns how many claims wait for the key with the most waiters.
     fn waiting(&mut self, claim: &Claim) -> usize {
         claim.keys().map(|key| self.entry(key).waiting(claim.owner)).max().unwrap_or(0)
     }
 
-    /// Whether every key is this claim's.
+    /// Whether the claim holds every key.
     fn owns_all(&mut self, claim: &Claim) -> bool {
         let now = self.now;
         claim.keys().all(|key| self.entry(key).relation(claim, now) == Relation::Owner)
@@ -82,7 +82,8 @@ impl<'a> Locked<'a> {
         }
     }
 
-    /// The one token of all keys, which are the claim's; a new one where they have different ones, or an earlier turn's.
+    /// Returns the one token of all keys, which the claim holds. Makes a new one where the keys have different tokens, or one
+    /// from before a hand-off.
     fn fence(&mut self, claim: &Claim) -> FencingToken {
         let first = self.entry(&claim.key).last_fence(claim.owner);
         let one = claim.keys().all(|key| self.entry(key).last_fence(claim.owner) == first);
@@ -119,11 +120,11 @@ impl<'a> Locked<'a> {
             }
         }
         self.renew(claim, claim.ttl);
-        // Taken singly, keys have tokens of their own: one above all of them is made.
+        // Keys that were taken singly have tokens of their own; the claim gets one above all of them.
         Verdict::Granted { fence: self.fence(claim), waiters: self.waiting(claim) }
     }
 
-    /// Holds the claim off: it takes its shards_of in all queues, or in none.
+    /// Refuses the claim for now, and queues it at all keys or at none.
     fn wait(&mut self, claim: &Claim, relations: &[Relation], ask: Ask) -> Held {
         let (now, waiting) = (self.now, self.waiting(claim));
         let ask = match ask {
@@ -184,7 +185,7 @@ impl Memory {
         fence
     }
 
-    /// What was found of all keys: released where all were this claim's, else what became of the others.
+    /// Releases all keys: [`Released::Released`] where the claim held all of them, else what became of the others.
     pub(super) fn release_all(&self, claim: &Claim, keep_for: Option<Duration>, now: Moment) -> Released {
         let mut locked = Locked::new(self, claim, now);
         let released: Vec<_> =

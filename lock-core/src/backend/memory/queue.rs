@@ -1,4 +1,4 @@
-//! Those who wait for one key: tickets, watchers, and whose turn it is. Pure: time comes in as an argument.
+//! The waiters of one key: tickets, watchers, and whose turn has come. Pure: time comes in as an argument.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::clock::Moment;
 use crate::owner::Owner;
 
 impl Entry {
-    /// How many others than `owner` wait. Those to whom the holder's manager passes the key on are its own affair.
+    /// Returns how many claims of others than `owner` wait. Claims that the holder's manager serves itself do not count.
     pub(super) fn waiting(&self, owner: Owner) -> usize {
         // The common case: an uncontended key.
         if self.tickets.is_empty() && self.waiters.is_empty() {
@@ -24,7 +24,7 @@ impl Entry {
         tickets + self.waiters.iter().filter(|watcher| Some(watcher.process) != local).count()
     }
 
-    /// Takes or keeps a place; how many are before it.
+    /// Queues the claim or keeps it in the queue. Returns how many are before it.
     pub(super) fn take_ticket(&mut self, claim: &Claim, now: Moment) -> usize {
         if let Some(position) = self.keep_ticket(claim, now) {
             return position;
@@ -37,13 +37,13 @@ impl Entry {
         self.tickets.len() - 1
     }
 
-    /// Keeps the place of a claim that has one; how many are before it.
+    /// Keeps a queued claim in the queue. Returns how many are before it.
     pub(super) fn keep_ticket(&mut self, claim: &Claim, now: Moment) -> Option<usize> {
         self.tickets.change(claim.owner, |ticket| ticket.deadline = now.plus(claim.ttl.min(WAITER_LEASE)))?;
         self.tickets.position(claim.owner)
     }
 
-    /// The first who begins to wait is told to the holder.
+    /// Reports to the holder that a first claim began to wait.
     fn tell_holder(&mut self, owner: Owner) {
         if self.waiting(owner) == 0
             && let Some(holder) = self.local_holder()
@@ -53,21 +53,21 @@ impl Entry {
         }
     }
 
-    /// The watchers of a ticket go with it; their futures find themselves gone and complete. What it waited for, if
-    /// there was one.
+    /// Removes a ticket and its watchers; their futures find that and complete. Returns the mode that it waited for, if there
+    /// was a ticket.
     pub(super) fn forget_ticket(&mut self, owner: Owner) -> Option<Mode> {
         let ticket = self.tickets.remove(owner)?;
         self.events.extend(ticket.watchers.into_iter().map(|watcher| Event::Wake(watcher.wake)));
         Some(ticket.mode)
     }
 
-    /// Whether `claim` has something to wait for here: it does not have the key, and will not be refused for good.
+    /// Whether `claim` has something to wait for: it does not have the key, and will not be refused for good.
     pub(super) fn can_wait(&mut self, claim: &Claim, now: Moment) -> bool {
         let relation = self.relation(claim, now);
         matches!(relation, Relation::Held | Relation::Free) && self.held_by(claim.owner).is_none()
     }
 
-    /// Adds a watcher for `claim`. A claim that waits in order, or for several keys, has a place from here on.
+    /// Adds a watcher for `claim`. A claim that waits in order, or for several keys, is queued from here on.
     pub(super) fn watch(&mut self, claim: &Claim, id: u64, wake: Arc<Notify>, now: Moment) {
         let process = claim.owner.process();
         let local = self.is_handed_on_locally(claim);
@@ -85,7 +85,7 @@ impl Entry {
         self.waiters.push_back(watcher);
     }
 
-    /// What the watcher `id` of `claim` is to do now.
+    /// Returns what the watcher `id` of `claim` finds now.
     pub(super) fn check(&mut self, claim: &Claim, id: u64, now: Moment) -> Check {
         self.settle(now, None);
         if self.held_by(claim.owner).is_some() {
@@ -95,29 +95,30 @@ impl Entry {
         if watcher.called {
             return Check::Ready;
         }
-        // One that is not the first any more has an alarm that nobody set anew: it is not to sleep until the past.
+        // Only the first watcher's alarm is kept current. An alarm that already passed must be ignored, or this watcher would
+        // never sleep.
         let armed = watcher.armed.filter(|armed| !armed.is_past(now));
         let own = Arc::clone(&watcher.wake);
-        // It is looking already.
+        // It checks right now, so it need not be woken for that.
         self.events.retain(|event| !matches!(event, Event::Wake(wake) if Arc::ptr_eq(wake, &own)));
         Check::Wait(armed)
     }
 
-    /// Removes a watcher that has seen its turn. It is not another's: the watcher is about to try. Should it not, its
-    /// owner's release moves the queue on.
+    /// Removes a watcher that has seen its turn. The turn is not passed on, because this watcher retries next; if it does not,
+    /// the release of its owner advances the queue.
     pub(super) fn go(&mut self, claim: &Claim, id: u64, now: Moment) {
         let acting = self.waiters.iter().any(|watcher| watcher.id == id && watcher.called);
         self.remove_watcher(claim, id, now);
         self.settle(now, Some(claim.mode).filter(|_| acting));
     }
 
-    /// Removes a watcher that has not seen its turn, which passes on.
+    /// Removes a watcher that has not seen its turn, and passes the turn on.
     pub(super) fn unwatch(&mut self, claim: &Claim, id: u64, now: Moment) {
         self.remove_watcher(claim, id, now);
         self.settle(now, None);
     }
 
-    /// The ticket of the claim lives on from here.
+    /// Removes a watcher. The ticket of its claim stays, with a lease that begins now.
     fn remove_watcher(&mut self, claim: &Claim, id: u64, now: Moment) {
         self.waiters.retain(|watcher| watcher.id != id);
         self.tickets.change(claim.owner, |ticket| {
@@ -133,11 +134,12 @@ impl Entry {
         queued.chain(&self.waiters).find(|watcher| watcher.id == id)
     }
 
-    /// Calls every watcher whose turn has come, and lets one of the others look after expiry. The end of every change.
+    /// Calls every watcher whose turn has come, and arms one of the others for the next expiry. Every change ends with this.
     ///
-    /// `acting` is the mode of a watcher without a place that was called, has seen it, and is about to try.
+    /// `acting` is the mode of a watcher without a ticket that has seen its call and is about to retry. It holds nothing
+    /// yet, so without this the next watcher would be called for the room that it is about to take.
     pub(super) fn settle(&mut self, now: Moment, acting: Option<Mode>) {
-        // The common case, an uncontended key, has nobody to wake.
+        // The common case, an uncontended key, has no waiter to wake.
         if self.tickets.is_empty() && self.waiters.is_empty() {
             return;
         }
@@ -147,7 +149,7 @@ impl Entry {
         self.arm(now);
     }
 
-    /// One to whom its own manager was to pass the key on asks anew, for a place, once another manager has the key.
+    /// Calls the watchers that expected a local hand-off when another manager has the key: they must queue in the store.
     fn call_strangers(&mut self) {
         let Some(process) = self.local_holder().map(|holder| holder.owner.process()) else { return };
         for watcher in self.waiters.iter_mut().filter(|watcher| watcher.local && watcher.process != process) {
@@ -159,7 +161,7 @@ impl Entry {
         let usage = self.tickets.serve(self.holders.usage());
         let events = &mut self.events;
         self.tickets.call(|ticket| {
-            // One that is called and does not come is not polled: it must not hold up those behind it for long.
+            // A waiter that is called and does not come is not being polled. It must not delay those behind it for long.
             ticket.deadline = now.plus(WAITER_LEASE);
             ticket.watchers.iter_mut().for_each(|watcher| watcher.call(events));
         });
@@ -179,7 +181,7 @@ impl Entry {
                     usage.add(watcher.mode);
                     watcher.call(&mut self.events);
                 }
-                // Its next try answers at once, with an error.
+                // Its next try is answered at once, with an error.
                 Compatibility::Conflict(_) => watcher.call(&mut self.events),
                 Compatibility::Blocked if usage.is_exclusive() => break,
                 Compatibility::Blocked => {}
@@ -187,7 +189,7 @@ impl Entry {
         }
     }
 
-    /// Expiry rings no wake, so the first of those who wait sleeps until the next one.
+    /// Expiry wakes no watcher, so the first one that waits sleeps only until the next expiry.
     fn arm(&mut self, now: Moment) {
         let ends = [self.holders.soonest(), self.tickets.soonest()];
         let Some(next) = ends.into_iter().flatten().min_by_key(|end| end.remaining(now)) else { return };

@@ -19,7 +19,7 @@ const SWEEP_FROM: usize = 64;
 
 /// The store inside this process. See the [module](super) for what it promises.
 ///
-/// Clones share one store: managers that are to exclude each other take clones of one `Memory`.
+/// Clones share one store: managers that must exclude each other take clones of one `Memory`.
 ///
 /// # Examples
 /// ```
@@ -41,7 +41,7 @@ struct Store {
 
 pub(super) struct Shard {
     pub(super) entries: HashMap<Key, Entry, RandomState>,
-    /// At how many entries those that ran out are looked for again.
+    /// The number of entries at which expired ones are swept again.
     sweep_at: usize,
 }
 
@@ -58,13 +58,13 @@ impl Memory {
         Self(Arc::new(Store { shards, hasher, watchers: AtomicU64::new(0), listeners: Listeners::default() }))
     }
 
-    /// How many keys have an entry, those included that ran out and were not asked for since.
+    /// Returns how many keys have an entry, expired ones included that were not swept yet.
     #[cfg(test)]
     pub(super) fn entries(&self) -> usize {
         self.0.shards.iter().map(|shard| shard.lock().entries.len()).sum()
     }
 
-    /// How many wait for `key`, but for `owner`.
+    /// Returns how many claims of others than `owner` wait for `key`.
     #[cfg(feature = "testing")]
     pub(crate) fn waiting(&self, key: &Key, owner: crate::owner::Owner) -> usize {
         let shard = self.shard(self.shard_index(key));
@@ -79,14 +79,14 @@ impl Memory {
         &self.0.listeners
     }
 
-    /// How many shards there are.
+    /// Returns the number of shards.
     pub(super) fn shard_count(&self) -> usize {
         self.0.shards.len()
     }
 
-    /// The number of the shard of `key`.
+    /// Returns the number of the shard of `key`.
     pub(super) fn shard_index(&self, key: &Key) -> usize {
-        // The map takes its bucket from the low bits of the same hash and its tag from the highest seven.
+        // From the middle of the hash: the map takes its bucket from the low bits and its tag from the highest seven.
         (self.0.hasher.hash_one(key) >> 40) as usize % SHARDS
     }
 
@@ -94,7 +94,7 @@ impl Memory {
         self.0.shards[place].lock()
     }
 
-    /// Changes the entry of `key`, if there is one, and tells whom that concerns.
+    /// Changes the entry of `key`, if there is one, and delivers the events of the change.
     pub(super) fn with<T>(&self, key: &Key, now: Moment, change: impl FnOnce(&mut Entry) -> T) -> Option<T> {
         let mut shard = self.shard(self.shard_index(key));
         let entry = shard.entries.get_mut(key)?;
@@ -108,7 +108,7 @@ impl Memory {
         Some(answer)
     }
 
-    /// As [`with`](Self::with), and makes the entry.
+    /// As [`with`](Self::with), and makes the entry if there is none.
     pub(super) fn with_new<T>(&self, key: &Key, now: Moment, change: impl FnOnce(&mut Entry) -> T) -> T {
         let mut shard = self.shard(self.shard_index(key));
         shard.sweep(now);
@@ -122,8 +122,8 @@ impl Memory {
 }
 
 impl Shard {
-    /// Drops the entries that ran out, once the shard has doubled: what nobody asks for again costs no memory, and a
-    /// call pays for it with a constant amount of work on average.
+    /// Drops the expired entries each time that the shard has doubled. Keys that are never claimed again thus cost no memory,
+    /// and a call pays for it with a constant amount of work on average.
     pub(super) fn sweep(&mut self, now: Moment) {
         if self.entries.len() >= self.sweep_at {
             self.entries.retain(|_, entry| !entry.is_idle(now));

@@ -9,50 +9,50 @@ use crate::backend::Mode;
 use crate::clock::Moment;
 use crate::owner::{Owner, OwnerRecord};
 
-/// A place in the queue.
+/// A claim that is queued.
 #[derive(Debug)]
 pub(super) struct Ticket {
     pub(super) owner: Owner,
     pub(super) mode: Mode,
     pub(super) record: OwnerRecord,
-    /// Counts only while nobody waits with it.
+    /// When the ticket dies. Counts only while no watcher awaits it.
     pub(super) deadline: Moment,
     pub(super) watchers: Vec<Watcher>,
 }
 
-/// One pending `changed` future.
+/// A pending `changed` future.
 #[derive(Debug)]
 pub(super) struct Watcher {
     pub(super) id: u64,
     pub(super) mode: Mode,
     pub(super) process: u128,
-    /// Its own manager was to pass the key on to it.
+    /// The manager of the holder is its own, and was to hand the grant on to it.
     pub(super) local: bool,
     pub(super) wake: Arc<Notify>,
-    /// It is this one's turn, and its future has not seen it yet.
+    /// Its turn has come, and its future has not seen that yet.
     pub(super) called: bool,
-    /// Until when it sleeps, to look again on its own; only one watcher of a key does.
+    /// When it wakes by itself to look after expiry; only one watcher of a key does.
     pub(super) armed: Option<Moment>,
 }
 
 /// What a watcher finds when it checks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Check {
-    /// Another try makes sense, whatever it finds elsewhere.
+    /// Another try makes sense, whatever the state of the other keys of the claim.
     Retry,
-    /// It is its turn here.
+    /// Its turn has come at this key.
     Ready,
-    /// Not yet; with a moment, look again then.
+    /// Its turn has not come; with a moment, check again then.
     Wait(Option<Moment>),
 }
 
 impl Ticket {
-    /// Somebody waits for its turn to come; then it lives without a sign.
+    /// Whether a watcher awaits its turn. Such a ticket lives without a sign of life.
     pub(super) fn is_awaited(&self) -> bool {
         self.watchers.iter().any(|watcher| !watcher.called)
     }
 
-    /// The first watcher that was not called.
+    /// Returns the first watcher that was not called.
     pub(super) fn uncalled(&mut self) -> Option<&mut Watcher> {
         self.watchers.iter_mut().find(|watcher| !watcher.called)
     }

@@ -8,16 +8,16 @@ use super::ticket::{Ticket, Watcher};
 use crate::clock::Moment;
 use crate::owner::Owner;
 
-/// Claims with a place, in order of arrival. Each is found by its owner, by its deadline, and by whether it is next.
+/// The queued claims of one key, in order of arrival. Each is found by its owner, by its deadline, and by whether it is next.
 #[derive(Debug, Default)]
 pub(super) struct Tickets {
     arrivals: Arrivals<Owner, Ticket>,
-    /// Of those nobody waits with. Each ticket is here or in `awaited`.
+    /// The deadlines of the tickets that no watcher awaits. Each ticket is here or in `awaited`.
     ends: Deadlines,
-    /// Those that somebody waits with, and was not called.
+    /// The tickets that a watcher awaits which was not called.
     awaited: BTreeSet<u64>,
-    /// So many from the front fit beside the holders and beside each other: it is their turn. It may be more by now, if a
-    /// holder has gone.
+    /// How many tickets at the front are compatible with the holders and with each other, so that their turn has come. The
+    /// true number may be larger, if a holder has left since it was computed.
     served: usize,
 }
 
@@ -46,7 +46,7 @@ impl Tickets {
         self.arrivals.get(self.position(owner)?)
     }
 
-    /// How many came before the ticket of `owner`.
+    /// Returns how many tickets came before that of `owner`.
     pub(super) fn position(&self, owner: Owner) -> Option<usize> {
         self.arrivals.position(self.arrivals.number(&owner)?)
     }
@@ -84,7 +84,7 @@ impl Tickets {
         Some(answer)
     }
 
-    /// How much of the key is in use once all whose turn it is have come.
+    /// Serves the tickets whose turn has come, and returns the usage of the key once all of them hold it.
     pub(super) fn serve(&mut self, holders: Usage) -> Usage {
         let mut usage = self.usage_before(self.served, holders);
         while let Some(next) = self.arrivals.get(self.served)
@@ -96,26 +96,26 @@ impl Tickets {
         usage
     }
 
-    /// How much of the key is in use once the first `tickets`, which fit beside the holders, have come.
+    /// Returns the usage of the key once the first `tickets`, which are compatible with the holders, hold it.
     pub(super) fn usage_before(&self, tickets: usize, holders: Usage) -> Usage {
         match self.front() {
-            // Those that fit beside each other are of one mode.
+            // Claims that are compatible with each other have one mode.
             Some(front) if tickets > 0 => holders.with(front.mode, tickets),
             _ => holders,
         }
     }
 
-    /// So many from the front were served when it was looked last.
+    /// Returns how many tickets at the front were served by the last computation.
     pub(super) fn served(&self) -> usize {
         self.served
     }
 
-    /// Whose turn it is, is to be found out anew.
+    /// Discards the last computation of whose turn has come.
     pub(super) fn unserve(&mut self) {
         self.served = 0;
     }
 
-    /// Changes those that are awaited and whose turn it is.
+    /// Changes the awaited tickets whose turn has come.
     pub(super) fn call(&mut self, mut call: impl FnMut(&mut Ticket)) {
         while let Some(number) = self.awaited.first().copied()
             && self.arrivals.position(number).is_some_and(|at| at < self.served)
@@ -124,13 +124,13 @@ impl Tickets {
         }
     }
 
-    /// The first that is awaited: its watcher that is to look next.
+    /// Returns the first watcher of the first awaited ticket.
     pub(super) fn first_watcher(&mut self) -> Option<&mut Watcher> {
         let at = self.arrivals.position(*self.awaited.first()?)?;
         self.arrivals.get_mut(at)?.uncalled()
     }
 
-    /// When the first of those dies that nobody waits with.
+    /// Returns the earliest deadline of the tickets that no watcher awaits.
     pub(super) fn soonest(&self) -> Option<Moment> {
         self.ends.first()
     }
@@ -139,7 +139,7 @@ impl Tickets {
         self.awaited.is_empty() && self.ends.last().is_none_or(|end| end.is_past(now))
     }
 
-    /// Drops those that are dead.
+    /// Drops the tickets that are dead.
     pub(super) fn expire(&mut self, now: Moment) {
         while let Some(number) = self.ends.past(now)
             && let Some(owner) =
@@ -168,7 +168,7 @@ impl Tickets {
     }
 }
 
-/// Under what a ticket is found.
+/// The index in which a ticket is filed.
 #[derive(Clone, Copy, PartialEq)]
 enum Filed {
     Awaited,

@@ -13,18 +13,18 @@ use crate::backend::Claim;
 use crate::clock::{Clock, Moment};
 use crate::key::Key;
 
-/// A watcher of one claim. Dropped before its turn is seen, it passes the turn on.
+/// The watcher of one claim. If it is dropped before it has seen its turn, it passes the turn on.
 pub(super) struct Watch<'a> {
     memory: &'a Memory,
     claim: &'a Claim,
     id: u64,
     wake: Arc<Notify>,
-    /// It has left the entries.
+    /// Whether it has left the entries.
     gone: bool,
 }
 
 impl<'a> Watch<'a> {
-    /// `None` when there is nothing to wait for.
+    /// Registers a watcher; `None` when there is nothing to wait for.
     pub(super) fn register(memory: &'a Memory, claim: &'a Claim) -> Option<Self> {
         let now = Clock::Tokio.now();
         let (id, wake) = (memory.next_watcher(), Arc::new(Notify::new()));
@@ -39,7 +39,7 @@ impl<'a> Watch<'a> {
             memory.with(&claim.key, now, add).unwrap_or(false)
         } else {
             let mut locked = Locked::new(memory, claim, now);
-            // A key that it has already is none to wait for.
+            // It does not wait for a key that it has already.
             let keys: Vec<&Key> =
                 claim.keys().filter(|key| locked.entry(key).held_by(claim.owner).is_none()).collect();
             let can = !keys.is_empty() && keys.iter().all(|key| locked.entry(key).can_wait(claim, now));
@@ -52,13 +52,13 @@ impl<'a> Watch<'a> {
         added.then_some(Self { memory, claim, id, wake, gone: false })
     }
 
-    /// Completes when it is the claim's turn. What decides is the state of the keys, looked at before every wait, so no
-    /// change between the *held* answer and this call is missed.
+    /// Completes when the claim's turn has come. The state of the keys decides, and is checked before every wait, so no change
+    /// between the *held* answer and this call is missed.
     pub(super) async fn ready(mut self) {
         while let Some(wait) = self.check() {
             match wait {
                 Some(time) => {
-                    // Rung or run out, the next found says what came of it.
+                    // Woken or timed out, the next check finds out why.
                     let _ = tokio::time::timeout(time, self.wake.notified()).await;
                 }
                 None => self.wake.notified().await,
@@ -66,7 +66,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// How long to wait for the wake at most; `None` when there is nothing more to wait for.
+    /// Returns how long to wait to be woken; `None` when there is nothing more to wait for.
     fn check(&mut self) -> Option<Option<Duration>> {
         let now = Clock::Tokio.now();
         let (claim, id) = (self.claim, self.id);
@@ -92,7 +92,7 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// It is the turn of a claim of several keys when it is its turn at each.
+/// Checks a claim of several keys, whose turn has come when it has come at each.
 fn check_all(memory: &Memory, claim: &Claim, id: u64, now: Moment) -> Check {
     let mut locked = Locked::new(memory, claim, now);
     let checks: Vec<_> = claim.keys().map(|key| locked.entry(key).check(claim, id, now)).collect();
