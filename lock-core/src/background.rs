@@ -1,6 +1,5 @@
 //! Where the library's own work runs: renewals, releases that nobody waits for, and the session of a store.
 
-use crate::sync::Mutex;
 use std::fmt;
 use std::future::Future;
 use std::sync::{Arc, Weak};
@@ -12,6 +11,7 @@ use tokio::sync::oneshot;
 use crate::backend::{BoxFuture, Placement};
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::simulation;
+use crate::sync::Mutex;
 
 /// How long the thread outlives its manager, so that the last releases are answered.
 const LAST_RELEASES: Duration = Duration::from_secs(2);

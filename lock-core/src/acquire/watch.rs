@@ -1,6 +1,5 @@
 //! Waiting to be notified by the store, and when a waiter stops relying on it.
 
-use crate::sync::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +8,7 @@ use crate::clock::Moment;
 use crate::engine::Engine;
 use crate::owner::Owner;
 use crate::pending::PendingClaim;
+use crate::sync::Mutex;
 
 /// How long a waiter relies on being notified by a store elsewhere. A notification may be lost on the network, so the
 /// waiter asks this often in any case: a third as often as it would send heartbeats.

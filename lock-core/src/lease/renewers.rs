@@ -1,6 +1,5 @@
 //! The renewers of one manager: one for each runtime of the background.
 
-use crate::sync::Mutex;
 use std::sync::{Arc, MutexGuard, Weak};
 
 use tokio::runtime::Handle;
@@ -13,6 +12,7 @@ use crate::clock::Clock;
 use crate::error::Result;
 use crate::local_queue::LocalQueue;
 use crate::store::Store;
+use crate::sync::Mutex;
 
 /// The renewers of one manager.
 #[derive(Debug)]

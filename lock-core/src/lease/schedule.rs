@@ -1,6 +1,5 @@
 //! What is due when: the queue of one renewer, and the arithmetic of due times.
 
-use crate::sync::Mutex;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -10,6 +9,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::clock::Moment;
+use crate::sync::Mutex;
 
 /// The most by which a renewal is sent before it is due, to travel in the batch of another.
 const MAX_SLACK: Duration = Duration::from_millis(100);

@@ -1,6 +1,5 @@
 //! The queues of all keys.
 
-use crate::sync::Mutex;
 use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,6 +17,7 @@ use crate::backend::Capability;
 use crate::clock::{Clock, Moment};
 use crate::key::Key;
 use crate::pending::{FreedKeys, PendingClaim};
+use crate::sync::Mutex;
 
 const SHARDS: usize = 32;
 

@@ -1,6 +1,5 @@
 //! What one waiter is told by the others of its queue.
 
-use crate::sync::Mutex;
 use std::fmt;
 use std::sync::MutexGuard;
 use std::time::Duration;
@@ -10,6 +9,7 @@ use tokio::sync::Notify;
 use super::handoff::Handoff;
 use crate::clock::Moment;
 use crate::pending::PendingClaim;
+use crate::sync::Mutex;
 
 /// A place in the queue.
 pub(super) struct WaiterNode {

@@ -1,12 +1,12 @@
 //! Delivers the store's grants to the owners that wait in its queue.
 
-use crate::sync::Mutex;
 use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard};
 
 use tokio::sync::Notify;
 
 use crate::owner::Owner;
+use crate::sync::Mutex;
 
 /// The mailboxes of the waiting owners of one manager.
 #[derive(Debug, Default)]

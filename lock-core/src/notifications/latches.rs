@@ -1,6 +1,5 @@
 //! Delivers the opening of a latch to those who wait for it.
 
-use crate::sync::Mutex;
 use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard};
 
@@ -8,6 +7,7 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
 use crate::key::Key;
+use crate::sync::Mutex;
 
 /// The latches that somebody of one manager waits for.
 #[derive(Debug, Default)]

@@ -1,12 +1,12 @@
 //! The owners whose grants the store has reported as lost.
 
-use crate::sync::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::LossReason;
 use crate::owner::Owner;
+use crate::sync::Mutex;
 
 /// The owners whose grants the store has lately reported as lost.
 ///

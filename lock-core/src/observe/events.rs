@@ -1,6 +1,5 @@
 //! The stream of what happens to the locks of a manager.
 
-use crate::sync::Mutex;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, MutexGuard};
@@ -8,6 +7,7 @@ use std::sync::{Arc, MutexGuard};
 use tokio::sync::broadcast::{self, error::RecvError};
 
 use super::event::LockEvent;
+use crate::sync::Mutex;
 
 /// Sees every event at once, in the order in which they are told: for tests. Must not use the manager.
 #[cfg(feature = "testing")]

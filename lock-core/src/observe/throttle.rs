@@ -1,10 +1,10 @@
 //! Warnings that repeat are told once in a while, with a count of those left out.
 
-use crate::sync::Mutex;
 use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::clock::Moment;
+use crate::sync::Mutex;
 
 /// The shortest time between two warnings of one sort about locks of one template.
 const EVERY: Duration = Duration::from_secs(10);

@@ -1,6 +1,5 @@
 //! The memory store with switches.
 
-use crate::sync::Mutex;
 use std::sync::{Arc, MutexGuard, Weak};
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use crate::backend::{
 };
 use crate::error::Result;
 use crate::key::Key;
+use crate::sync::Mutex;
 
 /// What a test has told the store to do. Clones are one store.
 #[derive(Clone, Debug, Default)]

@@ -1,6 +1,5 @@
 //! A backend that fails on command.
 
-use crate::sync::Mutex;
 use std::collections::VecDeque;
 use std::sync::{Arc, MutexGuard, Weak};
 use std::time::Duration;
@@ -13,6 +12,7 @@ use crate::backend::{
 };
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
+use crate::sync::Mutex;
 
 /// A call of [`Backend`] that a [`Flaky`] can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -61,7 +61,7 @@ pub enum Fault {
 /// # Examples
 /// ```
 /// use std::time::Duration;
-/// use lock_core::backend::{Attempt, Backend, memory::Memory};
+/// use lock_core::backend::{Ask, Attempt, Backend, memory::Memory};
 /// use lock_core::key::Key;
 /// use lock_core::testkit::{Claims, Fault, Flaky, Operation};
 ///

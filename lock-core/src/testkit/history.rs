@@ -9,7 +9,6 @@ mod check;
 #[cfg(test)]
 mod tests;
 
-use crate::sync::Mutex;
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
@@ -19,6 +18,7 @@ pub use check::check;
 
 use crate::backend::{FencingToken, Mode};
 use crate::clock::{Clock, Moment};
+use crate::sync::Mutex;
 
 /// One hold of one key. Times count from the start of the [`History`].
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,10 +1,10 @@
 //! The listeners that a store reports to.
 
-use crate::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard, Weak};
 
 use crate::backend::Listener;
+use crate::sync::Mutex;
 
 /// The listeners of one store, each with its process, shared by all connections.
 ///

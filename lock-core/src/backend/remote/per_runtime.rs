@@ -4,7 +4,6 @@
 //! first one is not polled, and break when that one ends. So each of the caller's runtimes, and the thread that renews,
 //! has a connection of its own, made when first used.
 
-use crate::sync::RwLock;
 use std::fmt;
 use std::sync::Arc;
 
@@ -15,6 +14,7 @@ use super::Failure;
 use super::supervisor::{Connector, State, supervise};
 use crate::error::LockErrorKind;
 use crate::simulation;
+use crate::sync::RwLock;
 
 /// The supervised connections of one runtime each, or nothing once they are closed.
 type Links<C> = Option<Vec<(Id, watch::Receiver<State<C>>)>>;

@@ -1,6 +1,5 @@
 //! One question at a time, shared by all callers that need its answer.
 
-use crate::sync::Mutex;
 use std::future::Future;
 use std::sync::MutexGuard;
 use std::time::Duration;
@@ -9,6 +8,7 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use crate::clock::{Clock, Moment};
+use crate::sync::Mutex;
 
 /// Runs one flight at a time, and hands its result to every caller that waits for one.
 ///

@@ -1,6 +1,5 @@
 //! The meters of one manager.
 
-use crate::sync::RwLock;
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
@@ -10,6 +9,7 @@ use super::handles::{Meter, Series, StoreSeries, describe, evicted};
 use super::recorder_id::RecorderId;
 use crate::clock::{Clock, Moment};
 use crate::observe::labels::Op;
+use crate::sync::RwLock;
 
 /// The most templates that are told apart. A label that somebody makes from ids must not fill the memory of those who
 /// keep the metrics.

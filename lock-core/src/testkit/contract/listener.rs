@@ -1,6 +1,5 @@
 //! What a store tells by itself.
 
-use crate::sync::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +9,7 @@ use super::{Case, Subject, list};
 use crate::backend::{Capability, Claim, Listener, Mode, Queue};
 use crate::error::LossReason;
 use crate::owner::Owner;
+use crate::sync::Mutex;
 
 /// How often a case tries to be told: what is told is a hint, and one may be lost.
 const TRIES: usize = 5;

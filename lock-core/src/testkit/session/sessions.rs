@@ -1,6 +1,5 @@
 //! The sessions of a store, and what lives in them.
 
-use crate::sync::Mutex;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, MutexGuard, Weak};
@@ -15,6 +14,7 @@ use crate::clock::Moment;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
 use crate::owner::Owner;
+use crate::sync::Mutex;
 
 /// All sessions of one store.
 #[derive(Debug)]

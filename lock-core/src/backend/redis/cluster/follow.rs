@@ -1,6 +1,5 @@
 //! Sends a call to the node of its key, and follows where it is sent on to.
 
-use crate::sync::Mutex;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +13,7 @@ use crate::backend::redis::error::Redirect;
 use crate::backend::redis::slot;
 use crate::backoff::Pauses;
 use crate::key::Key;
+use crate::sync::Mutex;
 
 /// Why a call was not over yet.
 #[derive(Debug, Default)]

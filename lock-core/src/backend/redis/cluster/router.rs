@@ -3,7 +3,6 @@
 //! There is no task that watches the Cluster: whoever finds a node gone, or is sent to another one, learns where the slot
 //! is now, and one at a time asks for everybody.
 
-use crate::sync::RwLock;
 use std::collections::HashMap;
 use std::fmt;
 use std::future::pending;
@@ -25,6 +24,7 @@ use crate::backend::redis::slot::SLOTS;
 use crate::backend::remote::{Listeners, SingleFlight};
 use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind};
+use crate::sync::RwLock;
 
 /// How many nodes are asked at once.
 const ASKED: usize = 5;

@@ -1,6 +1,5 @@
 //! The subscriptions of a connection.
 
-use crate::sync::Mutex;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -10,6 +9,7 @@ use tokio::time::timeout;
 
 #[cfg(doc)]
 use crate::backend::remote::Listeners;
+use crate::sync::Mutex;
 
 /// The longest wait for another caller that is subscribing.
 const SUBSCRIBING: Duration = Duration::from_millis(250);

@@ -6,7 +6,6 @@
 //! that node.** Attempts of one owner on one node go one after another ([`Slot`]), the release that tidies up included,
 //! and after one that was not answered the node has no vote for that owner any more ([`Tracked::is_sure`]).
 
-use crate::sync::Mutex;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard, OnceLock};
@@ -17,6 +16,7 @@ use tokio::sync::OwnedMutexGuard;
 use crate::backend::FencingToken;
 use crate::clock::Moment;
 use crate::owner::Owner;
+use crate::sync::Mutex;
 
 /// A ledger smaller than this is not swept.
 const SWEEP_FROM: usize = 64;

@@ -1,10 +1,10 @@
 //! What the nodes of a quorum report, as far as it concerns the quorum.
 
-use crate::sync::Mutex;
 use std::sync::{Arc, Weak};
 
 use crate::backend::Listener;
 use crate::owner::Owner;
+use crate::sync::Mutex;
 
 /// The listeners of a quorum, each behind the filter that its nodes report to.
 #[derive(Debug, Default)]

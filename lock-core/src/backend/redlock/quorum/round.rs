@@ -1,6 +1,5 @@
 //! One question to every node, and the answers that come in.
 
-use crate::sync::Mutex;
 use std::future::poll_fn;
 use std::ops::Deref;
 use std::pin::pin;
@@ -12,6 +11,7 @@ use tokio::time::sleep;
 
 use super::fanout::Fanout;
 use super::timing::{Waiting, Waits};
+use crate::sync::Mutex;
 
 /// What is done with an answer that comes after the verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,5 @@
 //! The bootstrap: the only way in which the gated scripts are loaded into a server.
 
-use crate::sync::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -15,6 +14,7 @@ use crate::backend::redis::link::{Connection, text};
 use crate::backend::redis::scripts::constants::{Constant, inject};
 use crate::clock::Clock;
 use crate::error::LockErrorKind;
+use crate::sync::Mutex;
 
 /// The key of the marker; no lock may use this name.
 pub(super) const MARKER: &str = "lock:voter";

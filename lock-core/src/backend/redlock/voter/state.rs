@@ -1,6 +1,5 @@
 //! The state that all connections of one voter share.
 
-use crate::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -13,6 +12,7 @@ use crate::backend::redis::config::Address;
 use crate::backend::redis::units::millis;
 use crate::backend::remote::Listeners;
 use crate::clock::{Clock, Moment};
+use crate::sync::Mutex;
 
 /// This client's knowledge about one voter.
 #[derive(Debug)]
