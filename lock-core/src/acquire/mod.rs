@@ -5,6 +5,7 @@
 //! | `plan` | [`Plan`]: the request with its defaults, and what is found out without the store |
 //! | `run` | [`acquire`](acquire()): the loop, until the store or another holder of this process gives the key, or the strategy has had enough |
 //! | `ask` | one question to the store |
+//! | `state` | where it waits, and what it knows |
 //! | `wait` | what the loop waits for |
 //! | `watch` | the pending notification of a store that is watched, and how long it is relied on |
 //! | `promote` | from what was offered to a guard |
@@ -60,6 +61,7 @@ mod recorder;
 mod refusal;
 mod run;
 mod spans;
+mod state;
 mod wait;
 mod watch;
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::event::Won;
 use super::run::Acquire;
 use super::spans::hold_span;
+use super::state::LastQuestion;
 use crate::backend::{Grant, Renewal};
 use crate::error::Result;
 use crate::guard::LockGuard;
@@ -97,7 +98,7 @@ impl Acquire<'_> {
     fn granted(&mut self, grant: &Grant, schedule: &Arc<Schedule<Lease>>) -> Arc<Lease> {
         if let Some(mut waiter) = self.waiter.take() {
             waiter.granted(grant.waiters.is_some_and(|waiters| waiters > 0));
-            if self.fresh && grant.waiters == Some(0) {
+            if self.question == LastQuestion::Fresh && grant.waiters == Some(0) {
                 self.engine.local_queue.record_held(&self.plan.key, false);
             }
         }

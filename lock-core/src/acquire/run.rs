@@ -10,6 +10,7 @@ use super::partial_grants::PartialGrants;
 use super::plan::Plan;
 use super::recorder::{AcquireRecorder, store_fails};
 use super::spans::acquire_span;
+use super::state::{Holder, LastQuestion, Waiting};
 use super::watch::Watch;
 use crate::backend::{Ask, Attempt, Held, Queue};
 use crate::clock::Moment;
@@ -63,9 +64,9 @@ pub(super) struct Acquire<'a> {
     pub(super) claim: PendingClaim,
     pub(super) started: Moment,
     pub(super) attempts: u32,
-    /// Whether the store was not asked yet.
-    unasked: bool,
-    /// Whether it had a node in the line before.
+    /// The last question to the store.
+    pub(super) question: LastQuestion,
+    /// Whether it was in the local queue before. Nobody who comes back is turned down.
     pub(super) has_queued: bool,
     /// The store failed: it is asked again then, not before.
     pub(super) ask_again: Option<Moment>,
@@ -76,12 +77,7 @@ pub(super) struct Acquire<'a> {
     pub(super) asked_in: u64,
     /// The pending notification of a store that is watched.
     pub(super) watch: Option<Watch>,
-    /// Whether nothing was waited for since the last try.
-    pub(super) fresh: bool,
-    /// When the holder's lease is over, as the store last said.
-    pub(super) free_at: Option<Moment>,
-    /// Whether the holder is of this process, as the store last said.
-    pub(super) own: bool,
+    pub(super) holder: Holder,
     /// When the log was last told that the store fails.
     warned: Option<Moment>,
     pub(super) waiter: Option<Waiter<'a>>,
@@ -102,15 +98,13 @@ impl<'a> Acquire<'a> {
             claim: PendingClaim::new(&engine.cleanup, plan.claim()),
             started,
             attempts: 0,
-            unasked: true,
+            question: LastQuestion::None,
             has_queued: false,
             ask_again: None,
             relies_since: None,
             asked_in: engine.reconnects(),
             watch: None,
-            fresh: false,
-            free_at: None,
-            own: false,
+            holder: Holder::Elsewhere,
             warned: None,
             waiter: None,
             span,
@@ -170,7 +164,7 @@ impl<'a> Acquire<'a> {
         };
         let queues = self.engine.capability.waiting.in_order();
         match self.claim.claim.queue {
-            _ if self.waiter.is_some() || self.claim.is_queued() => Wake::Again,
+            _ if self.waiting() != Waiting::Nowhere => Wake::Again,
             _ if self.is_of_several() => Wake::Ask(Ask::Try),
             Queue::Fifo if waits() => Wake::Ask(Ask::Enqueue { room: self.plan.max_waiters }),
             Queue::Fifo => Wake::Ask(Ask::Try),
@@ -195,7 +189,7 @@ impl<'a> Acquire<'a> {
         // The copy of a future that waits, polled in a child, would speak over the connection of its parent.
         self.engine.check_process()?;
         self.attempts = self.attempts.saturating_add(1);
-        (self.fresh, self.unasked) = (true, false);
+        self.question = LastQuestion::Fresh;
         self.asked_in = self.engine.reconnects();
         let answer = self.answer(ask).await;
         self.relies_since = None;
@@ -211,8 +205,8 @@ impl<'a> Acquire<'a> {
             {
                 return Err(self.overloaded(held, room));
             }
-            self.free_at = held.remaining.map(|left| self.engine.clock.now().plus(left));
-            self.own = held.own;
+            let free_at = held.remaining.map(|left| self.engine.clock.now().plus(left));
+            self.holder = if held.own { Holder::Here { free_at } } else { Holder::Elsewhere };
             if held.own && held.waiters.is_some_and(|waiters| waiters > 0) {
                 // The store's word may have come before there was a line to hear it.
                 self.engine.local_queue.contended(self.plan.key.as_str());
@@ -250,7 +244,7 @@ impl<'a> Acquire<'a> {
         if self.joins()? {
             return Ok(Next::Go(Wake::Ask(Ask::Enqueue { room: None })));
         }
-        self.fresh = false;
+        self.question.age();
         if self.is_told() && !self.engine.capability.waiting.by_heartbeats() {
             return self.stay(pause, held).await;
         }
@@ -265,10 +259,12 @@ impl<'a> Acquire<'a> {
     /// What is looked at before the wait is over. Where the last try lies back, one more is owed: the key may be free by
     /// now. One whose place lives on beats would have been told, and may have been this moment.
     fn last_wake(&self) -> Option<Wake> {
-        if self.unasked || !(self.fresh || self.engine.capability.waiting.by_heartbeats()) {
-            return Some(Wake::Ask(Ask::Try));
+        let is_notified = self.engine.capability.waiting.by_heartbeats();
+        match self.question {
+            LastQuestion::None => Some(Wake::Ask(Ask::Try)),
+            LastQuestion::Stale if !is_notified => Some(Wake::Ask(Ask::Try)),
+            LastQuestion::Fresh | LastQuestion::Stale => self.claim.take_notification().map(Wake::Notified),
         }
-        self.claim.take_notification().map(Wake::Notified)
     }
 
     /// Leaves the store's queue, and says why the wait is over. In this order: whoever hears the error may release, and
@@ -302,8 +298,8 @@ impl<'a> Acquire<'a> {
                     store_fails(self.plan, &error);
                 }
                 let pause = pause.max(STORE_PAUSE);
-                if self.waiter.is_some() || self.claim.is_queued() {
-                    // It goes on listening meanwhile.
+                if self.waiting() != Waiting::Nowhere {
+                    // It can be notified meanwhile.
                     self.ask_again = Some(now.plus(pause.min(LONGEST_STORE_PAUSE)));
                     return Ok(());
                 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::event::{Next, Wake};
 use super::run::Acquire;
+use super::state::{Holder, Waiting};
 use super::watch::{self, Watch};
 use crate::backend::{Ask, Held, Queue};
 use crate::clock::Moment;
@@ -67,31 +68,42 @@ impl Acquire<'_> {
         }
     }
 
-    /// When the store is to be asked, at the latest; `None` where somebody else tells or asks. `end` is the end of the
-    /// strategy's pause.
+    /// Where the acquisition waits.
+    pub(super) fn waiting(&self) -> Waiting {
+        match &self.waiter {
+            Some(waiter) if !waiter.is_head() => Waiting::BehindHead,
+            _ if self.claim.is_queued() => Waiting::Queued,
+            Some(_) => Waiting::AtHead,
+            None => Waiting::Nowhere,
+        }
+    }
+
+    /// Returns when the store must be asked at the latest; `None` where the head of the local queue asks. `end` is the end
+    /// of the strategy's pause.
     fn due(&mut self, end: Moment) -> Option<Moment> {
-        if !self.asks() {
+        let waiting = self.waiting();
+        if waiting == Waiting::BehindHead {
             self.relies_since = None;
             return None;
         }
         let floor = self.floor();
-        let store = &self.engine.capability;
-        match () {
-            () if self.ask_again.is_some() => self.ask_again,
-            () if self.claim.is_queued() && store.waiting.by_heartbeats() => self.claim.heartbeat_due(),
-            () if self.claim.is_queued() && store.waiting.watches() => Some(floor),
-            // A lease in a session has no end that the store could tell.
-            () if self.own && store.waiting.in_order() => {
-                Some(self.free_at.map_or(floor, |free| free.plus(AFTER_LEASE)))
+        let store = self.engine.capability.waiting;
+        match (waiting, self.holder) {
+            _ if self.ask_again.is_some() => self.ask_again,
+            (Waiting::Queued, _) if store.by_heartbeats() => self.claim.heartbeat_due(),
+            (Waiting::Queued, _) if store.watches() => Some(floor),
+            // A holder of this process hands off or notifies. A lease in a session has no end that the store could tell.
+            (_, Holder::Here { free_at }) if store.in_order() => {
+                Some(free_at.map_or(floor, |free| free.plus(AFTER_LEASE)))
             }
-            () if store.waiting.watches() => Some(end.earlier(floor, self.engine.clock.now())),
-            () => Some(end),
+            _ if store.watches() => Some(end.earlier(floor, self.engine.clock.now())),
+            _ => Some(end),
         }
     }
 
-    /// Whether this waiter asks the store. In a local queue only the head does.
+    /// Returns whether this waiter asks the store. In a local queue only the head does.
     fn asks(&self) -> bool {
-        self.waiter.as_ref().is_none_or(|waiter| waiter.is_head())
+        self.waiting() != Waiting::BehindHead
     }
 
     /// When a waiter that the store notifies asks all the same, so that a lost notification costs a delay and not the wait.
