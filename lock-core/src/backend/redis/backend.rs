@@ -1,4 +1,4 @@
-//! Redis as a lock store: which server is asked, how long a call may take, and what it answers.
+//! Redis as a lock store: the server that a call goes to, and the deadline of the call.
 
 use std::fmt;
 use std::future::Future;
@@ -34,11 +34,11 @@ pub struct Redis {
     topology: Topology,
 }
 
-/// Where the keys are.
+/// The placement of the keys.
 enum Topology {
-    /// All of them on one server.
+    /// All keys are on one server.
     One(Arc<Server>),
-    /// On the nodes of a Cluster, by their slots.
+    /// The keys are on the nodes of a Cluster, by their slots.
     Cluster(Arc<Router>),
 }
 
@@ -124,7 +124,7 @@ impl Redis {
         F: Future<Output = Result<T, Failure>>,
     {
         let answer = match &self.topology {
-            // There is no other timer on the way.
+            // The call has no timer of its own.
             Topology::One(server) => match timeout(deadline, call(Arc::clone(server))).await {
                 Ok(answer) => answer,
                 Err(_) => Err(server.elapsed(deadline)),
@@ -146,7 +146,7 @@ impl Backend for Redis {
             lists: true,
             marks_sent: true,
             waiting: Waiting::Queue { waiter_lease: WAITER_LEASE, tells_holder: true, confirms: durable },
-            // A token that a process numbers by itself has no copies.
+            // A token that a process makes by itself from the time of the store has no copies.
             fencing: if durable { Fencing::Counter } else { Fencing::StoreTime },
             ..Capability::exclusive("redis")
         }
@@ -163,7 +163,7 @@ impl Backend for Redis {
                 Err(_) if claim.is_sent() => Err(server.elapsed(deadline)),
                 Err(_) => Err(server.not_sent(deadline)),
             },
-            // Boxed, so that an attempt on one server has no room for it.
+            // Boxed, so that the future of an attempt on one server does not grow by it.
             Topology::Cluster(router) => Box::pin(router.acquire(claim, ask, deadline)).await,
         };
         answer.map_err(|failure| self.error(&failure).with_key(&claim.key))

@@ -18,21 +18,21 @@ pub(crate) type Failure = remote::Failure<Reaction>;
 /// How the connection or the Cluster reacts to a failure, beyond reporting it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Reaction {
-    /// Nothing more is done.
+    /// Report the failure, and do nothing more.
     #[default]
     Report,
     /// Load the scripts and send the request once more: the server ran nothing.
     LoadScripts,
-    /// Drop the connection and dial again, with all probes: the server is no longer what it was.
+    /// Drop the connection and dial again, with all probes: the role of the server has changed.
     Reconnect,
     /// The connection is already dropped. The request may be sent again over another one if a second execution does no
     /// harm.
     Again,
-    /// Send the request to another node of the Cluster: this one was asked for a slot that is not its own.
+    /// Send the request to another node of the Cluster: this node does not have the slot.
     Follow(Redirect),
 }
 
-/// One row: an error code of the server and, where one code means several things, how its text begins.
+/// One row: an error code of the server, and the beginning of its text if one code has several meanings.
 struct Rule {
     code: &'static str,
     text: &'static str,
@@ -171,19 +171,19 @@ const RULES: &[Rule] = {
 };
 
 impl Failure {
-    /// The server is a replica: it stays one until somebody promotes it.
+    /// Returns the failure of a replica, which stays one until it is promoted.
     pub(crate) fn replica() -> Self {
         let text = "this is a replica, which cannot grant locks; connect to its primary";
         Self::new(LockErrorKind::Unavailable, text).permanent().with_reaction(Reaction::Reconnect)
     }
 
-    /// The answers of a connection no longer belong to its requests, so no answer counts.
+    /// Returns the failure of a connection whose answers no longer belong to its requests, so that no answer counts.
     pub(crate) fn out_of_step() -> Self {
         let text = "the node gave a slot away while it answered, so which answer is whose is not known";
         Self::new(LockErrorKind::Unavailable, text).in_doubt().with_reaction(Reaction::Again)
     }
 
-    /// The server refused twice because the request came after its deadline.
+    /// Returns the failure of a request that the server refused twice because it came after its deadline.
     pub(crate) fn late() -> Self {
         Self::new(
             LockErrorKind::Unavailable,
@@ -199,7 +199,7 @@ impl Failure {
         }
     }
 
-    /// An answer that no version of the server gives to the command.
+    /// Returns the failure for an answer that no version of the server gives to the command.
     pub(crate) fn unexpected(answer: &Value) -> Self {
         let shape = match answer {
             Value::Nil => "nothing",
@@ -219,7 +219,7 @@ impl Failure {
         Self::of_code(error.code(), error.details().unwrap_or_default())
     }
 
-    /// Classifies the text of an error reply, code first, as a script hands it on.
+    /// Classifies the text of an error reply, code first, as a script passes it on.
     pub(crate) fn of_text(text: &str) -> Self {
         let (code, details) = text.split_once(' ').unwrap_or((text, ""));
         Self::of_code(code.trim_start_matches('-'), details)
@@ -230,7 +230,7 @@ impl Failure {
         let details = without_arguments(details);
         let rule = RULES.iter().find(|rule| rule.code == code && details.starts_with(rule.text));
         let Some(rule) = rule else {
-            // Not known to have done nothing: a script that fails half-way keeps what it wrote.
+            // In doubt, because a script that fails half-way keeps what it wrote.
             let text = format!("the server answered {code} {details}");
             return Self::new(LockErrorKind::Unavailable, text).in_doubt();
         };
@@ -268,7 +268,7 @@ impl Failure {
             ErrorKind::Parse => Cow::Borrowed(
                 "what listens there does not speak the Redis protocol; is it a TLS port (`rediss://`), or another service?",
             ),
-            // The driver's own words here, and not its `Display`: that may repeat arguments.
+            // The driver's description, and not its `Display`, which may repeat arguments.
             _ => {
                 let details = error.detail().map_or_else(|| error.category(), without_arguments);
                 format!("protocol error ({details})").into()
@@ -283,8 +283,8 @@ impl Failure {
     }
 }
 
-/// Before Redis 7 the error of a command inside a script is wrapped:
-/// `ERR Error running script (call to f_..): @user_script:9: OOM command not allowed ..`.
+/// Unwraps the error of a command inside a script, which servers before Redis 7 wrap: `ERR Error running script (call
+/// to f_..): @user_script:9: OOM command not allowed ..`.
 fn inside_script<'a>(code: &str, details: &'a str) -> Option<(&'a str, &'a str)> {
     if code != "ERR" || !details.starts_with("Error running script") {
         return None;
@@ -298,8 +298,8 @@ fn inside_script<'a>(code: &str, details: &'a str) -> Option<(&'a str, &'a str)>
     Some((code, details))
 }
 
-/// Cuts the server's text off where it repeats what it was sent, which can be the password or an owner token in the case
-/// of an unknown command. The line number of a script is of no use to anybody either.
+/// Cuts the server's text off where it repeats the request, which in the case of an unknown command may contain the
+/// password or an owner token. Cuts off the line number of a script too, which helps no reader.
 fn without_arguments(details: &str) -> &str {
     const ENOUGH: usize = 160;
     let end = ["with args beginning", " arguments:", " script: ", "\n"]

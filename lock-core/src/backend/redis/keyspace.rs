@@ -1,25 +1,26 @@
-//! The names in a server: which keys there are, which of them cannot be locks, and how channels begin.
+//! The names on a server: its keys, the keys that cannot be locks, and the beginnings of the channels.
 
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
 
-/// Which keys a server has.
+/// The keys that a server serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Keyspace {
-    /// All of them.
+    /// All keys.
     Whole,
-    /// Those of its slots: it is a node of a Cluster, where a script names all its keys, and messages belong to slots.
+    /// The keys of its slots. The server is a node of a Cluster, where a script must name all its keys, and messages
+    /// belong to slots.
     Slots,
 }
 
 /// The beginning of every channel's name. On a Cluster the hash tag of a slot comes next.
 pub(crate) const CHANNEL: &str = "lock:wake:";
 
-/// The beginning of the names of the holders' channels. A message on one of them reaches all nodes of a Cluster, because
-/// nobody knows which of them a holder listens on.
+/// The beginning of the names of the holders' channels. A message on such a channel reaches all nodes of a Cluster,
+/// because a holder may be subscribed on any of them.
 pub(crate) const HELD_CHANNEL: &str = "lock:wake:held:";
 
-/// Refuses what this backend does not do, before any I/O.
+/// Refuses keys that this backend reserves, before any I/O.
 pub(crate) fn supported<'a>(mut keys: impl Iterator<Item = &'a Key>) -> Result<()> {
     match keys.find(|key| is_helper(key.as_str())) {
         None => Ok(()),
@@ -31,7 +32,7 @@ pub(crate) fn supported<'a>(mut keys: impl Iterator<Item = &'a Key>) -> Result<(
     }
 }
 
-/// Whether a key has the form of a helper key: `{key}:` and one letter.
+/// Returns whether a key has the form of a helper key: `{key}:` and one letter.
 pub(crate) fn is_helper(key: &str) -> bool {
     let tail = key.as_bytes().last_chunk::<3>();
     key.starts_with('{') && tail.is_some_and(|tail| tail.starts_with(b"}:") && tail[2].is_ascii_lowercase())

@@ -13,34 +13,34 @@ use super::keyspace::Keyspace;
 use super::link::{Connection, Greeting, Role, SessionState, Shared, text};
 use crate::backend::BoxFuture;
 
-/// The server is asked whether it has evicted keys with every so many heartbeats: every five seconds.
+/// The heartbeats from one question for evicted keys to the next: the server is asked every five seconds.
 const BEATS_PER_LOOK: u32 = 10;
 
 /// A server that grants locks by itself: the one server of a store, or the node of a Cluster that has the slot.
 #[derive(Debug)]
 pub(crate) struct Primary {
-    /// Who knows the nodes of the Cluster; `None` for the one server of a store.
+    /// The witness that knows the nodes of the Cluster; `None` for the one server of a store.
     cluster: Option<Weak<dyn Witness>>,
 }
 
 /// Knows which servers are the nodes of a Cluster.
 pub(crate) trait Witness: fmt::Debug + Send + Sync {
-    /// Asks the other nodes whether the one at `place` still has slots.
+    /// Asks the other nodes whether the node at `place` still has slots.
     fn vouch<'a>(&'a self, place: &'a Endpoint) -> BoxFuture<'a, Result<(), Failure>>;
 }
 
 impl Primary {
-    /// The one server of a store.
+    /// Creates the role of the one server of a store.
     pub(crate) const fn alone() -> Self {
         Self { cluster: None }
     }
 
-    /// A node of the Cluster that `witness` knows.
+    /// Creates the role of a node of the Cluster that `witness` knows.
     pub(crate) fn node(witness: Weak<dyn Witness>) -> Self {
         Self { cluster: Some(witness) }
     }
 
-    /// Another node of the same Cluster.
+    /// Creates the role of another node of the same Cluster.
     pub(crate) fn sibling(&self) -> Self {
         Self { cluster: self.cluster.clone() }
     }
@@ -49,10 +49,10 @@ impl Primary {
 /// A connection to a primary.
 pub(crate) type PrimaryConnection = Connection<Option<Confirmer>>;
 
-/// What waits for copies, where locks need them.
+/// The confirmer of a connection; `None` where locks need no copies.
 impl SessionState for Option<Confirmer> {
     fn delay(&self, timeout: Duration) -> Duration {
-        // An answer may stand behind a confirmation.
+        // An answer may be queued behind a confirmation.
         self.as_ref().map_or(Duration::ZERO, |_| patience(timeout))
     }
 }
@@ -87,7 +87,7 @@ impl Role for Primary {
     async fn vouch(&self, place: &Endpoint) -> Result<(), Failure> {
         match self.cluster.as_ref().and_then(Weak::upgrade) {
             Some(witness) => witness.vouch(place).await,
-            // Where the Cluster is gone, nobody else has the connections of this node.
+            // Once the router is gone, nobody uses the connections of this node.
             None => Ok(()),
         }
     }

@@ -1,4 +1,4 @@
-//! Which of the 16,384 slots of a Cluster a key belongs to.
+//! The slot of a key, among the 16,384 slots of a Cluster.
 //!
 //! Source: [Redis cluster specification](https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/),
 //! "Key distribution model" and "Hash tags".
@@ -10,29 +10,29 @@ use once_cell::sync::Lazy;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
 
-/// How many slots every Cluster has.
+/// The number of slots of every Cluster.
 pub(crate) const SLOTS: u16 = 16_384;
-/// What the library keeps beside a lock, one letter each: see `scripts/lib.lua`.
+/// The helper keys beside a lock, one letter each: see `scripts/lib.lua`.
 const HELPERS: [char; 4] = ['q', 'w', 'f', 'l'];
 
-/// The slot of a key: CRC16 of its hash tag, or of all of it where it has none.
+/// Returns the slot of a key: the CRC16 of its hash tag, or of the whole key if it has none.
 pub(crate) fn of(key: &str) -> u16 {
     crc16(tag(key).unwrap_or(key).as_bytes()) % SLOTS
 }
 
-/// What stands between the first `{` and the first `}` behind it, if anything does.
+/// Returns the text between the first `{` and the first `}` after it, unless it is empty.
 fn tag(key: &str) -> Option<&str> {
     let (_, rest) = key.split_once('{')?;
     let (tag, _) = rest.split_once('}')?;
     (!tag.is_empty()).then_some(tag)
 }
 
-/// CRC-16/XMODEM: polynomial 0x1021, nothing reflected, from zero.
+/// Computes CRC-16/XMODEM: polynomial 0x1021, nothing reflected, from zero.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, byte| add(crc, *byte))
 }
 
-/// The CRC of a text and one byte more.
+/// Returns the CRC of a text with the CRC `crc` and one more byte.
 fn add(crc: u16, byte: u8) -> u16 {
     (crc << 8) ^ CRCS[usize::from((crc >> 8) ^ u16::from(byte))]
 }
@@ -54,8 +54,8 @@ const fn crcs() -> [u16; 256] {
     crcs
 }
 
-/// Whether helper keys can be in the slot of this key. They cannot where it has a `}` and no hash tag: what stands
-/// around it to make it the hash tag of another key ends at that `}`.
+/// Returns whether helper keys can be in the slot of this key. They cannot if the key has a `}` and no hash tag: as the
+/// hash tag of another key, it would end at that `}`.
 fn can_have_helpers(key: &str) -> bool {
     tag(key).is_some() || !key.contains('}')
 }
@@ -70,7 +70,7 @@ pub(crate) fn takes(key: &Key) -> Result<()> {
     Err(LockError::new(LockErrorKind::InvalidKey, detail).with_key(key))
 }
 
-/// The helper keys of a lock, named as the scripts name them, in one text each.
+/// Returns the helper keys of a lock, named as the scripts name them.
 pub(crate) fn helpers(key: &str) -> impl Iterator<Item = String> {
     let mut names = String::with_capacity(2 * key.len() + 8);
     if let Some(tag) = tag(key) {
@@ -80,10 +80,10 @@ pub(crate) fn helpers(key: &str) -> impl Iterator<Item = String> {
     HELPERS.into_iter().map(move |letter| format!("{names}{letter}"))
 }
 
-/// A hash tag for each slot, the shortest number that does.
+/// A hash tag for each slot: the least number that belongs to the slot.
 static TAGS: Lazy<Vec<u32>> = Lazy::new(|| {
     let mut tags = vec![None; usize::from(SLOTS)];
-    // Of each number: that of a longer one is made from it.
+    // The CRC of each number, from which the CRC of a longer number is made.
     let mut crcs: Vec<u16> = Vec::with_capacity(200_000);
     let (mut number, mut missing) = (0_u32, tags.len());
     while missing > 0 {
@@ -100,14 +100,15 @@ static TAGS: Lazy<Vec<u32>> = Lazy::new(|| {
     tags.into_iter().flatten().collect()
 });
 
-/// Makes the names of the channels, which takes a while: when a Cluster is connected to, and not within the deadline of the
-/// first call that names one.
+/// Makes the names of the channels, which takes a while. Called when a Cluster is connected to, and not within the
+/// deadline of the first call that needs a name.
 pub(crate) fn prepare() {
     Lazy::force(&TAGS);
 }
 
-/// What the channels of a slot begin with. Sharded messages stay among the servers that have the slot of their channel, so
-/// each slot has channels of its own; that they depend on nothing but the slot makes everybody name them alike.
+/// Returns the beginning of the names of the channels of a slot. Sharded messages stay among the servers that have the
+/// slot of their channel, so each slot has channels of its own. The names depend on nothing but the slot, so that all
+/// processes use the same.
 pub(crate) fn channel(slot: u16) -> String {
     format!("{}{{{}}}", crate::backend::redis::keyspace::CHANNEL, TAGS[usize::from(slot)])
 }
@@ -116,7 +117,7 @@ pub(crate) fn channel(slot: u16) -> String {
 mod tests {
     use super::*;
 
-    /// From the specification, and what `CLUSTER KEYSLOT` of Redis 7.0.15 answers.
+    /// The examples of the specification, and answers of `CLUSTER KEYSLOT` of Redis 7.0.15.
     #[test]
     fn the_slots_are_those_of_the_servers() {
         assert_eq!(crc16(b"123456789"), 0x31c3);
@@ -161,7 +162,7 @@ mod tests {
         }
     }
 
-    /// Every process names them alike, whatever version it runs.
+    /// Every process must use the same names, whatever version it runs.
     #[test]
     fn a_channel_is_named_by_the_least_number_that_does() {
         let least = |slot| (0_u32..).find(|number| of(&number.to_string()) == slot);

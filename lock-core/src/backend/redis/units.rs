@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// A duration in whole milliseconds, rounded up: the store must never forget a lock before its holder does.
+/// Returns a duration in whole milliseconds, rounded up: the store must never forget a lock before its holder does.
 pub(crate) fn millis(duration: Duration) -> u64 {
     let rounded = duration.as_nanos().div_ceil(1_000_000).max(1);
     u64::try_from(rounded).unwrap_or(u64::MAX)

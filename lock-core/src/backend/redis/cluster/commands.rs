@@ -1,4 +1,4 @@
-//! The calls of the store on the nodes of a Cluster: each at the node of its key, within its deadline.
+//! The calls of the store on a Cluster: each runs on the node of its key, within its deadline.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::error::{LossReason, Result as LockResult};
 use crate::key::Key;
 
 impl Router {
-    /// Connects to a Cluster: asks the named nodes for all of them, and dials every node that has slots.
+    /// Connects to a Cluster: asks the nodes of the URL for the others, and dials every node that has slots.
     pub(crate) async fn connect(config: Config) -> LockResult<Arc<Self>> {
         let router = Self::new(config)?;
         slot::prepare();
@@ -33,7 +33,8 @@ impl Router {
         Ok(router)
     }
 
-    /// Connects to every node that has slots. A node that is down may be replaced; one that refuses will go on doing so.
+    /// Connects to every node that has slots. Fails only if a node refuses permanently: a node that is down may yet be
+    /// replaced.
     async fn meet(&self) -> Result<(), Failure> {
         let patience = self.config().connect_timeout;
         let nodes = self.primaries();
@@ -49,7 +50,7 @@ impl Router {
         Ok(())
     }
 
-    /// Runs a call on the node of its key within its deadline.
+    /// Runs a call on the node of its key, within its deadline.
     pub(crate) async fn within<T, F>(
         &self,
         deadline: Duration,
@@ -62,7 +63,7 @@ impl Router {
         let last = Last::default();
         match timeout(deadline, self.call(key, &last, call)).await {
             Ok(answer) => answer,
-            // The last node did nothing, and the call may have been sent once more since.
+            // The last redirect shows that its node did nothing, but the call may have been sent again since.
             Err(_) => {
                 let missing = || self.missing(slot::of(key.as_str()));
                 let failure = last.take().or_else(missing).unwrap_or_else(|| Failure::no_answer(deadline));
@@ -87,13 +88,13 @@ impl Router {
                 self.within(deadline, &claim.key, call).await
             }
         };
-        // A call that never got a connection leaves nothing to clean up.
+        // A claim that was never sent leaves nothing to clean up.
         answer.map_err(|failure| if claim.is_sent() { failure } else { failure.before_any_request() })
     }
 
-    /// Asks one node for `claim`, which is `whole` or the part of it in one slot. Of a slot that is being moved, a key that
-    /// is no longer there is asked for at the other node, as far as a plain SET will do; the scripts name keys that are on
-    /// both sides, and have to wait.
+    /// Asks one node for `claim`, which is `whole` or its part in one slot. While the slot is being moved, a key that
+    /// is no longer on this node is requested from the other node if a plain SET suffices. The scripts name keys that
+    /// are on both sides, and must wait.
     pub(super) async fn ask(
         &self,
         node: Arc<Server>,
@@ -102,7 +103,7 @@ impl Router {
         ask: Ask,
         give_up: Moment,
     ) -> Result<Attempt, Failure> {
-        // Not a deadline of its own for each node: what reaches the last one must not take effect after the caller has
+        // One deadline for all nodes: a request that reaches the last node must not take effect after the caller has
         // given up.
         let deadline = give_up.remaining(Clock::Suspend.now());
         match node.acquire(claim, ask, deadline).await {
@@ -111,7 +112,8 @@ impl Router {
             {
                 self.at(&node, &place).set_asking(claim, deadline).await
             }
-            // A claim that is not granted yet is granted once at most, however often it is asked for.
+            // A second request is harmless: a claim that is not granted yet is granted at most once, however often it
+            // is sent.
             Err(failure) if failure.reaction == Reaction::Again && ask != Ask::Probe => {
                 whole.mark_resent();
                 node.acquire(claim, ask, deadline).await
@@ -140,7 +142,8 @@ impl Router {
     ) -> Result<Released, Failure> {
         let call = |node: Arc<Server>| async move {
             match node.release(claim, keep_for).await {
-                // The first request may have done it; if it has not, the second says so.
+                // The first request may have released the lock, and the second then finds nothing. Only a success of
+                // the second removes the doubt.
                 Err(failure) if failure.reaction == Reaction::Again => {
                     match node.release(claim, keep_for).await {
                         Ok(Released::Released) => Ok(Released::Released),
@@ -167,7 +170,7 @@ impl Router {
         }
     }
 
-    /// The node of the claim's slot; claims of several keys have one shard together.
+    /// Returns a number for the node of the claim's slot. All claims of several keys share one number.
     pub(crate) fn shard_of(&self, claim: &Claim) -> u64 {
         match self.node(slot::of(claim.key.as_str())) {
             Some(node) if claim.more.is_empty() => Arc::as_ptr(&node).addr() as u64,
@@ -175,9 +178,9 @@ impl Router {
         }
     }
 
-    /// The locks of all nodes.
+    /// Lists the locks of all nodes.
     pub(crate) async fn list(&self, prefix: &str, foreign: bool, limit: usize) -> Result<Listed, Failure> {
-        // Nothing else tells a caller that asks for no key which nodes there are by now.
+        // A call without a key is never redirected, so the nodes must be looked up first.
         let patience = self.config().timeout;
         timeout(patience, self.look()).await.unwrap_or_else(|_| Err(Failure::no_answer(patience)))?;
         let (mut locks, mut truncated) = (Vec::new(), false);

@@ -1,4 +1,4 @@
-//! What some of the nodes know of the Cluster.
+//! The views that several nodes have of the Cluster.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use crate::backend::redis::link::{Progress, open, text};
 use crate::backend::redis::primary::Primary;
 use crate::error::LockErrorKind;
 
-/// How long one node may take to say what it knows.
+/// The time limit of one node.
 const PATIENCE: Duration = Duration::from_millis(300);
-/// How much longer the others may take once half of them have: one that hangs must not slow down every look.
+/// The time left to the other nodes once more than half have answered: a node that hangs must not slow down every look.
 const GRACE: Duration = Duration::from_millis(50);
 
-/// The newest view of those that these nodes have, and whether most of them have told theirs.
+/// Returns the newest view of these nodes, and whether most of them have answered.
 pub(super) async fn around(nodes: impl Iterator<Item = Shared<Primary>>) -> Result<(SlotMap, bool), Failure> {
     let mut asked = JoinSet::new();
     for node in nodes {
@@ -34,7 +34,7 @@ pub(super) async fn around(nodes: impl Iterator<Item = Shared<Primary>>) -> Resu
         let patience = if views.len() * 2 > count { GRACE } else { PATIENCE + GRACE };
         match timeout(patience, asked.join_next()).await {
             Ok(Some(Ok(Ok(view)))) => views.push(view),
-            // What stays wrong says more than what may pass.
+            // A permanent failure says more than a temporary one, so it is kept.
             Ok(Some(Ok(Err(failure)))) => match &failed {
                 Some(known) if Failure::is_permanent(known) => {}
                 _ => failed = Some(failure),
@@ -49,7 +49,7 @@ pub(super) async fn around(nodes: impl Iterator<Item = Shared<Primary>>) -> Resu
     newest.map(|view| (view, most)).ok_or_else(|| failed.unwrap_or_else(nobody))
 }
 
-/// Asks one node, over a connection that ends with the answer.
+/// Asks one node over a connection that ends with the answer.
 async fn ask(node: &Shared<Primary>, progress: &Progress) -> Result<SlotMap, Failure> {
     let Address::Tcp { host, port } = node.address() else {
         return Err(Failure::new(LockErrorKind::Unavailable, "no place to ask at"));

@@ -1,4 +1,4 @@
-//! Sends a call to the node of its key, and follows where it is sent on to.
+//! Sends a call to the node of its key, and follows its redirects.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::backoff::Pauses;
 use crate::key::Key;
 use crate::sync::Mutex;
 
-/// Why a call was not over yet.
+/// The last reason why a call had to be sent again.
 #[derive(Debug, Default)]
 pub(super) struct Last(Mutex<Option<Failure>>);
 
@@ -31,12 +31,12 @@ impl Last {
 
 /// Pauses before a call is sent again while its slot is being moved or has no node.
 const PAUSES: Pauses = Pauses::new(Duration::from_millis(5), Duration::from_millis(50));
-/// A move is followed at once so often in a row; nodes that send a call to and fro get a pause.
+/// How many moves a call follows without a pause. After that, nodes that redirect it to each other get a pause.
 const AT_ONCE: u32 = 3;
 
 impl Router {
-    /// Runs a call on the node of the key, again where that one did nothing but name another. Without a deadline of its
-    /// own; `last` keeps why it went on, for the caller that gives up.
+    /// Runs a call on the node of the key, and again if that node did nothing but redirect it. Has no deadline of its
+    /// own; `last` keeps the reason of the last repetition, for the caller that gives up.
     pub(super) async fn call<T, F>(
         &self,
         key: &Key,
@@ -54,6 +54,7 @@ impl Router {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
+            // Any other failure may follow an execution, so the call is not repeated here.
             let Some(redirect) = failure.redirect().cloned() else { return Err(failure) };
             last.keep(redirect.to_failure());
             match redirect {
@@ -64,7 +65,7 @@ impl Router {
                         continue;
                     }
                 }
-                // Where a call can be sent on to the other node, it has done that itself.
+                // A call that can be sent to the other node has done so itself.
                 Redirect::Ask(_) | Redirect::Later => {}
                 Redirect::Down => drop(self.look_again().await),
             }

@@ -1,7 +1,8 @@
-//! Several keys in several slots: no script can see them together.
+//! Claims of several keys in several slots, which no script can see together.
 //!
-//! They are asked for one slot after another, and given back if one is held: so all or none once the answer is there, and
-//! for a moment before it some are taken that are not held in the end. Nobody waits meanwhile, so nobody waits for another.
+//! The slots are claimed one after another, and released again if one of their keys is held. Once the answer is there,
+//! the claim has all keys or none; for a moment before it, keys may be taken although the claim fails in the end. Such
+//! a claim never queues, so two of them never wait for each other.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use crate::clock::{Clock, Moment};
 use crate::error::{LockErrorKind, LossReason};
 use crate::key::Key;
 
-/// A claim for each slot; `None` for a claim whose keys are all in one.
+/// Splits a claim into one claim for each slot. Returns `None` if all keys are in one slot.
 pub(super) fn parts(claim: &Claim) -> Option<Vec<Claim>> {
     if claim.more.is_empty() {
         return None;
@@ -53,6 +54,9 @@ impl Router {
             match self.within(deadline, &part.key, call).await {
                 Ok(Attempt::Granted(grant)) => grants.push(grant),
                 answer => {
+                    // The part that failed is not among these: a refusal took nothing, and an error that is in doubt
+                    // makes the caller release the whole claim. If a release fails, keys may stay taken, so that is in
+                    // doubt too.
                     let back = self.release_parts(&parts[..number], None, deadline).await;
                     return match back {
                         Ok(_) => answer,
@@ -75,7 +79,7 @@ impl Router {
                 }
             }
         };
-        // The first was asked for first, so its lease is over first.
+        // The first part was requested first, so its lease ends first.
         let sent = grants.first().expect("BUG: a claim has keys").sent;
         Ok(Attempt::Granted(Grant::new(sent, claim.ttl).with_fence(fence).with_waiters(waiters)))
     }
@@ -89,6 +93,7 @@ impl Router {
         let call = |part| -> BoxFuture<'_, _> { Box::pin(self.release_one(part, keep_for, deadline)) };
         let mut answer = Released::Released;
         for released in join_all(parts.iter().map(call).collect()).await {
+            // The worst answer of a part is the answer of the claim.
             answer = match (answer, released?) {
                 (Released::Taken, _) | (_, Released::Taken) => Released::Taken,
                 (Released::Expired, _) | (_, Released::Expired) => Released::Expired,
@@ -98,7 +103,7 @@ impl Router {
         Ok(answer)
     }
 
-    /// One token for all keys.
+    /// Makes one token for all keys.
     pub(super) async fn fence_parts(
         &self,
         claim: &Claim,
@@ -116,8 +121,9 @@ impl Router {
         self.level(claim, fences, deadline).await
     }
 
-    /// Raises the tokens of all keys to the largest, which is then the token of the grant: the next owner of any of them
-    /// has a larger one. The nodes have clocks of their own, so the time alone would not do.
+    /// Raises the tokens of all keys to the largest, which becomes the token of the grant: the next owner of each key
+    /// then gets a larger one. The nodes have clocks of their own, so tokens made from the time alone would not ensure
+    /// that.
     async fn level(
         &self,
         claim: &Claim,

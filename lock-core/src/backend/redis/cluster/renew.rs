@@ -1,4 +1,4 @@
-//! Renewing a batch: for each node one pipeline, all at once, each with a deadline of its own.
+//! The renewal of a batch: one pipeline for each node, all at once, each with a deadline of its own.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,22 +13,22 @@ use crate::backend::redis::slot;
 use crate::backend::remote::join_all;
 use crate::backend::{BoxFuture, Renew, Renewal};
 
-/// How often a lock is asked for, in all, where one node sends it on to the next.
+/// How many times in all a renewal is sent while nodes redirect it.
 const ROUNDS: usize = 3;
 
 /// One key of one grant.
 struct Part<'a> {
-    /// Its place in the batch.
+    /// Its position among the keys of the batch.
     at: usize,
     lock: Lock<'a>,
     slot: u16,
-    /// The node that the slot is being moved to, where the key is there already.
+    /// The node that the slot is being moved to, if the key is already there.
     asking: Option<Arc<Server>>,
-    /// What it was sent on with the last time.
+    /// The last redirect.
     redirect: Option<Redirect>,
 }
 
-/// What is known so far.
+/// The verdicts so far, each with the position of its part.
 type Verdicts = Vec<(usize, Verdict)>;
 
 impl Router {
@@ -43,7 +43,7 @@ impl Router {
         };
         let parts: Vec<_> = batch.iter().flat_map(Lock::of).enumerate().map(part).collect();
         let mut verdicts = vec![Verdict::Unknown(Failure::no_answer(deadline)); parts.len()];
-        // A node that hangs costs the locks of the others nothing but that their answers wait for its deadline.
+        // A node that hangs does not harm the locks of the others: their answers only wait for its deadline.
         let group = |parts| -> BoxFuture<'_, _> { Box::pin(self.renew_group(parts, deadline)) };
         let groups = self.by_node(parts).into_iter().map(group);
         for (at, verdict) in join_all(groups.collect()).await.into_iter().flatten() {
@@ -52,12 +52,13 @@ impl Router {
         of_claims(batch, verdicts, |failure| failure.to_error(&self.config().address))
     }
 
-    /// By the node where each is asked for, and those of a slot side by side.
+    /// Groups the parts by the node that is asked for them, with the parts of one slot side by side.
     fn by_node<'a>(&self, mut parts: Vec<Part<'a>>) -> Vec<Vec<Part<'a>>> {
         parts.sort_by_key(|part| part.slot);
         let mut groups: Vec<(Option<Arc<Server>>, Vec<Part<'a>>)> = Vec::new();
         for part in parts {
             let node = part.asking.clone().or_else(|| self.node(part.slot));
+            // A pipeline is sent with ASKING or without it, so parts of both sorts are kept apart.
             let belongs = |(of, others): &&mut (Option<Arc<Server>>, Vec<Part<'a>>)| {
                 of.as_ref().map(Arc::as_ptr) == node.as_ref().map(Arc::as_ptr)
                     && others.first().is_some_and(|other| other.asking.is_some() == part.asking.is_some())
@@ -70,16 +71,17 @@ impl Router {
         groups.into_iter().map(|(_, parts)| parts).collect()
     }
 
-    /// Those that are one node's as far as is known, and what it sends on.
+    /// Renews the parts of one node, as far as is known, and follows its redirects.
     async fn renew_group(&self, parts: Vec<Part<'_>>, deadline: Duration) -> Verdicts {
         let mut verdicts = Vec::with_capacity(parts.len());
-        // What is not there by then stays unknown.
+        // A verdict that is missing at the deadline stays unknown.
         let _ = timeout(deadline, self.follow(parts, &mut verdicts)).await;
         verdicts
     }
 
     async fn follow(&self, parts: Vec<Part<'_>>, verdicts: &mut Verdicts) {
-        // A script for several keys is refused where some of them have been moved already.
+        // A node refuses a script for several keys if some of them have moved already, so only the first round uses
+        // such scripts.
         let (mut pending, mut per_script) = (vec![parts], PER_SCRIPT);
         for _ in 0..ROUNDS {
             let mut again = Vec::new();
@@ -87,7 +89,7 @@ impl Router {
                 self.renew_at_once(group, per_script, verdicts, &mut again).await;
             }
             if again.iter().any(|part| part.redirect == Some(Redirect::Down)) {
-                // It may have lost its slots to another one, which nobody else needs to have asked for.
+                // The node may have lost its slots to another one, and no other caller needs to have looked yet.
                 let _ = self.look_again().await;
             }
             (pending, per_script) = (self.by_node(again), 1);
@@ -98,7 +100,7 @@ impl Router {
         }
     }
 
-    /// One round at one node. What it did nothing about goes to `again`.
+    /// Runs one round at one node. Parts that it redirected go to `again`.
     async fn renew_at_once<'a>(
         &self,
         parts: Vec<Part<'a>>,
@@ -138,7 +140,7 @@ impl Router {
         }
     }
 
-    /// Takes note of where a node has sent on to. A node to which the slot is only being moved is to be asked as such.
+    /// Records a redirect. Returns the node that the slot is still being moved to, which must be asked with ASKING.
     fn sent_on(&self, by: &Server, redirect: &Redirect) -> Option<Arc<Server>> {
         match redirect {
             Redirect::Ask(place) => Some(self.at(by, place)),

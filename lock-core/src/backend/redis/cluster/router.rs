@@ -1,7 +1,7 @@
-//! Which node has a slot, found out when it is not known or not true any more.
+//! The node of each slot, looked up when it is unknown or outdated.
 //!
-//! There is no task that watches the Cluster: whoever finds a node gone, or is sent to another one, learns where the slot
-//! is now, and one at a time asks for everybody.
+//! No task watches the Cluster. A caller that finds a node gone, or is redirected, learns where the slot is now, and
+//! one caller at a time asks for all of them.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -26,21 +26,22 @@ use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind};
 use crate::sync::RwLock;
 
-/// How many nodes are asked at once.
+/// How many known nodes, and how many others of the URL, are asked at once.
 const ASKED: usize = 5;
 /// The pause between two looks at the Cluster while a node is missing; a failover takes a second or more.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How long a look of another caller is waited for. It is over by then, unless its runtime is no longer driven.
+/// The longest wait for another caller's look. A look ends within it, unless its runtime is no longer driven.
 const PATIENCE: Duration = Duration::from_millis(400);
-/// How long most nodes have to tell of an earlier epoch than the one that is known, until they are believed.
+/// How long most nodes must report an earlier epoch than the known one before they are believed.
 const BEHIND: Duration = Duration::from_secs(2);
 
 /// The nodes of a Cluster.
 pub(crate) struct Router {
-    /// What the nodes have in common.
+    /// The state from which the state of each node is made.
     cluster: Shared<Primary>,
     /// A `std` lock: it is never held across an await.
     state: RwLock<State>,
+    /// The looks at the Cluster, shared by the callers.
     looks: SingleFlight<Result<(), Failure>>,
 }
 
@@ -50,15 +51,15 @@ impl fmt::Debug for Router {
     }
 }
 
-/// What is known of the Cluster.
+/// The known state of the Cluster.
 struct State {
     view: SlotMap,
     /// The node of each slot.
     slots: Vec<Option<Arc<Server>>>,
     nodes: HashMap<Endpoint, Arc<Server>>,
-    /// Whether a node has sent on to another one since the last view.
+    /// Whether a redirect has changed the slots since the last view.
     overruled: bool,
-    /// Since when most nodes tell of an earlier epoch than that of the view, and when they did the last time.
+    /// The first and the last time at which most nodes reported an earlier epoch than the view.
     behind: Option<(Moment, Moment)>,
     /// Grows when a slot gets another node.
     version: u64,
@@ -66,7 +67,7 @@ struct State {
 }
 
 impl Router {
-    /// Knows nothing but where to begin.
+    /// Creates a router that knows nothing but the nodes of the URL.
     pub(super) fn new(config: Config) -> Result<Arc<Self>, LockError> {
         let shared = Shared::new(config, Primary::alone())?;
         let state = State {
@@ -101,17 +102,17 @@ impl Router {
         write(&mut self.state.write())
     }
 
-    /// The node that is taken for that of the slot.
+    /// Returns the node that is believed to have the slot.
     pub(super) fn node(&self, slot: u16) -> Option<Arc<Server>> {
         self.read(|state| state.slots[usize::from(slot)].clone())
     }
 
-    /// Every node that has slots.
+    /// Returns every node that has slots.
     pub(super) fn primaries(&self) -> Vec<Arc<Server>> {
         self.read(|state| {
             let mut nodes: Vec<Arc<Server>> = Vec::new();
             for node in state.slots.iter().flatten() {
-                // Slots of one node stand in rows.
+                // Most slots follow another slot of the same node, so the newest entries are compared first.
                 let known = nodes.iter().rev().any(|known| Arc::ptr_eq(known, node));
                 if !known {
                     nodes.push(Arc::clone(node));
@@ -121,13 +122,13 @@ impl Router {
         })
     }
 
-    /// Why there is no connection to the node of the slot, if it is known.
+    /// Returns why there is no connection to the node of the slot, if that is known.
     pub(super) fn missing(&self, slot: u16) -> Option<Failure> {
         let Some(node) = self.node(slot) else { return Some(Redirect::Down.to_failure()) };
         Some(node.connections.failure()?.at(node.shared().address()))
     }
 
-    /// The node of the slot, connected to; without a deadline of its own.
+    /// Returns the node of the slot once a connection to it is up. Has no deadline of its own.
     pub(super) async fn ready(&self, slot: u16) -> Result<Arc<Server>, Failure> {
         loop {
             let (version, closed) = self.read(|state| (state.version, state.closed));
@@ -138,12 +139,14 @@ impl Router {
             if let Some(node) = node.as_ref().filter(|node| node.connections.current().is_some()) {
                 return Ok(Arc::clone(node));
             }
+            // The node may come back or be replaced, so the dial and the looks run side by side.
             tokio::select! {
                 connected = connected(node.as_deref()) => match connected {
                     Ok(()) => return node.ok_or_else(|| Failure::new(LockErrorKind::Unavailable, "no node")),
                     Err(failure) if failure.kind() == LockErrorKind::ShuttingDown => return Err(failure),
                     Err(failure) => {
-                        // What refuses there may be no node of the Cluster any more, and another has its slots.
+                        // The server that refuses may no longer be a node of the Cluster, and another node may have its
+                        // slots.
                         let looked = self.look_again().await;
                         if looked.is_err() || self.read(|state| state.version) == version {
                             return Err(failure);
@@ -155,7 +158,7 @@ impl Router {
         }
     }
 
-    /// Returns when something about the slots is known that was not at `version`.
+    /// Returns once a slot has another node than at `version`.
     async fn learn(&self, version: u64) {
         loop {
             if let Err(failure) = self.look_again().await {
@@ -168,7 +171,7 @@ impl Router {
         }
     }
 
-    /// Asks until somebody answers, for as long as one dial may take.
+    /// Asks until a node answers, within the time limit of one dial.
     pub(super) async fn find(&self) -> Result<(), Failure> {
         let give_up = Clock::Suspend.now().plus(self.cluster.config.connect_timeout);
         loop {
@@ -181,12 +184,13 @@ impl Router {
         }
     }
 
-    /// Asks some of the nodes who has which slot, unless somebody has begun to do so since this call.
+    /// Asks some of the nodes which node has which slot, or shares the answer of a caller that began to ask after this
+    /// call.
     pub(super) async fn look(&self) -> Result<(), Failure> {
         self.looks.fresh(self.ask_around()).await
     }
 
-    /// The same, unless somebody has just done so.
+    /// Asks likewise, unless the last answer is recent.
     pub(super) async fn look_again(&self) -> Result<(), Failure> {
         self.looks.recent(self.ask_around()).await
     }
@@ -198,7 +202,7 @@ impl Router {
         Ok(())
     }
 
-    /// Where to ask: nodes that are known, and those of the URL, which may be all that is left.
+    /// Returns the places to ask: some known nodes, and some of the URL, which may be all that is left.
     fn some(&self) -> Vec<Endpoint> {
         let mut places = self.read(|state| state.view.nodes());
         fastrand::shuffle(&mut places);
@@ -211,14 +215,16 @@ impl Router {
         places
     }
 
-    /// Takes a view for true, unless it is older than the last one; `most`: most of those who were asked tell nothing newer.
+    /// Adopts a view, unless it is older than the current one. `most` says that most of the nodes that were asked have
+    /// answered, and none of them with a newer view.
     fn adopt(&self, view: SlotMap, most: bool) {
         let changed = self.write(|state| {
             if state.view.is_newer_than(&view) && !state.is_left_behind(&view, most) {
                 return false;
             }
             state.behind = None;
-            // Where a node has sent on to one that is gone now, the same view is news.
+            // After a redirect the slots differ from the view. The same view is then news, because the node that was
+            // named may be gone.
             if state.view == view && !state.overruled {
                 return false;
             }
@@ -237,11 +243,12 @@ impl Router {
             changed
         });
         if changed {
-            // Whoever waits at a node that has lost the slot is not told there any more.
+            // A node that has lost a slot no longer notifies its waiters, so they must ask again.
             self.cluster.listeners().reconnected();
         }
     }
 
+    /// Returns the node at `place`. A node of the last view is kept, and with it its connections.
     fn known(
         &self,
         state: &State,
@@ -259,7 +266,7 @@ impl Router {
         node
     }
 
-    /// What the connections to the node at `place` share.
+    /// Creates the state that the connections to the node at `place` share.
     fn shared(&self, place: Endpoint) -> Shared<Primary> {
         self.cluster.sibling(self.cluster.config.of_node(place), self.cluster.role.sibling())
     }
@@ -268,7 +275,7 @@ impl Router {
         Arc::new(Server::idle(Arc::new(self.shared(place))))
     }
 
-    /// The node at a place that another node has named.
+    /// Returns the node at a place that the node `by` has named. An empty host is the host of `by`.
     pub(super) fn at(&self, by: &Server, (host, port): &Endpoint) -> Arc<Server> {
         let host = match by.shared().address() {
             Address::Tcp { host: own, .. } if host.is_empty() => own.clone(),
@@ -282,7 +289,7 @@ impl Router {
         self.write(|state| Arc::clone(state.nodes.entry(place).or_insert(node)))
     }
 
-    /// Takes note that a node has named another one for a slot.
+    /// Records that a node has named another node for a slot.
     pub(super) fn moved(&self, slot: u16, by: &Server, place: &Endpoint) {
         let node = self.at(by, place);
         self.write(|state| {
@@ -294,7 +301,7 @@ impl Router {
         });
     }
 
-    /// Ends all connections, for good.
+    /// Ends all connections permanently.
     pub(crate) fn close(&self) {
         self.write(|state| state.closed = true);
         for node in self.primaries() {
@@ -303,8 +310,8 @@ impl Router {
     }
 }
 
-/// A node that was just connected to has slots if the others say so: one that was stopped for a while takes itself for the
-/// primary when it goes on, until it hears of them.
+/// A server that was just dialled is a primary only if the other nodes say so: a server that was paused takes itself
+/// for the primary when it resumes, until the others contact it.
 impl Witness for Router {
     fn vouch<'a>(&'a self, place: &'a Endpoint) -> BoxFuture<'a, Result<(), Failure>> {
         Box::pin(async move {
@@ -318,26 +325,28 @@ impl Witness for Router {
 }
 
 impl State {
-    /// Whether what is known is of a Cluster that is no more: one that was made anew on the same addresses begins to count
-    /// its epochs again. A node alone that does not know of a failover yet must not be believed, nor must several of them
-    /// in the moment after it.
+    /// Returns whether the known view is of a Cluster that no longer exists: a Cluster that was created anew on the
+    /// same addresses counts its epochs from the beginning. A single node that has not learned of a failover yet must
+    /// not be believed, nor must several of them right after the failover.
     fn is_left_behind(&mut self, view: &SlotMap, most: bool) -> bool {
         if !(most && view.is_whole) {
             return false;
         }
         let now = Clock::Suspend.now();
+        // The time counts from the first of such reports, unless there was a gap between them.
         let first = self.behind.filter(|(_, last)| now.since(*last) < BEHIND).map_or(now, |(first, _)| first);
         self.behind = Some((first, now));
         now.since(first) >= BEHIND
     }
 }
 
-/// Returns when the node is connected to, or is known never to be; never where it may yet be replaced.
+/// Returns once a connection to the node is up, or is known to be impossible. Never returns while the node may yet be
+/// replaced.
 async fn connected(node: Option<&Server>) -> Result<(), Failure> {
     let Some(node) = node else { return pending().await };
     match node.connections.get().await {
         Ok(_) => Ok(()),
-        // It is a replica now.
+        // The server is a replica now, so another node will have its slots.
         Err(failure) if failure.reaction == Reaction::Reconnect => pending().await,
         Err(failure) => Err(failure),
     }
@@ -353,7 +362,7 @@ mod tests {
         Router::new(Config::parse("redis+cluster://a").expect("a URL")).expect("no files")
     }
 
-    /// Of a Cluster of one node.
+    /// Returns the view of a Cluster of one node.
     fn view(epoch: u32, host: &str) -> SlotMap {
         let info = format!("cluster_state:ok\r\ncluster_current_epoch:{epoch}\r\n");
         let node = Value::Array(vec![Value::SimpleString(host.to_owned()), Value::Int(1)]);
@@ -365,7 +374,7 @@ mod tests {
         router.node(slot).expect("a node").shared().address().to_string()
     }
 
-    /// It may be gone by then, and nobody else says anything new.
+    /// The node that was named may be gone by then, and no other node reports anything new.
     #[test]
     fn a_view_that_did_not_change_overrules_a_node_that_sent_on() {
         let router = router();

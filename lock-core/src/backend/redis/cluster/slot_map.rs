@@ -1,4 +1,4 @@
-//! Who has which slot, as a node tells it.
+//! The assignment of slots to nodes, as one node reports it.
 
 use ::redis::Value;
 
@@ -8,14 +8,14 @@ use crate::backend::redis::slot::SLOTS;
 /// The answer of one node to `CLUSTER SLOTS` and `CLUSTER INFO`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SlotMap {
-    /// Grows with every failover, and is the same on all nodes that can see each other.
+    /// Grows with every failover, and is the same on all nodes that can reach each other.
     pub(super) epoch: u64,
-    /// Whether the node can see most of the others.
+    /// Whether the node can reach most of the others.
     pub(super) is_whole: bool,
     ranges: Vec<Range>,
 }
 
-/// Slots in a row and who has them.
+/// A range of slots, and the nodes that have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Range {
     first: u16,
@@ -25,8 +25,8 @@ struct Range {
 }
 
 impl SlotMap {
-    /// Reads the answers to `CLUSTER INFO` and `CLUSTER SLOTS` of the node on `host`, which is where a node is that does
-    /// not know its own name.
+    /// Reads the answers to `CLUSTER INFO` and `CLUSTER SLOTS` of the node on `host`. A node without a name in the
+    /// answer is on `host`.
     pub(super) fn read(info: &str, slots: &Value, host: &str) -> Option<Self> {
         let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         let Value::Array(ranges) = slots else { return None };
@@ -37,13 +37,14 @@ impl SlotMap {
         })
     }
 
-    /// Whether it tells more than another. One that cannot see most of the others names what was, and its replicas
-    /// count up epochs in vain; of those that can, or do not know yet that they cannot, the later epoch is true.
+    /// Returns whether this view supersedes another. A node that cannot reach most of the others reports a past state,
+    /// and its replicas increase their epochs in vain. Among nodes that can, or do not know yet that they cannot, the
+    /// later epoch is right.
     pub(super) fn is_newer_than(&self, other: &Self) -> bool {
         (self.is_whole, self.epoch) > (other.is_whole, other.epoch)
     }
 
-    /// The node that has each slot.
+    /// Returns the node of each slot.
     pub(super) fn primaries(&self) -> Vec<Option<Endpoint>> {
         let mut places = vec![None; usize::from(SLOTS)];
         for range in &self.ranges {
@@ -55,12 +56,12 @@ impl SlotMap {
         places
     }
 
-    /// Whether a node has slots.
+    /// Returns whether a node has slots.
     pub(super) fn names(&self, place: &Endpoint) -> bool {
         self.ranges.iter().any(|range| range.primary == *place)
     }
 
-    /// Every node, the primaries first.
+    /// Returns every node, the primaries first.
     pub(super) fn nodes(&self) -> Vec<Endpoint> {
         let primaries = self.ranges.iter().map(|range| &range.primary);
         let replicas = self.ranges.iter().flat_map(|range| &range.replicas);
@@ -75,7 +76,7 @@ impl SlotMap {
 }
 
 impl Range {
-    /// `[first, last, [host, port, ..], ..]`: the primary comes first.
+    /// Reads `[first, last, [host, port, ..], ..]`. The primary comes first.
     fn read(range: &Value, host: &str) -> Option<Self> {
         let Value::Array(parts) = range else { return None };
         let [Value::Int(first), Value::Int(last), nodes @ ..] = parts.as_slice() else { return None };
@@ -87,25 +88,25 @@ impl Range {
     }
 }
 
-/// `[host, port, id, more, ..]`.
+/// Reads `[host, port, id, more, ..]`.
 fn place(node: &Value, host: &str) -> Option<Endpoint> {
     let Value::Array(parts) = node else { return None };
     let [named, Value::Int(port), ..] = parts.as_slice() else { return None };
     let named = match named {
-        // A node that was not told where it is: wherever it was asked.
+        // The node does not know its own address, which is the one where it was asked.
         Value::Nil => "",
         named => text(named)?,
     };
     let named = match named {
         "" => host,
-        // It should have a host name, and has none: what else is told of it has its address.
+        // The node should announce a host name and has none. Its other properties contain its address.
         "?" => parts.get(3).and_then(address).unwrap_or(host),
         named => named,
     };
     Some((named.to_owned(), u16::try_from(*port).ok()?))
 }
 
-/// The `ip` of `[name, value, ..]`.
+/// Returns the `ip` of `[name, value, ..]`.
 fn address(more: &Value) -> Option<&str> {
     match more {
         Value::Array(more) => {

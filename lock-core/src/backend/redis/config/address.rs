@@ -14,23 +14,23 @@ pub(crate) enum Address {
         port: u16,
     },
     Unix(PathBuf),
-    /// Wherever the sentinels say.
+    /// The primary that the sentinels name.
     Sentinel(Sentinels),
-    /// Wherever these, and the nodes that they know, say: host and port, at least one.
+    /// The Cluster of these nodes, at least one, and of those that they name.
     Cluster(Vec<Endpoint>),
 }
 
-/// Who knows where the primary is.
+/// The sentinels of one primary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sentinels {
     /// Host and port; at least one.
     pub(crate) places: Vec<Endpoint>,
-    /// The name under which they watch it.
+    /// The name under which they watch the primary.
     pub(crate) master: String,
 }
 
 impl Address {
-    /// Every host that it names.
+    /// Returns every host that the address names.
     pub(crate) fn hosts(&self) -> impl Iterator<Item = &str> {
         let (one, more): (_, &[Endpoint]) = match self {
             Self::Tcp { host, .. } => (Some(host.as_str()), &[]),

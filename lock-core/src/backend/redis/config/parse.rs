@@ -66,7 +66,7 @@ impl Config {
         Ok(Self::new(Address::Tcp { host, port }, user, password, db))
     }
 
-    /// `user:password@h1:26379,h2,h3/mymaster/db`; user and password are those of the primary.
+    /// Parses `user:password@h1:26379,h2,h3/mymaster/db`. The user and the password are those of the primary.
     fn sentinel(rest: &str) -> Result<Self> {
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         let (user, password, hosts) = FORM.credentials(authority)?;
@@ -84,7 +84,7 @@ impl Config {
         Ok(Self::new(Address::Sentinel(Sentinels { places, master }), user, password, db))
     }
 
-    /// `user:password@h1,h2,h3`; any of the nodes, and not all need be there.
+    /// Parses `user:password@h1,h2,h3`. Any nodes of the Cluster will do, and not all of them need to be up.
     fn cluster(rest: &str) -> Result<Self> {
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         let (user, password, hosts) = FORM.credentials(authority)?;

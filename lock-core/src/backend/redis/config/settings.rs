@@ -1,4 +1,4 @@
-//! What a URL says.
+//! The settings of a URL.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,26 +9,27 @@ use super::Address;
 use crate::backend::redis::durability::{Durability, MinReplicas};
 use crate::backend::remote::TlsFiles;
 
-/// A dial that takes longer than this has most likely lost a packet on a network that drops them for good.
+/// The default time limit of a dial. A dial that takes longer has most likely lost a packet on a network that drops
+/// packets for good.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-/// Everything that the URL says. `Debug` shows no credentials.
+/// The settings of a URL. `Debug` shows no credentials.
 #[derive(Clone)]
 pub(crate) struct Config {
     pub(crate) address: Address,
     pub(super) user: Option<String>,
     pub(super) password: Option<String>,
     pub(crate) db: i64,
-    /// User and password of the sentinels.
+    /// The user and the password of the sentinels.
     pub(crate) sentinel_login: Option<(Option<String>, String)>,
-    /// `rediss://`.
+    /// The files of a `rediss://` URL; `None` without TLS.
     pub(crate) tls: Option<TlsFiles>,
-    /// Who has to have a lock before it counts.
+    /// The copies that a lock needs before it counts.
     pub(crate) durability: Option<Durability>,
-    /// What to do where `min-replicas-to-write` cannot be read.
+    /// The reaction to a `min-replicas-to-write` that cannot be read.
     pub(crate) min_replicas: MinReplicas,
-    /// For one dial, from the look-up of the name to the last probe.
+    /// The time limit of one dial, from the look-up of the name to the last probe.
     pub(crate) connect_timeout: Duration,
-    /// For one call, reconnecting included.
+    /// The time limit of one call, reconnecting included.
     pub(crate) timeout: Duration,
 }
 
@@ -47,7 +48,8 @@ impl fmt::Debug for Config {
 }
 
 impl Config {
-    /// A healthy server answers in less than a millisecond; half a second survives two retransmissions.
+    /// The default time limit of a call. A healthy server answers in less than a millisecond; half a second survives
+    /// two retransmissions.
     pub(crate) const CALL_TIMEOUT: Duration = Duration::from_millis(500);
 
     pub(super) fn new(address: Address, user: Option<String>, password: Option<String>, db: i64) -> Self {
@@ -66,12 +68,12 @@ impl Config {
         }
     }
 
-    /// The same for one node of the Cluster.
+    /// Returns the settings for one node of the Cluster.
     pub(crate) fn of_node(&self, (host, port): (String, u16)) -> Self {
         Self { address: Address::Tcp { host, port }, ..self.clone() }
     }
 
-    /// The part of this that the driver's handshake needs.
+    /// Returns the part of the settings that the driver's handshake needs.
     pub(crate) fn handshake(&self) -> RedisConnectionInfo {
         let mut info = RedisConnectionInfo::default()
             .set_protocol(ProtocolVersion::RESP3)

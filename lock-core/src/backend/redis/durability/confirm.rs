@@ -1,16 +1,17 @@
-//! Waiting for the copies of what was written, for many at once.
+//! The wait for the copies of writes, for many callers at once.
 //!
-//! WAIT goes over the connection that wrote, and not over one of its own. One of its own would have to write first,
-//! because WAIT covers the last write of its own connection, and what it writes would have to be known to reach the same
-//! server: between two connections there may be a failover, and the next primary would then confirm what only the last
-//! one had. On one connection both are executed by one process, or the connection breaks and neither counts.
+//! WAIT is sent over the connection that wrote, and not over one of its own. WAIT covers the last write of its own
+//! connection, so a separate connection would have to write first, and that write would have to be known to reach the
+//! same server: between two connections there may be a failover, and the next primary would then confirm what only the
+//! last one had. On one connection a single process executes both, or the connection breaks and neither counts.
 //!
-//! The price: while the server waits for copies it serves nothing else on that connection. So there is one WAIT at a time,
-//! which covers everything that was answered before it was sent (64 grants need about three, not 64), and it waits for at
-//! most a third of the call's deadline. Renewals have a connection of their own, and so does every runtime. The supervisor
-//! gives its questions that much more time, because they stand behind a WAIT as everything else does.
+//! The price: while the server waits for copies, it serves nothing else on that connection. So there is one WAIT at a
+//! time, which covers everything that was answered before it was sent (64 grants need about three, not 64), and it
+//! waits for at most a third of the call's deadline. Renewals have a connection of their own, and so does every
+//! runtime. The supervisor gives its heartbeats that much more time, because they queue behind a WAIT as every request
+//! does.
 //!
-//! Nothing outlives the connection: what was written over one is confirmed over that one, or not at all.
+//! Nothing outlives the connection: a write is confirmed over the connection that made it, or not at all.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -22,16 +23,17 @@ use crate::backend::redis::error::Failure;
 use crate::backend::redis::link::{Connection, SessionState};
 use crate::backend::redis::units::millis;
 
-/// Of the deadline of a call, for one confirmation: it may have to wait for that of another call first, and a grant that
-/// does not count is to be given back in time.
+/// The part of a call's deadline for one confirmation is one in this many. The call may first have to wait for the
+/// confirmation of another call, and a grant that does not count must be released in time.
 const SHARE_OF_DEADLINE: u32 = 3;
 
-/// Confirms what was written over one connection.
+/// Confirms the writes of one connection.
 #[derive(Debug)]
 pub(crate) struct Confirmer {
     durability: Durability,
-    /// Numbers what is to be confirmed.
+    /// Numbers the writes that need a confirmation.
     written: AtomicU64,
+    /// The last confirmation; locked while another is under way.
     last: tokio::sync::Mutex<Round>,
 }
 
@@ -45,7 +47,8 @@ struct Round {
 }
 
 impl Round {
-    /// Whether it says all that another could say of write `number`: where it failed, one that was less patient would too.
+    /// Returns whether another confirmation could say nothing new of write `number`. Where this one failed, a less
+    /// patient one would fail too.
     fn settles(&self, number: u64, durability: Durability, patience: Duration) -> bool {
         self.covers >= number && (durability.is_met(self.copies) || self.patience >= patience)
     }
@@ -64,17 +67,18 @@ impl Confirmer {
     }
 }
 
-/// How long one confirmation may take of a call with this deadline; in whole milliseconds, as the server counts.
+/// Returns how long one confirmation may take in a call with this deadline, in whole milliseconds, as the server
+/// counts.
 pub(crate) fn patience(deadline: Duration) -> Duration {
     Duration::from_millis(millis(deadline / SHARE_OF_DEADLINE))
 }
 
-/// What the server said of a grant that it was asked to confirm in the same breath; `None` where it was not.
+/// The confirmation of a grant, where it was requested in the same pipeline; otherwise `None`.
 pub(crate) type Confirmed = Option<Result<(), Failure>>;
 
 impl Confirmer {
-    /// Sends a command that grants over its connection, together with the one that confirms it where no other is under
-    /// way; else the grant has to be [confirmed](Self::confirm) afterwards, with others.
+    /// Sends a command that grants over its connection. If no confirmation is under way, requests one in the same
+    /// pipeline; otherwise the grant must be [confirmed](Self::confirm) afterwards, together with others.
     pub(crate) async fn grant<S: SessionState>(
         &self,
         connection: &Connection<S>,
@@ -83,6 +87,7 @@ impl Confirmer {
     ) -> Result<(Value, Confirmed), Failure> {
         let Ok(mut last) = self.last.try_lock() else { return Ok((connection.send(command).await?, None)) };
         let (durability, patience) = (self.durability, patience(deadline));
+        // A write gets its number after its answer, so every write numbered by now precedes this WAIT.
         let covers = self.written.load(Ordering::Acquire);
         let mut both = Pipeline::with_capacity(2);
         both.add_command(command.clone()).add_command(durability.command(patience));
@@ -99,9 +104,11 @@ impl Confirmer {
         Ok((answer, Some(last.verdict(durability))))
     }
 
-    /// Waits until everything that was answered over its connection has enough copies; an error says how many it has.
+    /// Waits until every write that was answered over its connection has enough copies. The error says how many copies
+    /// there are.
     ///
-    /// What is to be confirmed has to have been a write of this connection: WAIT covers its last one.
+    /// The write in question must have been made over this connection, because WAIT covers the last write of its
+    /// connection.
     pub(crate) async fn confirm<S: SessionState>(
         &self,
         connection: &Connection<S>,
@@ -109,7 +116,7 @@ impl Confirmer {
     ) -> Result<(), Failure> {
         let (durability, patience) = (self.durability, patience(deadline));
         let number = self.written.fetch_add(1, Ordering::AcqRel) + 1;
-        // Who confirms for all may not be polled any more: then this one goes on by itself.
+        // The caller that confirms for all may no longer be polled. This caller then asks for itself.
         let Ok(mut last) = tokio::time::timeout(patience, self.last.lock()).await else {
             let answer = connection.send(&durability.command(patience)).await?;
             return Round { covers: number, copies: durability.read(&answer)?, patience }.verdict(durability);

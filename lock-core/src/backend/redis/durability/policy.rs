@@ -1,4 +1,5 @@
-//! Durability on request: whose copies a lock needs before it counts, and which server can be asked for them.
+//! Durability on request: the copies that a lock needs before it counts, and the proof that a server can be asked for
+//! them.
 //!
 //! Source: [WAIT](https://redis.io/docs/latest/commands/wait/), [WAITAOF](https://redis.io/docs/latest/commands/waitaof/).
 
@@ -14,29 +15,29 @@ use crate::backend::redis::link::{field, version_of};
 use crate::backend::redis::units::millis;
 use crate::error::LockErrorKind;
 
-/// The version that brought WAITAOF.
+/// The version that introduced WAITAOF.
 const WAITAOF: (u32, u32) = (7, 2);
-/// More replicas than this are a slip.
+/// The most replicas that can be asked for; a larger number is a slip.
 const MOST: u32 = 1_000;
 
-/// Who has to have a lock before it counts.
+/// The copies that a lock needs before it counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Durability {
-    /// So many replicas, in their memory.
+    /// This many replicas have the lock in memory.
     Replicas(u32),
-    /// So many replicas, on their disks, and the primary on its own, if `local`.
+    /// This many replicas have the lock on disk, and so does the primary if `local`.
     Aof { local: bool, replicas: u32 },
 }
 
-/// Who has it.
+/// The copies that there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Copies {
-    /// The primary, on its disk.
+    /// Whether the primary has it on disk.
     local: bool,
     replicas: u32,
 }
 
-/// As it is written in a URL.
+/// Writes the durability as a URL does.
 impl fmt::Display for Durability {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -68,19 +69,20 @@ impl Durability {
         }
     }
 
-    /// The command that waits for the copies of what was written over its connection.
+    /// Returns the command that waits for the copies of the writes of its connection.
     pub(crate) fn command(self, patience: Duration) -> Cmd {
         let mut command = Cmd::new();
         match self {
             Self::Replicas(replicas) => command.arg("WAIT").arg(replicas),
             Self::Aof { local, replicas } => command.arg("WAITAOF").arg(u8::from(local)).arg(replicas),
         };
-        // Never 0, which is for ever.
+        // Never 0, which would wait for ever.
         command.arg(millis(patience));
         command
     }
 
-    /// The same for no copies at all, which is answered at once: whether the server knows it, and the user may.
+    /// Returns the same command for no copies at all. The server answers it at once, which shows that it knows the
+    /// command and that the user may send it.
     fn rehearsal(self) -> Cmd {
         match self {
             Self::Replicas(_) => Self::Replicas(0).command(Duration::ZERO),
@@ -104,12 +106,13 @@ impl Durability {
         copies.ok_or_else(|| Failure::unexpected(answer))
     }
 
+    /// Returns whether these copies are enough.
     pub(crate) fn is_met(self, copies: Copies) -> bool {
         let disk = matches!(self, Self::Aof { local: true, .. });
         copies.replicas >= self.replicas() && (copies.local || !disk)
     }
 
-    /// What is missing, in words.
+    /// Returns the failure that says which copies are missing.
     pub(crate) fn missing(self, copies: Copies, patience: Duration) -> Failure {
         let (count, wanted) = (copies.replicas, self.replicas());
         let who = match self {
@@ -125,7 +128,7 @@ impl Durability {
         Failure::new(LockErrorKind::Unavailable, text)
     }
 
-    /// Refuses a server that cannot keep the promise. `info` is its answer to `INFO`; `min_replicas` says what to do where
+    /// Refuses a server that cannot keep the promise. `info` is its answer to `INFO`; `min_replicas` says what to do if
     /// the user may not read `min-replicas-to-write`.
     pub(crate) async fn prove(
         self,
@@ -148,7 +151,7 @@ impl Durability {
         }
     }
 
-    /// Whether the server knows the command and has what it needs.
+    /// Checks that the server knows the command, and has the file that the command needs.
     fn suits(self, info: &str) -> Result<(), Failure> {
         let refuse = |text: String| Err(Failure::new(LockErrorKind::Unsupported, text));
         let Self::Aof { local, .. } = self else { return Ok(()) };
@@ -169,8 +172,8 @@ impl Durability {
         Ok(())
     }
 
-    /// Without `min-replicas-to-write`, a primary that was replaced and does not know it goes on granting to all who ask
-    /// without durability, and a lock that counts is no use beside theirs.
+    /// Checks `min-replicas-to-write`. Without it, a primary that was replaced and does not know it keeps granting to
+    /// every client without durability, and a durable lock does not exclude those clients.
     fn guards(self, setting: &Value, min_replicas: MinReplicas) -> Result<Proof, Failure> {
         let wanted = self.replicas();
         let refuse = |found: &str| {
@@ -202,21 +205,22 @@ impl Durability {
     }
 }
 
-/// What to do where `min-replicas-to-write` cannot be read.
+/// The reaction to a `min-replicas-to-write` that cannot be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum MinReplicas {
     /// Refuse the server.
     #[default]
     Read,
-    /// Take it to be right: a server run by others may forbid CONFIG.
+    /// Assume that it is right: a server run by others may forbid CONFIG.
     Assumed,
 }
 
-/// What a server has shown.
+/// The proof that a server has given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Proof {
+    /// Everything was checked.
     Whole,
-    /// `min-replicas-to-write` is taken to be right.
+    /// `min-replicas-to-write` is assumed to be right.
     Assumed,
 }
 

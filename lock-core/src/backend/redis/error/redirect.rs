@@ -1,4 +1,4 @@
-//! What a node of a Cluster answers instead of doing what it was asked.
+//! The answers with which a node of a Cluster redirects a request instead of executing it.
 
 use std::borrow::Cow;
 
@@ -6,16 +6,16 @@ use super::Failure;
 use crate::backend::redis::config::Endpoint;
 use crate::error::LockErrorKind;
 
-/// Where a request belongs. Whoever sent one of these has done nothing.
+/// The place where a request belongs. A node that answers with a redirect has executed nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Redirect {
-    /// The slot belongs to another node. An empty host is that of the node that says so.
+    /// The slot belongs to another node. An empty host is the host of the node that answered.
     Moved { slot: u16, place: Endpoint },
-    /// The slot is being moved, and the key is not here any more or never was.
+    /// The slot is being moved, and the key is no longer on this node or never was.
     Ask(Endpoint),
     /// The slot is being moved and the keys of the request are on both sides.
     Later,
-    /// The node is cut off from the others, or the slot has none.
+    /// The node is cut off from the others, or the slot has no node.
     Down,
 }
 
@@ -27,7 +27,7 @@ impl Redirect {
                 let (slot, place) = details.split_once(' ')?;
                 let (host, port) = place.trim_end().rsplit_once(':')?;
                 let (slot, port) = (slot.parse().ok()?, port.parse().ok()?);
-                // `?` where it should have a host name and has none.
+                // `?` stands for a node that should announce a host name and has none.
                 let host = if host == "?" { "" } else { host.trim_matches(['[', ']']) };
                 let place = (host.to_owned(), port);
                 Some(if code == "ASK" { Self::Ask(place) } else { Self::Moved { slot, place } })
@@ -38,7 +38,7 @@ impl Redirect {
         }
     }
 
-    /// What a caller is told when it went on like this until the deadline.
+    /// Returns the failure of a call that was redirected until its deadline.
     pub(crate) fn to_failure(&self) -> Failure {
         let text: Cow<'static, str> = match self {
             Self::Moved { place: (host, port), .. } => format!(

@@ -1,7 +1,7 @@
 //! The number of keys that a server has evicted.
 //!
-//! Connecting warns about a policy that may evict. This module counts evictions that actually happen, also under a policy
-//! that is set later.
+//! Connecting warns about a policy that may evict. This module counts evictions that actually happen, also under a
+//! policy that is set later.
 
 use crate::sync::Mutex;
 
