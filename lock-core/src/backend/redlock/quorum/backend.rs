@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use super::builder::QuorumBuilder;
 use super::deadline::{Deadline, Detached};
 use super::ledger::OwnerLedger;
 use super::node::Node;
@@ -53,22 +52,6 @@ pub(super) struct Inner<B> {
 }
 
 impl<B: Backend> Quorum<B> {
-    /// A quorum of `nodes`, which must not share anything: a machine, a disk, a replication link.
-    ///
-    /// Every process that is to be excluded has to be given the same nodes. An odd number, 3 or 5: more cost more and
-    /// are seldom worth it. A single one is allowed, for tests.
-    ///
-    /// # Errors
-    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) for none or an even number of nodes.
-    pub fn new(nodes: Vec<B>) -> Result<Self> {
-        Self::builder(nodes).build()
-    }
-
-    /// As [`new`](Self::new), with more to choose.
-    pub fn builder(nodes: Vec<B>) -> QuorumBuilder<B> {
-        QuorumBuilder::new(nodes)
-    }
-
     pub(super) fn assemble(nodes: impl Iterator<Item = (String, B)>, node_timeout: Option<Duration>) -> Self {
         let nodes: Box<[_]> = nodes.map(|(name, backend)| Node::new(name, backend)).collect();
         let capability = of_all(&nodes.iter().map(|node| node.backend.capability()).collect::<Vec<_>>());

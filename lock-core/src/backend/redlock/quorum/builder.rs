@@ -29,6 +29,25 @@ pub struct QuorumBuilder<B> {
     node_timeout: Option<Duration>,
 }
 
+// Here, and not beside the type, so that the quorum does not need to know its builder.
+impl<B: Backend> Quorum<B> {
+    /// A quorum of `nodes`, which must not share anything: a machine, a disk, a replication link.
+    ///
+    /// Every process that is to be excluded has to be given the same nodes. An odd number, 3 or 5: more cost more and
+    /// are seldom worth it. A single one is allowed, for tests.
+    ///
+    /// # Errors
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) for none or an even number of nodes.
+    pub fn new(nodes: Vec<B>) -> Result<Self> {
+        Self::builder(nodes).build()
+    }
+
+    /// As [`new`](Self::new), with more to choose.
+    pub fn builder(nodes: Vec<B>) -> QuorumBuilder<B> {
+        QuorumBuilder::new(nodes)
+    }
+}
+
 impl<B: Backend> QuorumBuilder<B> {
     pub(super) fn new(nodes: Vec<B>) -> Self {
         Self { nodes, names: Vec::new(), node_timeout: None }

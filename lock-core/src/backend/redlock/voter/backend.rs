@@ -41,7 +41,7 @@ impl Voter {
     /// reached.
     #[must_use]
     pub fn clock_offset(&self) -> Option<i64> {
-        self.state().reading().map(super::clock_guard::Reading::middle)
+        self.state().observed().reading().map(super::clock_guard::Reading::middle)
     }
 
     /// Turns the outcome of a call under `timeout(deadline, ..)` into a result of the contract. The caller awaits the

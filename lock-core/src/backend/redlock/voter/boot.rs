@@ -226,7 +226,7 @@ fn settle(voter: &VoterState, answers: &[Value]) -> Result<Registration, Failure
     if voter.votes_elsewhere(registration.run) {
         return Err(twice());
     }
-    voter.set_run(registration.run);
+    voter.observed().set_run(registration.run);
     if boot.max_ttl == voter.max_ttl() {
         return Ok(registration);
     }

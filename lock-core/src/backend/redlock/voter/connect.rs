@@ -178,12 +178,14 @@ fn introduce(voters: &[Voter]) -> Result<()> {
     let states: Vec<&Arc<VoterState>> =
         voters.iter().map(|voter| &voter.server.shared().role.state).collect();
     for (number, voter) in states.iter().enumerate() {
-        let same = |other: &&Arc<VoterState>| other.run().is_some() && other.run() == voter.run();
+        let same = |other: &&Arc<VoterState>| {
+            other.observed().run().is_some() && other.observed().run() == voter.observed().run()
+        };
         if states[..number].iter().any(same) {
             return Err(twice().to_error(voter.address()));
         }
     }
-    let peers = Arc::new(Peers::new(states.iter().map(|voter| Arc::downgrade(voter)).collect()));
+    let peers = Arc::new(Peers::new(states.iter().map(|voter| Arc::downgrade(voter.observed())).collect()));
     for voter in &states {
         voter.join(Arc::clone(&peers));
     }

@@ -1,19 +1,47 @@
 //! Compares the clocks of the voters with each other: all that a client without a history can know about them.
 
-use std::sync::Weak;
+use std::sync::{MutexGuard, Weak};
 
-use super::clock_guard::{Reading, TOLERANCE};
-use super::state::VoterState;
+use super::clock_guard::{ClockGuard, Reading, TOLERANCE};
+use crate::sync::Mutex;
 
 /// The largest age difference between two readings that are compared, in us.
 const FRESH: i64 = 5_000_000;
 
+/// What this client has observed of one voter's server.
+#[derive(Debug, Default)]
+pub(super) struct Observed {
+    clock: Mutex<ClockGuard>,
+    /// The run id that the server had when it was last registered.
+    run: Mutex<Option<[u8; 40]>>,
+}
+
+impl Observed {
+    pub(super) fn clock(&self) -> MutexGuard<'_, ClockGuard> {
+        self.clock.lock()
+    }
+
+    /// Returns the last reading of the server's clock.
+    pub(super) fn reading(&self) -> Option<Reading> {
+        self.clock().last()
+    }
+
+    /// Returns the server's run id, as the last bootstrap answered it.
+    pub(super) fn run(&self) -> Option<[u8; 40]> {
+        *self.run.lock()
+    }
+
+    pub(super) fn set_run(&self, run: [u8; 40]) {
+        *self.run.lock() = Some(run);
+    }
+}
+
 /// The voters of one quorum.
 #[derive(Debug)]
-pub(super) struct Peers(Vec<Weak<VoterState>>);
+pub(super) struct Peers(Vec<Weak<Observed>>);
 
 impl Peers {
-    pub(super) fn new(all: Vec<Weak<VoterState>>) -> Self {
+    pub(super) fn new(all: Vec<Weak<Observed>>) -> Self {
         Self(all)
     }
 
@@ -26,7 +54,7 @@ impl Peers {
     }
 
     /// Returns whether a voter other than `this` is the server with this run id.
-    pub(super) fn has_another(&self, this: &VoterState, run: [u8; 40]) -> bool {
+    pub(super) fn has_another(&self, this: &Observed, run: [u8; 40]) -> bool {
         let mut others =
             self.0.iter().filter_map(Weak::upgrade).filter(|other| !std::ptr::eq(&**other, this));
         others.any(|other| other.run() == Some(run))

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use super::clock_guard::{ClockGuard, Reading, micros};
+use super::clock_guard::{Reading, micros};
 use super::options::VoterOptions;
-use super::peers::Peers;
+use super::peers::{Observed, Peers};
 use crate::backend::Listener;
 use crate::backend::redis::config::Address;
 use crate::backend::redis::units::millis;
@@ -19,7 +19,7 @@ use crate::sync::Mutex;
 pub(super) struct VoterState {
     max_ttl: Duration,
     address: Address,
-    clock: Mutex<ClockGuard>,
+    observed: Arc<Observed>,
     /// The time until which the server's clock is not trusted, in us of our clock.
     distrusted: AtomicI64,
     /// The end of the quarantine as far as it is known, in us of our clock.
@@ -28,8 +28,6 @@ pub(super) struct VoterState {
     listeners: Listeners,
     /// Whether the server's clock was compared with those of its peers.
     compared: AtomicBool,
-    /// The run id of the server at its last registration.
-    run: Mutex<Option<[u8; 40]>>,
 }
 
 impl VoterState {
@@ -37,13 +35,12 @@ impl VoterState {
         Self {
             max_ttl: options.max_ttl,
             address,
-            clock: Mutex::default(),
+            observed: Arc::default(),
             distrusted: AtomicI64::new(i64::MIN),
             quarantined: AtomicI64::new(i64::MIN),
             peers: OnceLock::new(),
             listeners: Listeners::default(),
             compared: AtomicBool::new(false),
-            run: Mutex::default(),
         }
     }
 
@@ -59,37 +56,24 @@ impl VoterState {
         &self.address
     }
 
-    /// Returns the server's run id from the last bootstrap.
-    pub(super) fn run(&self) -> Option<[u8; 40]> {
-        *self.run.lock()
-    }
-
-    pub(super) fn set_run(&self, run: [u8; 40]) {
-        *self.run.lock() = Some(run);
+    /// Returns what is observed of the server, which the voter's peers see too.
+    pub(super) fn observed(&self) -> &Arc<Observed> {
+        &self.observed
     }
 
     /// Returns whether the server with this run id already votes under another name.
     pub(super) fn votes_elsewhere(&self, run: [u8; 40]) -> bool {
-        self.peers.get().is_some_and(|peers| peers.has_another(self, run))
+        self.peers.get().is_some_and(|peers| peers.has_another(&self.observed, run))
     }
 
     pub(super) fn join(&self, peers: Arc<Peers>) {
         let _ = self.peers.set(peers);
     }
 
-    /// Returns the current reading of the server's clock.
-    pub(super) fn reading(&self) -> Option<Reading> {
-        self.guard().last()
-    }
-
-    fn guard(&self) -> std::sync::MutexGuard<'_, ClockGuard> {
-        self.clock.lock()
-    }
-
-    /// Records that the server's clock showed `now` (us) at some time between `sent` and `received`. A server whose
-    /// clock was set has no vote for the longest lease: keys may expire too early, and its quarantine may end too soon.
+    /// Learns that the server's clock said `now` (us) between `sent` and `received`. A clock that was set costs the
+    /// server its vote for the longest lease: keys may be gone too early, and its quarantine over too soon.
     pub(super) fn observe(&self, now: i64, sent: Moment, received: Moment) {
-        let step = self.guard().observe(Reading::new(now, sent, received));
+        let step = self.observed.clock().observe(Reading::new(now, sent, received));
         if let Some(step) = step {
             let out = self.distrust(received);
             tracing::warn!(
@@ -106,7 +90,7 @@ impl VoterState {
         if self.compared.load(Ordering::Relaxed) {
             return;
         }
-        let (Some(reading), Some(peers)) = (self.reading(), self.peers.get()) else { return };
+        let (Some(reading), Some(peers)) = (self.observed.reading(), self.peers.get()) else { return };
         let Some(beside) = peers.beside(reading) else { return };
         // The swap lets one of several heartbeats at the same time report the difference.
         if self.compared.swap(true, Ordering::Relaxed) || beside == 0 {
@@ -198,7 +182,8 @@ mod tests {
     #[test]
     fn a_fresh_client_finds_the_one_beside_the_others() {
         let voters = [voter(1), voter(2), voter(3)];
-        let peers = Arc::new(Peers::new(voters.iter().map(Arc::downgrade).collect()));
+        let peers =
+            Arc::new(Peers::new(voters.iter().map(|voter| Arc::downgrade(voter.observed())).collect()));
         for (voter, ahead) in voters.iter().zip([0, 31, 0]) {
             voter.join(Arc::clone(&peers));
             says(voter, Duration::from_secs(ahead));
