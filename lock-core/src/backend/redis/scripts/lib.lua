@@ -402,7 +402,7 @@ function Lock.serve(lock, me, lease)
       till, ttl, mode, record = string.match(entry, '^(%d+) (%d+) (%w+) (.*)$')
     end
     local alive = till and tonumber(till) >= lock.ms
-    -- Nobody behind the head is served before it, not even a waiter that would fit: a writer would never get its turn.
+    -- Nobody behind the head is served before it, not even one that would fit: a writer would never be served.
     if alive and not lock:fits(mode) then
       return won, true, false
     end
