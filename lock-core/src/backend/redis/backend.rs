@@ -160,6 +160,7 @@ impl Backend for Redis {
         let answer = match &self.topology {
             Topology::One(server) => match timeout(deadline, server.acquire(claim, ask, deadline)).await {
                 Ok(answer) => answer,
+                // Only a claim that was sent may have left something in the store.
                 Err(_) if claim.is_sent() => Err(server.elapsed(deadline)),
                 Err(_) => Err(server.not_sent(deadline)),
             },

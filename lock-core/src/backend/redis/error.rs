@@ -21,7 +21,7 @@ pub(crate) enum Reaction {
     /// Report the failure, and do nothing more.
     #[default]
     Report,
-    /// Load the scripts and send the request once more: the server ran nothing.
+    /// Load the scripts and send the request again: the server ran nothing.
     LoadScripts,
     /// Drop the connection and dial again, with all probes: the role of the server has changed.
     Reconnect,
@@ -283,8 +283,8 @@ impl Failure {
     }
 }
 
-/// Unwraps the error of a command inside a script, which servers before Redis 7 wrap: `ERR Error running script (call
-/// to f_..): @user_script:9: OOM command not allowed ..`.
+/// Unwraps the error of a command inside a script, as servers before Redis 7 send it:
+/// `ERR Error running script (call to f_..): @user_script:9: OOM command not allowed ..`.
 fn inside_script<'a>(code: &str, details: &'a str) -> Option<(&'a str, &'a str)> {
     if code != "ERR" || !details.starts_with("Error running script") {
         return None;

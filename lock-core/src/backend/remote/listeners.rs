@@ -67,6 +67,7 @@ impl Listeners {
     }
 
     fn matching(&self, wanted: impl Fn(u128) -> bool) -> Vec<Arc<dyn Listener>> {
+        // Collected first: no listener is called while the lock is held.
         let registered = self.registered();
         registered
             .iter()

@@ -106,6 +106,7 @@ impl<C: Connector> PerRuntime<C> {
         let links = links.as_mut()?;
         // The sender lives in a task of the runtime, so a closed channel means that the runtime has ended.
         links.retain(|(_, link)| link.has_changed().is_ok());
+        // Searched again under the write lock, because another caller may have made the link in between.
         if let Some((_, link)) = links.iter().find(|(of, _)| *of == id) {
             return Some(link.clone());
         }

@@ -35,7 +35,7 @@ struct Flights<T> {
     last: Option<(Moment, T)>,
 }
 
-/// The part of one caller.
+/// The part that a caller takes.
 enum Part<T> {
     /// A flight that began after the call has finished.
     Done(T),
@@ -119,7 +119,7 @@ struct Lead<'a, T> {
 impl<T> Drop for Lead<'_, T> {
     fn drop(&mut self) {
         let mut flights = self.flights.flights();
-        // Another flight may have begun meanwhile, because its caller had lost patience with this one.
+        // Another flight may have begun since, because its caller had lost patience with this one.
         if flights.begun == Some(self.begun) {
             flights.begun = None;
         }

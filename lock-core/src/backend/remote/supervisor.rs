@@ -104,6 +104,7 @@ async fn keep_connected<C: Connector>(
             Err(failure) => failure,
         };
         tracing::debug!(server = %connector.address(), ?failure, "no connection");
+        // Published before the pause, so that callers learn of a permanent failure at once.
         sender.send_replace(State { connection: None, failure: Some(failure) });
         // Jitter, so that the processes of a service do not all dial a restarted server at the same instant.
         sleep(pauses.next().mul_f64(0.5 + fastrand::f64() / 2.0)).await;

@@ -43,6 +43,7 @@ pub(super) async fn around(nodes: impl Iterator<Item = Shared<Primary>>) -> Resu
             Ok(None) | Err(_) => break,
         }
     }
+    // Most of all nodes that were asked, and not only of those that answered.
     let most = views.len() * 2 > count;
     let newest = views.into_iter().reduce(|one, other| if other.is_newer_than(&one) { other } else { one });
     let nobody = || Failure::new(LockErrorKind::Unavailable, "no node was asked");

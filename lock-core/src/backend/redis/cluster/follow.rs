@@ -67,6 +67,7 @@ impl Router {
                 }
                 // A call that can be sent to the other node has done so itself.
                 Redirect::Ask(_) | Redirect::Later => {}
+                // A look that fails changes nothing: the call is repeated until its deadline.
                 Redirect::Down => drop(self.look_again().await),
             }
             sleep(pauses.next()).await;

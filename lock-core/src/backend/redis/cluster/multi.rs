@@ -46,6 +46,7 @@ impl Router {
         parts: &[Claim],
         give_up: Moment,
     ) -> Result<Attempt, Failure> {
+        // Each part has marks of its own, so the mark of the whole claim is set here.
         claim.mark_sent();
         let deadline = give_up.remaining(Clock::Suspend.now());
         let mut grants = Vec::with_capacity(parts.len());
@@ -137,6 +138,7 @@ impl Router {
         };
         let of = FenceOf(claim).to_string();
         for (part, fence) in fences {
+            // The key with the largest token needs no second request.
             if fence < largest {
                 let of = of.as_str();
                 let call =

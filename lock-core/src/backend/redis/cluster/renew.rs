@@ -42,6 +42,7 @@ impl Router {
             Part { at, lock, slot: slot::of(lock.key.as_str()), asking: None, redirect: None }
         };
         let parts: Vec<_> = batch.iter().flat_map(Lock::of).enumerate().map(part).collect();
+        // Unknown until an answer is there: a missing answer must not count as a renewal.
         let mut verdicts = vec![Verdict::Unknown(Failure::no_answer(deadline)); parts.len()];
         // A node that hangs does not harm the locks of the others: their answers only wait for its deadline.
         let group = |parts| -> BoxFuture<'_, _> { Box::pin(self.renew_group(parts, deadline)) };
@@ -54,6 +55,7 @@ impl Router {
 
     /// Groups the parts by the node that is asked for them, with the parts of one slot side by side.
     fn by_node<'a>(&self, mut parts: Vec<Part<'a>>) -> Vec<Vec<Part<'a>>> {
+        // A script can name keys of one slot only, so these must be neighbours.
         parts.sort_by_key(|part| part.slot);
         let mut groups: Vec<(Option<Arc<Server>>, Vec<Part<'a>>)> = Vec::new();
         for part in parts {

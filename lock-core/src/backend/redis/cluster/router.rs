@@ -79,6 +79,7 @@ impl Router {
             version: 0,
             closed: false,
         };
+        // The nodes refer to the router weakly, because the router owns them.
         Ok(Arc::new_cyclic(|me: &Weak<Self>| Self {
             cluster: shared.with_role(Primary::node(me.clone())),
             state: RwLock::new(state),
@@ -131,6 +132,7 @@ impl Router {
     /// Returns the node of the slot once a connection to it is up. Has no deadline of its own.
     pub(super) async fn ready(&self, slot: u16) -> Result<Arc<Server>, Failure> {
         loop {
+            // Read before the node, so that a change in between is not missed.
             let (version, closed) = self.read(|state| (state.version, state.closed));
             if closed {
                 return Err(Failure::new(LockErrorKind::ShuttingDown, "the connections were closed"));
@@ -162,6 +164,7 @@ impl Router {
     async fn learn(&self, version: u64) {
         loop {
             if let Err(failure) = self.look_again().await {
+                // Not an error of the call, which looks again until its own deadline.
                 tracing::debug!(cluster = %self.cluster.config.address, ?failure, "no node says who has which slot");
             }
             if self.read(|state| state.version) != version {
@@ -205,6 +208,7 @@ impl Router {
     /// Returns the places to ask: some known nodes, and some of the URL, which may be all that is left.
     fn some(&self) -> Vec<Endpoint> {
         let mut places = self.read(|state| state.view.nodes());
+        // Shuffled, so that the same nodes are not asked each time.
         fastrand::shuffle(&mut places);
         if let Address::Cluster(seeds) = &self.cluster.config.address {
             let mut seeds: Vec<_> = seeds.iter().filter(|seed| !places.contains(seed)).cloned().collect();
@@ -229,6 +233,7 @@ impl Router {
                 return false;
             }
             state.overruled = false;
+            // Only nodes that have slots are kept. The router forgets the others, and their connections end with them.
             let (mut nodes, mut slots) = (HashMap::new(), Vec::with_capacity(usize::from(SLOTS)));
             for place in view.primaries() {
                 slots.push(place.map(|place| self.known(state, &mut nodes, place)));
@@ -286,6 +291,7 @@ impl Router {
             return node;
         }
         let node = self.make(place.clone());
+        // Another caller may have made the node in between. Its connections are then shared.
         self.write(|state| Arc::clone(state.nodes.entry(place).or_insert(node)))
     }
 
@@ -296,6 +302,7 @@ impl Router {
             if let Some(of) = state.slots.get_mut(usize::from(slot)) {
                 *of = Some(node);
                 state.overruled = true;
+                // Ends the wait of the callers that wait for the previous node of the slot.
                 state.version += 1;
             }
         });
@@ -303,6 +310,7 @@ impl Router {
 
     /// Ends all connections permanently.
     pub(crate) fn close(&self) {
+        // Set first, so that no caller waits for a node that is about to be closed.
         self.write(|state| state.closed = true);
         for node in self.primaries() {
             node.close();
@@ -315,6 +323,7 @@ impl Router {
 impl Witness for Router {
     fn vouch<'a>(&'a self, place: &'a Endpoint) -> BoxFuture<'a, Result<(), Failure>> {
         Box::pin(async move {
+            // Fresh and not recent: a recent answer may be from before the failover.
             self.look().await?;
             if self.read(|state| state.view.names(place)) {
                 return Ok(());
@@ -343,6 +352,7 @@ impl State {
 /// Returns once a connection to the node is up, or is known to be impossible. Never returns while the node may yet be
 /// replaced.
 async fn connected(node: Option<&Server>) -> Result<(), Failure> {
+    // Without a node only a look can help, which runs beside this.
     let Some(node) = node else { return pending().await };
     match node.connections.get().await {
         Ok(_) => Ok(()),

@@ -93,7 +93,7 @@ fn place(node: &Value, host: &str) -> Option<Endpoint> {
     let Value::Array(parts) = node else { return None };
     let [named, Value::Int(port), ..] = parts.as_slice() else { return None };
     let named = match named {
-        // The node does not know its own address, which is the one where it was asked.
+        // A node that does not know its own address is at the address where it was asked.
         Value::Nil => "",
         named => text(named)?,
     };

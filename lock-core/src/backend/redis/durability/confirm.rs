@@ -85,6 +85,7 @@ impl Confirmer {
         command: &Cmd,
         deadline: Duration,
     ) -> Result<(Value, Confirmed), Failure> {
+        // Not awaited: the request for a grant must not wait for the confirmation of another.
         let Ok(mut last) = self.last.try_lock() else { return Ok((connection.send(command).await?, None)) };
         let (durability, patience) = (self.durability, patience(deadline));
         // A write gets its number after its answer, so every write numbered by now precedes this WAIT.
@@ -93,11 +94,13 @@ impl Confirmer {
         both.add_command(command.clone()).add_command(durability.command(patience));
         let mut answers = connection.send_all(&both).await?.into_iter();
         let answer = match answers.next().unwrap_or_default() {
+            // The command failed, so the answer to the confirmation does not matter.
             Value::ServerError(error) => return Err(connection.noted(Failure::of_reply(&error))),
             answer => answer,
         };
         let copies = match durability.read(&answers.next().unwrap_or_default()) {
             Ok(copies) => copies,
+            // A grant is in the store all the same, and its answer makes the caller release it.
             Err(failure) => return Ok((answer, Some(Err(connection.noted(failure))))),
         };
         *last = Round { covers, copies, patience };
@@ -115,13 +118,16 @@ impl Confirmer {
         deadline: Duration,
     ) -> Result<(), Failure> {
         let (durability, patience) = (self.durability, patience(deadline));
+        // Numbered before the wait for the lock, so that a confirmation which starts in between covers this write.
         let number = self.written.fetch_add(1, Ordering::AcqRel) + 1;
         // The caller that confirms for all may no longer be polled. This caller then asks for itself.
         let Ok(mut last) = tokio::time::timeout(patience, self.last.lock()).await else {
             let answer = connection.send(&durability.command(patience)).await?;
             return Round { covers: number, copies: durability.read(&answer)?, patience }.verdict(durability);
         };
+        // The confirmation of another caller may have covered this write during the wait.
         if !last.settles(number, durability, patience) {
+            // Read before WAIT is sent: a write that is numbered later may come after it.
             let covers = self.written.load(Ordering::Acquire);
             let answer = connection.send(&durability.command(patience)).await?;
             *last = Round { covers, copies: durability.read(&answer)?, patience };

@@ -139,6 +139,7 @@ impl Durability {
         self.suits(info)?;
         let mut questions = Pipeline::with_capacity(2);
         questions.add_command(self.rehearsal());
+        // A copy on the primary's own disk needs no replica, so the setting does not matter for it.
         if self.replicas() > 0 {
             questions.cmd("CONFIG").arg("GET").arg("min-replicas-to-write");
         }

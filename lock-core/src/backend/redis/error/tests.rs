@@ -6,7 +6,7 @@ fn address() -> Address {
     Address::Tcp { host: "10.0.0.5".to_owned(), port: 6379 }
 }
 
-/// Every text here is one that a server sent.
+/// A server has sent each text of this table.
 #[test]
 fn every_error_of_the_server_has_its_meaning() {
     use LockErrorKind::{InvalidRequest, Unavailable, Unsupported};

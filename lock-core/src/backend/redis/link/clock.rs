@@ -23,6 +23,7 @@ impl ServerClock {
     /// is then computed from `sent`. That errs towards a server clock that is ahead, so a request with a time limit
     /// made from it is never refused too early.
     pub(crate) fn learn(&self, now: i64, sent: Moment, received: Moment) {
+        // The server read its clock between the two moments, so its lead lies between these bounds.
         let (least, most) = (now.saturating_sub(micros(received)), now.saturating_sub(micros(sent)));
         if !(least..=most).contains(&self.0.load(Ordering::Relaxed)) {
             self.0.store(most, Ordering::Relaxed);

@@ -53,6 +53,7 @@ pub(crate) async fn dial<R: Role>(server: &Shared<R>) -> Result<Session<R>, Fail
     let (deadline, progress) = (server.config.connect_timeout, Progress::default());
     match timeout(deadline, connect(server, &progress)).await {
         Ok(Ok(session)) => Ok(session),
+        // No request of a caller was sent yet, so the failure cannot leave one in doubt.
         Ok(Err(failure)) => Err(failure.before_any_request()),
         Err(_) => Err(progress.out_of_time(deadline)),
     }
@@ -241,6 +242,7 @@ async fn greet<R: Role>(
     let facts = probe::examine(info, keyspace)?;
     let scripts = Scripts::of_answers(answers.get(1..).unwrap_or_default(), keyspace, R::text)?;
     let now = server_time(answers.last().unwrap_or(&Value::Nil))?;
+    // After the probe, because a server that fails it must not use up the warnings.
     let is_first = server.warns();
     if is_first {
         warn(server, &facts, connection.clone()).await;
@@ -248,6 +250,7 @@ async fn greet<R: Role>(
     let greeting = Greeting { connection: &connection, info, now, asked: (sent, received), is_first };
     let session = server.role.admit(server, &greeting).await?;
     let clock = ServerClock::new(greeting.now, greeting.asked.0);
+    // Keys may have been evicted while there was no connection.
     server.report_evictions(info);
     let live = Connection::new(connection, scripts, clock, session, Arc::clone(&driver.1));
     Ok(Session { live: Arc::new(live), driver, place: None })

@@ -59,6 +59,7 @@ pub(crate) async fn primary(
     }
     let (count, mut answers) = (asked.len(), Vec::new());
     loop {
+        // Until a majority has named a primary, each sentinel gets its full time.
         let patience = if is_enough(&answers, count) { GRACE } else { PATIENCE + GRACE };
         match timeout(patience, asked.join_next()).await {
             Ok(Some(Ok(answer))) => answers.push(answer),
@@ -101,6 +102,7 @@ fn nobody(sentinels: &Sentinels, answers: &[Answer]) -> Failure {
             Answer::Primary(..) => {}
         }
     }
+    // The most helpful reason wins: a wrong name, then a refusal, then silence.
     if let Some(names) = unknown {
         let known = match names.as_slice() {
             [] => "none at all".to_owned(),

@@ -19,7 +19,7 @@ const SUBSCRIBING: Duration = Duration::from_millis(250);
 pub(crate) struct Subscriptions {
     /// The version whose waiters are covered; 0 for none.
     pub(super) waiters: AtomicU64,
-    /// The same for each slot, on a node of a Cluster.
+    /// The same version for each slot, on a node of a Cluster.
     waiters_by_slot: Mutex<HashMap<u16, u64>>,
     /// The version whose holders are covered, or about to be; 0 for none.
     pub(super) holders: AtomicU64,
