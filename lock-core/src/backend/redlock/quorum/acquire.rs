@@ -16,10 +16,10 @@ use crate::backend::{Ask, Attempt, Backend, Claim, Grant};
 use crate::clock::Moment;
 use crate::error::{LockError, LockErrorKind, Result};
 
-/// A node that has not answered an attempt after so long is given up, and released.
+/// The longest time for which a call waits for a late answer of its node.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// One attempt under way.
+/// An attempt in progress.
 struct Try<'a> {
     claim: &'a Claim,
     sent: Moment,
@@ -33,7 +33,8 @@ impl<B: Backend> Inner<B> {
         let sent = self.now();
         let tracked = self.ledger.track(claim.owner, sent, claim.ttl);
         tracked.wants();
-        // One that has the grant and asks again (for a mode that it cannot have, say) keeps it when that fails.
+        // An owner that already has the grant and asks again keeps it when the second attempt fails: the attempt may
+        // have asked for a mode that it cannot get.
         let unwanted = if tracked.left(sent).is_some() { Disposition::Keep } else { Disposition::GiveBack };
         let open = RoundHandle::with_disposition(self.nodes.len(), unwanted);
         let attempt = Try { claim, sent, tracked, open };
@@ -52,7 +53,7 @@ impl<B: Backend> Inner<B> {
         }
     }
 
-    /// A call for each node. It goes on by itself when the verdict is there, or the caller is gone.
+    /// Starts a call for each node. The calls continue without their caller after the verdict, or if it is dropped.
     fn ask_all(
         self: &Arc<Self>,
         attempt: &Try<'_>,
@@ -88,7 +89,8 @@ impl<B: Backend> Inner<B> {
                     let _ = round.put(number, said);
                 }
             };
-            // Spawned, because other attempts depend on its outcome and the caller may stop polling without being dropped.
+            // A suspect node is called by a task: other attempts skip the node until this call is answered, and the
+            // caller may stop polling without being dropped.
             match is_suspect {
                 true => fanout.send_off(call),
                 false => fanout.add(call),
@@ -97,8 +99,8 @@ impl<B: Backend> Inner<B> {
         fanout
     }
 
-    /// Asks one node, and sees to what it says, however late. What is rare is boxed: every attempt has a future like this
-    /// for each node, and would have room for it.
+    /// Asks one node and handles its answer, however late it comes. The rare paths are boxed, because every attempt
+    /// stores a future like this for each node.
     pub(super) async fn ask(
         &self,
         slot: Slot,
@@ -119,7 +121,7 @@ impl<B: Backend> Inner<B> {
         }
         let node = &self.nodes[number];
         let waiting = node.is_suspect().then(|| node.waits());
-        // Made in its place: every copy of it would be a part of this future.
+        // Created in place: a moved copy of the call would make this future larger.
         let mut call = std::pin::pin!(async { node.backend.acquire(claim, ask).await });
         let answer = match patience.with(call.as_mut()).await {
             Some(answer) => answer,
@@ -130,13 +132,15 @@ impl<B: Backend> Inner<B> {
         };
         node.heard(&answer);
         drop(waiting);
+        // After the verdict the round refuses the answer, and this call has to release an unwanted grant itself.
         if let Err((fate, said)) = round.put(number, Reply { answer, slot: Some(slot) }) {
             Box::pin(self.settle(said, fate, claim)).await;
         }
     }
 
-    /// What a node says that nobody waits for any longer. Should it have done its part, and only its answer be missing,
-    /// the key is not to stay taken for as long as the answer may be.
+    /// Waits for the answer of a node after the caller stopped waiting. The node may have granted the claim although
+    /// its answer is missing, so a release is sent before the answer: the key must not stay locked until the answer
+    /// arrives.
     async fn late(
         &self,
         mut call: Pin<&mut (impl Future<Output = Result<Attempt>> + Send)>,
@@ -155,7 +159,7 @@ impl<B: Backend> Inner<B> {
         answer.unwrap_or_else(|_| Err(silent("it did not answer at all")))
     }
 
-    /// Releases what one node granted, or may have, where nobody wants it any more.
+    /// Releases what one node granted, or may have granted, if the attempt failed or its owner has released the claim.
     pub(super) async fn settle(&self, said: Reply, fate: Disposition, claim: &Claim) {
         let taken = said.may_be_taken();
         let Some(slot) = said.slot else { return };
@@ -164,10 +168,11 @@ impl<B: Backend> Inner<B> {
         }
     }
 
-    /// Releases on one node, with the slot in hand, so that nothing of this owner overtakes it. Whether that was
-    /// answered.
+    /// Releases the claim on one node. The caller holds the slot, so no other request of this owner overtakes the
+    /// release. Returns whether the node answered.
     async fn clean(&self, slot: &Slot, claim: &Claim) -> bool {
         let node = &self.nodes[slot.node];
+        // Noted before the release is sent. If no answer comes, the node has no vote for this owner any more.
         slot.tracked.releasing(slot.node);
         let limit = timing::patience(claim.ttl, self.node_timeout);
         match tokio::time::timeout(limit, node.backend.release(claim, None)).await {
@@ -192,7 +197,8 @@ impl<B: Backend> Inner<B> {
         Tally::new(self.nodes.len(), votes)
     }
 
-    /// A majority has granted the claim: what is left of the lease, and where it is wanted the fencing token, decide.
+    /// Completes an attempt that a majority granted. It still fails if the fencing token is missing, or if too little
+    /// of the lease is left.
     async fn won(self: &Arc<Self>, attempt: Try<'_>) -> Result<Attempt> {
         let given = attempt.open.look(grants);
         let lease = given.iter().map(|grant| grant.lease).min().unwrap_or(attempt.claim.ttl);
@@ -208,6 +214,7 @@ impl<B: Backend> Inner<B> {
                 }
             }
         }
+        // Measured after the round for the token, which used up a part of the lease as well.
         let elapsed = self.now().since(attempt.sent);
         let left = timing::validity(lease, self.drift(lease), elapsed);
         if timing::is_too_little(left, lease) {
@@ -234,7 +241,8 @@ impl<B: Backend> Inner<B> {
             }
         }
         if failures.len() <= max_failures(self.nodes.len()) {
-            // Else the verdict was there without them, and nobody knows whether they would have answered in time.
+            // With more failures the verdict did not depend on the missing nodes, and they may still have answered in
+            // time.
             failures.append(&mut missing);
         }
         let error = match why {
@@ -255,9 +263,9 @@ impl<B: Backend> Inner<B> {
         Err(if clean { error.nothing_taken() } else { error })
     }
 
-    /// Ends an attempt that failed: what was granted is released before this returns, unless the node does not answer
-    /// that; what may have been granted, and what comes late, in the background. The answers of the nodes, and whether
-    /// certainly nothing is left of the attempt.
+    /// Ends an attempt that failed. Grants are released before this returns, unless a node does not answer the release.
+    /// Possible grants and late ones are released in the background. Returns the answers of the nodes, and whether
+    /// nothing is left of the attempt for certain.
     async fn give_up(self: &Arc<Self>, attempt: &Try<'_>) -> (Vec<Option<Result<Attempt>>>, bool) {
         let claim = Arc::new(attempt.claim.clone());
         let fate = attempt.open.unwanted();
@@ -283,7 +291,7 @@ impl<B: Backend> Inner<B> {
             }
             answers.push(Some(said.answer));
         }
-        // As long as they took to grant it, at least.
+        // The limit is at least the time that the nodes took to grant the claim.
         let Waits { node, .. } = timing::release(attempt.claim.ttl, self.node_timeout);
         let limit = node.max(self.now().since(attempt.sent));
         let cleaned = async {
@@ -293,12 +301,12 @@ impl<B: Backend> Inner<B> {
             }
             clean
         };
-        // They run side by side, and go on where one is slow.
+        // The releases are tasks: they run concurrently, and a slow one continues after the limit.
         clean &= tokio::time::timeout(limit, cleaned).await.unwrap_or(false);
         (answers, clean)
     }
 
-    /// The fencing token of a grant, from what came with it on the nodes.
+    /// Returns the fencing token of a grant, from the tokens that the nodes sent with it.
     async fn token_of(
         self: &Arc<Self>,
         claim: &Claim,

@@ -1,4 +1,4 @@
-//! What the nodes said, and what that is worth to the caller.
+//! The answers of the nodes, and the one answer that the caller gets.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -9,16 +9,16 @@ use crate::backend::{Attempt, FencingToken, Grant, Held};
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::owner::OwnerRecord;
 
-/// What one node said to an attempt.
+/// The answer of one node to an attempt.
 #[derive(Debug)]
 pub(super) struct Reply {
     pub(super) answer: Result<Attempt>,
-    /// Held until it is settled what becomes of the answer; `None` where the node was not asked.
+    /// The slot that is held until the answer is either counted or cleaned up; `None` where the node was not asked.
     pub(super) slot: Option<Slot>,
 }
 
 impl Reply {
-    /// The node was not asked.
+    /// Creates the answer for a node that was not asked.
     pub(super) fn nothing(why: &'static str) -> Self {
         let error = LockError::new(LockErrorKind::Unavailable, why).nothing_taken();
         Self { answer: Err(error), slot: None }
@@ -33,7 +33,7 @@ impl Reply {
         }
     }
 
-    /// The node has granted the claim, or may have.
+    /// Returns whether the node has granted the claim, or may have.
     pub(super) fn may_be_taken(&self) -> bool {
         match &self.answer {
             Ok(Attempt::Granted(_)) => true,
@@ -43,7 +43,7 @@ impl Reply {
     }
 }
 
-/// The grants among the answers.
+/// Returns the grants among the answers.
 pub(super) fn grants(answers: &[Option<Reply>]) -> Vec<Grant> {
     let grant = |said: &Reply| match &said.answer {
         Ok(Attempt::Granted(grant)) => Some(*grant),
@@ -52,19 +52,18 @@ pub(super) fn grants(answers: &[Option<Reply>]) -> Vec<Grant> {
     answers.iter().flatten().filter_map(grant).collect()
 }
 
-/// The largest token, if a majority of the nodes gave one with its grant.
+/// Returns the largest token, and how many nodes gave it, if a majority of the nodes gave a token with the grant.
 pub(super) fn largest_token(nodes: usize, grants: &[Grant]) -> Option<(FencingToken, usize)> {
     let tokens: Vec<_> = grants.iter().filter_map(|grant| grant.fence).collect();
     let largest = tokens.iter().copied().max().filter(|_| tokens.len() >= majority(nodes))?;
     Some((largest, tokens.iter().filter(|token| **token == largest).count()))
 }
 
-/// One answer for the caller from those of the nodes that said *held*, with `granted` others that did not.
+/// Merges the answers *held* into one answer for the caller; `granted` other nodes granted the claim.
 ///
-/// - The holder is the one that most nodes name; of two that are equal, the first.
-/// - The remaining time is how long it takes until enough of the leases have run out to make a majority with the nodes
-///   that are free.
-/// - It is this manager's own where a majority says so: then that is who has the key.
+/// - The holder is the owner that most nodes name; of equals, the first.
+/// - The remaining time ends when enough leases have expired to make a majority with the nodes that granted the claim.
+/// - The holder belongs to this manager where a majority says so, because a majority decides who has the key.
 pub(super) fn merge(nodes: usize, held: &[Held], granted: usize) -> Held {
     let mut remaining: Vec<Duration> = held.iter().filter_map(|held| held.remaining).collect();
     remaining.sort_unstable();
@@ -83,11 +82,11 @@ fn most_named(held: &[Held]) -> Option<OwnerRecord> {
     records.rev().max_by_key(|record| times(record)).cloned()
 }
 
-/// Why there is no verdict: what each of the nodes that failed said, in a text for people.
+/// Returns the error of a call without a majority. Its text quotes every node that failed.
 pub(super) fn no_quorum(nodes: usize, what: &str, failures: Vec<(&str, Option<LockError>)>) -> LockError {
     let (failed, need) = (failures.len(), majority(nodes));
     let mut detail = format!("{failed} of {nodes} nodes did not {what}, {need} are needed");
-    // Until so many of those that say when have come back as make a majority with the others.
+    // The time after which enough of the nodes that announced their return make a majority with the others.
     let mut back: Vec<Duration> =
         failures.iter().filter_map(|(_, error)| error.as_ref()?.retry_after()).collect();
     back.sort_unstable();

@@ -20,10 +20,10 @@ use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
 
-/// Several independent stores as one: a claim is granted when more than half of them grant it. See the
-/// [module](super) for what it promises.
+/// Several independent stores as one lock store: a claim is granted when more than half of them grant it. See the
+/// [module](super) for its guarantees.
 ///
-/// Clones share their nodes and what is known of them.
+/// Clones share the nodes and the knowledge about them.
 ///
 /// # Examples
 /// ```
@@ -46,7 +46,7 @@ pub(super) struct Inner<B> {
     pub(super) nodes: Box<[Node<B>]>,
     pub(super) ledger: Arc<OwnerLedger>,
     pub(super) capability: Capability,
-    /// The one that was asked for.
+    /// The node timeout that the builder was given.
     pub(super) node_timeout: Option<Duration>,
     reports: Reports,
 }
@@ -61,19 +61,19 @@ impl<B: Backend> Quorum<B> {
 }
 
 impl<B> Quorum<B> {
-    /// The nodes, in their order.
+    /// Returns the nodes, in their order.
     #[must_use]
     pub fn nodes(&self) -> impl ExactSizeIterator<Item = &B> {
         self.0.nodes.iter().map(|node| &node.backend)
     }
 
-    /// How many nodes have to grant a claim.
+    /// Returns how many nodes must grant a claim.
     #[must_use]
     pub fn majority(&self) -> usize {
         majority(self.0.nodes.len())
     }
 
-    /// The names of the nodes that failed to answer several times in a row, and have not answered since.
+    /// Returns the names of the nodes that failed to answer several times in a row, and have not answered since.
     #[must_use]
     pub fn unresponsive_nodes(&self) -> Vec<&str> {
         self.0.nodes.iter().filter(|node| node.is_suspect()).map(Node::name).collect()
@@ -93,18 +93,18 @@ impl<B> fmt::Debug for Quorum<B> {
     }
 }
 
-/// What a quorum of nodes that can do `each` can do.
+/// Returns the capability of a quorum whose nodes have the capabilities `each`.
 fn of_all(each: &[Capability]) -> Capability {
     let all = |can: fn(&Capability) -> bool| each.iter().all(can);
     let embedded = all(|node| node.placement == Placement::Embedded);
     Capability {
         shared: all(|node| node.shared),
-        // Majorities that overlap admit one, and not at most so many: see `refuse`.
+        // Overlapping majorities admit one owner; they do not limit a number of owners. See `permits`.
         permits: each.len() == 1 && all(|node| node.permits),
         several: all(|node| node.several),
         fencing: if all(|node| node.fencing.gives_tokens()) { Fencing::Counter } else { Fencing::None },
         marks_sent: true,
-        // A node whose grants live in a session keeps what it is not asked to release.
+        // A node whose grants live in a session drops nothing by itself, so every grant must be released there.
         lease: if all(|node| node.lease == LeaseScope::Grant) {
             LeaseScope::Grant
         } else {
@@ -128,7 +128,7 @@ impl<B> Inner<B> {
         self.clock().now()
     }
 
-    /// The time for a call that was asked for at `from`.
+    /// Returns the deadline of a call that began at `from`.
     pub(super) fn patience(&self, alone: Detached, from: Moment, limit: Duration) -> Deadline {
         Deadline { alone, clock: self.clock(), from, limit, with_caller: false }
     }
@@ -137,20 +137,20 @@ impl<B> Inner<B> {
         self.capability.placement.drift(lease)
     }
 
-    /// Until when a lease that was asked for at `sent` is certainly the holder's.
+    /// Returns the time until which a lease that was requested at `sent` certainly belongs to the holder.
     pub(super) fn valid(&self, sent: Moment, lease: Duration) -> Moment {
         sent.plus(timing::validity(lease, self.drift(lease), Duration::ZERO))
     }
 
-    /// Which nodes nobody waits for: those that did not answer of late, as long as the others, without those that `failed`
-    /// this time, are a majority.
+    /// Returns which nodes are not waited for: the suspect ones, as long as the others are a majority without the nodes
+    /// that `failed` in this call.
     pub(super) fn skipped(&self, failed: impl Fn(usize) -> bool) -> impl Fn(usize) -> bool {
         let sound = |(number, node): &(usize, &Node<B>)| !node.is_suspect() && !failed(*number);
         let enough = self.nodes.iter().enumerate().filter(sound).count() >= majority(self.nodes.len());
         move |node| enough && self.nodes[node].is_suspect()
     }
 
-    /// Refuses what a quorum does not do, before any I/O.
+    /// Refuses, before any I/O, a claim that a quorum does not support.
     pub(super) fn supports(&self, claim: &Claim) -> Result<()> {
         let nodes = self.nodes.len();
         let detail = match claim.mode {
@@ -175,7 +175,7 @@ fn unsupported(detail: impl Into<std::borrow::Cow<'static, str>>) -> LockError {
     LockError::new(LockErrorKind::Unsupported, detail)
 }
 
-/// Why a quorum has no semaphores, with the numbers of the one that was asked for.
+/// Explains why a quorum has no semaphores, with the numbers of the requested one.
 fn permits(nodes: usize, of: u32) -> String {
     if of <= 1 {
         return "a quorum has no semaphores; one permit is an exclusive lock, which it has".to_owned();

@@ -1,4 +1,4 @@
-//! How a quorum is put together.
+//! Builds a quorum.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use super::votes::max_failures;
 use crate::backend::Backend;
 use crate::error::{LockError, LockErrorKind, Result};
 
-/// Builds a [`Quorum`] with names and limits of its own.
+/// Builds a [`Quorum`] with names for its nodes and a node timeout.
 ///
 /// # Examples
 /// ```
@@ -31,10 +31,10 @@ pub struct QuorumBuilder<B> {
 
 // Here, and not beside the type, so that the quorum does not need to know its builder.
 impl<B: Backend> Quorum<B> {
-    /// A quorum of `nodes`, which must not share anything: a machine, a disk, a replication link.
+    /// Creates a quorum of `nodes`, which must not share a machine, a disk or a replication link.
     ///
-    /// Every process that is to be excluded has to be given the same nodes. An odd number, 3 or 5: more cost more and
-    /// are seldom worth it. A single one is allowed, for tests.
+    /// All processes that exclude each other must use the same nodes. Choose an odd number, 3 or 5: more nodes cost
+    /// more and are seldom worth it. A single node is allowed, for tests.
     ///
     /// # Errors
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest) for none or an even number of nodes.
@@ -42,7 +42,7 @@ impl<B: Backend> Quorum<B> {
         Self::builder(nodes).build()
     }
 
-    /// As [`new`](Self::new), with more to choose.
+    /// Returns a builder, for names and a node timeout.
     pub fn builder(nodes: Vec<B>) -> QuorumBuilder<B> {
         QuorumBuilder::new(nodes)
     }
@@ -53,8 +53,8 @@ impl<B: Backend> QuorumBuilder<B> {
         Self { nodes, names: Vec::new(), node_timeout: None }
     }
 
-    /// Names the nodes, in their order, for logs and errors: never with a password in them. Default: their numbers,
-    /// counted from 1.
+    /// Names the nodes, in their order, for logs and errors. A name must not contain a password. Default: the numbers
+    /// of the nodes, from 1.
     pub fn names(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.names = names.into_iter().map(Into::into).collect();
         self
@@ -63,19 +63,19 @@ impl<B: Backend> QuorumBuilder<B> {
     /// Sets how long an attempt waits for a node. Default: a tenth of the ttl, 10 to 50 ms, for a node that is slower
     /// than a majority; and up to 1 s for a majority to answer.
     ///
-    /// One that is set is the limit of both, and at most a fifth of the ttl. Choose one that is longer than the nodes take
-    /// to answer on a bad day. What a slower node still grants goes back. Renewals wait for a sixth of the ttl, up to 1 s
-    /// or the node timeout, whichever is longer.
+    /// A given timeout replaces both limits, but is at most a fifth of the ttl. Choose a timeout in which the nodes
+    /// answer even on a bad day. A grant that arrives after a failed attempt is released. Renewals wait for a sixth of
+    /// the ttl, up to 1 s or the node timeout, whichever is longer.
     pub fn node_timeout(mut self, node_timeout: Duration) -> Self {
         self.node_timeout = Some(node_timeout);
         self
     }
 
-    /// The quorum.
+    /// Builds the quorum.
     ///
     /// # Errors
-    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) for no nodes or an even number of them, a number of names that
-    /// is not theirs, and a timeout of 0.
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) for no nodes, an even number of nodes, a different number of
+    /// names, or a timeout of 0.
     pub fn build(self) -> Result<Quorum<B>> {
         let count = self.nodes.len();
         let invalid = |detail: String| Err(LockError::new(LockErrorKind::InvalidRequest, detail));

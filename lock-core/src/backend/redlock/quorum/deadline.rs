@@ -1,7 +1,8 @@
-//! How long a call to one node may take.
+//! The deadline of a call to one node.
 //!
-//! As long as a caller drives its calls it has a timer of its own, which is over no later than theirs: with it the calls
-//! are left to themselves. Only then does each need one, and hardly any call lives to see that.
+//! A caller that drives its calls has one timer for all of them, which ends no later than theirs. When the caller
+//! stops, its calls are detached, and only then does each of them need a timer of its own. Hardly any call lasts that
+//! long.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -14,7 +15,7 @@ use tokio::time::{Sleep, sleep};
 
 use crate::clock::{Clock, Moment};
 
-/// Whether calls are left to themselves; clones share the state.
+/// Whether calls are detached from their caller; clones share the state.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Detached(Arc<AtomicU8>);
 
@@ -22,17 +23,17 @@ const ALONE: u8 = 1;
 const IN_VAIN: u8 = 2;
 
 impl Detached {
-    /// The state of a call that nobody drives.
+    /// Creates the state of a call that is detached from the beginning.
     pub(super) fn from_the_beginning() -> Self {
         Self(Arc::new(AtomicU8::new(ALONE)))
     }
 
-    /// Marks that the caller has gone.
+    /// Marks the calls as detached: the caller has the verdict, or was dropped.
     pub(super) fn set(&self) {
         self.0.fetch_max(ALONE, Ordering::Release);
     }
 
-    /// Marks that the caller has waited for them in vain.
+    /// Marks the calls as detached after the caller waited for them in vain.
     pub(super) fn in_vain(&self) {
         self.0.fetch_max(IN_VAIN, Ordering::Release);
     }
@@ -45,21 +46,23 @@ pub(super) struct Deadline {
     pub(super) clock: Clock,
     pub(super) from: Moment,
     pub(super) limit: Duration,
-    /// Whether it is over at once where its caller has waited in vain.
+    /// Whether the deadline is over as soon as the caller has waited in vain.
     pub(super) with_caller: bool,
 }
 
 impl Deadline {
-    /// The outcome of `call`; `None` when it is left alone and its time is over, or was waited for in vain.
+    /// Returns the outcome of `call`; `None` if the call is detached and its time is over, or its caller waited in
+    /// vain.
     ///
     /// # Cancel safety
-    /// As safe as `call`, which is only borrowed: it may go on afterwards.
+    /// As safe as `call`, which is only borrowed: it may be polled again afterwards.
     pub(super) async fn with<F: Future>(&self, mut call: Pin<&mut F>) -> Option<F::Output> {
         let mut timer: Option<Pin<Box<Sleep>>> = None;
         poll_fn(|cx| {
             if let Poll::Ready(outcome) = call.as_mut().poll(cx) {
                 return Poll::Ready(Some(outcome));
             }
+            // Read on every poll: the task that takes over a detached call polls it at once, and the timer starts then.
             let alone = self.alone.0.load(Ordering::Acquire);
             if alone == IN_VAIN && self.with_caller {
                 return Poll::Ready(None);

@@ -1,7 +1,7 @@
 //! Calls to several nodes, driven by the caller that waits for them.
 //!
-//! A task for each call would cost more than the call. Here the caller drives them as part of its own future, and only
-//! what is left of them when it goes, with the verdict or because it was dropped, becomes a task and goes on by itself.
+//! A task for each call would cost more than the call. So the caller polls the calls as part of its own future. Calls
+//! that are unfinished when it has the verdict, or when it is dropped, become tasks and continue without it.
 
 use std::pin::Pin;
 use std::task::Context;
@@ -10,10 +10,10 @@ use tokio::runtime::Handle;
 
 use super::deadline::Detached;
 
-/// The calls under way.
+/// The calls in progress.
 #[derive(Debug)]
 pub(super) struct Fanout<F: Future<Output = ()> + Send + 'static> {
-    /// A caller may be dropped where no runtime is entered.
+    /// The runtime for the remaining calls; stored, because a caller may be dropped outside of every runtime.
     runtime: Handle,
     calls: Vec<Pin<Box<F>>>,
     alone: Detached,
@@ -24,22 +24,22 @@ impl<F: Future<Output = ()> + Send + 'static> Fanout<F> {
         Self { runtime: Handle::current(), calls: Vec::with_capacity(size), alone: Detached::default() }
     }
 
-    /// Returns the mark that says whether the calls go on without their caller.
+    /// Returns the state that says whether the calls are detached from their caller.
     pub(super) fn alone(&self) -> Detached {
         self.alone.clone()
     }
 
-    /// Adds a call, which begins when it is first driven.
+    /// Adds a call, which begins at the next [`drive`](Self::drive).
     pub(super) fn add(&mut self, call: F) {
         self.calls.push(Box::pin(call));
     }
 
-    /// Spawns a call that nobody drives from the beginning.
+    /// Spawns a call as a task, detached from the beginning.
     pub(super) fn send_off(&self, call: F) {
         self.runtime.spawn(call);
     }
 
-    /// Drives them; `cx` is woken when there is more to do.
+    /// Polls the calls; `cx` is woken when one of them can continue.
     pub(super) fn drive(&mut self, cx: &mut Context<'_>) {
         self.calls.retain_mut(|call| call.as_mut().poll(cx).is_pending());
     }
@@ -47,6 +47,7 @@ impl<F: Future<Output = ()> + Send + 'static> Fanout<F> {
 
 impl<F: Future<Output = ()> + Send + 'static> Drop for Fanout<F> {
     fn drop(&mut self) {
+        // Before the calls are spawned: their first poll must see that they need a timer.
         self.alone.set();
         for call in self.calls.drain(..) {
             self.runtime.spawn(call);

@@ -1,8 +1,9 @@
-//! Fencing tokens of a quorum: the largest of a majority, written back to a majority before anybody sees it.
+//! Fencing tokens of a quorum: the largest token of a majority, written back to a majority before the owner sees it.
 //!
-//! Why they grow: the token F of one owner is known to a majority before it is given out, and the next owner takes the
-//! largest of a majority. The two have a node in common, which gives the next owner a token larger than F. It cannot
-//! have done so before F was written to it: a node writes only while the grant is its owner's.
+//! Why tokens grow: the token F of one owner is stored by a majority before the owner gets it. The next owner takes the
+//! largest token of a majority. The two majorities have a node in common, which gives the next owner a token larger
+//! than F. That node cannot have given it before F was written there: a node writes a token only while its owner has
+//! the grant.
 
 use std::sync::Arc;
 
@@ -18,19 +19,20 @@ use crate::backend::{Backend, Claim, FencingToken, Renew, Renewal};
 use crate::error::{LockError, LossReason, Result};
 
 impl<B: Backend> Inner<B> {
-    /// The fencing token of a grant.
+    /// Returns the fencing token of a grant.
     pub(super) async fn fence_of(self: &Arc<Self>, claim: &Claim) -> Result<FencingToken> {
         let start = self.now();
         let tracked = self.ledger.track(claim.owner, start, claim.ttl);
         let (largest, count) = self.ask_for_tokens(claim, &tracked).await?;
-        // A majority has just said that the grant is its owner's, and it was all the time.
+        // A majority has just confirmed the grant, and the ledger knows that there was no gap in it: a token from
+        // before is still the right one.
         match tracked.fence(claim.handoffs, start) {
             Some(known) => Ok(known),
             None => self.spread(claim, &tracked, largest, count).await,
         }
     }
 
-    /// The largest token of a majority, and how many nodes gave it.
+    /// Asks the nodes for tokens. Returns the largest token of a majority, and how many nodes gave it.
     async fn ask_for_tokens(
         self: &Arc<Self>,
         claim: &Claim,
@@ -54,8 +56,8 @@ impl<B: Backend> Inner<B> {
         Ok((largest, tokens.iter().filter(|token| **token == largest).count()))
     }
 
-    /// Writes the token `largest`, which `known` nodes have as their last one, to a majority: from then on it may be
-    /// seen.
+    /// Writes the token `largest` to a majority, and returns it: the owner may see it from then on. `known` nodes
+    /// already have it as their last token.
     pub(super) async fn spread(
         self: &Arc<Self>,
         claim: &Claim,
@@ -63,11 +65,11 @@ impl<B: Backend> Inner<B> {
         largest: FencingToken,
         known: usize,
     ) -> Result<FencingToken> {
-        // With it, every later renewal and the release tell it to the nodes that do not know it yet.
+        // From now on every renewal and the release carry the token to the nodes that do not have it yet.
         claim.number_fence(largest);
         if known < majority(self.nodes.len()) {
             let shared = Arc::new(claim.clone());
-            // No longer than it is anyway: to ask for a token is not to renew.
+            // The rest of the lease and no more: a request for a token must not extend the grant.
             let ttl = tracked.left(self.now()).unwrap_or(claim.ttl);
             let answers = self
                 .ask_holders(claim, tracked, move |quorum: Arc<Self>, node| {
@@ -92,7 +94,7 @@ impl<B: Backend> Inner<B> {
         Ok(largest)
     }
 
-    /// Asks every node whose answer counts, until a majority says yes or so many say no that none can.
+    /// Asks every node whose answer counts, until a majority says yes, or a majority for yes has become impossible.
     pub(super) async fn ask_holders<T, F>(
         self: &Arc<Self>,
         claim: &Claim,
@@ -124,6 +126,7 @@ impl<B: Backend> Inner<B> {
                     _ => quorum.nodes[number].answered(),
                 }
                 let _ = round.put(number, answer);
+                // Moved in and dropped last: the ledger must know the owner while a request of it is in progress.
                 drop(tracked);
             });
         }
@@ -136,14 +139,15 @@ impl<B: Backend> Inner<B> {
         open.close(Disposition::Keep)
     }
 
-    /// How many nodes are still waited for.
+    /// Returns how many nodes are still waited for.
     fn awaited<T>(&self, answers: &[Option<Answer<T>>]) -> usize {
         let skipped = self.skipped(|node| matches!(answers[node], Some(Answer::Failed(_))));
         let missing = |(node, answer): &(usize, &Option<_>)| answer.is_none() && !skipped(*node);
         answers.iter().enumerate().filter(missing).count()
     }
 
-    /// What a majority said; else the error that says why there is none, and whether it is a loss.
+    /// Returns the values of a majority and the number of other nodes. Otherwise returns the error: a loss if a
+    /// majority does not have the grant, else no quorum.
     pub(super) fn sort<T>(
         &self,
         claim: &Claim,
@@ -172,11 +176,11 @@ impl<B: Backend> Inner<B> {
     }
 }
 
-/// What one node says to a holder.
+/// The answer of one node to a holder.
 #[derive(Debug)]
 pub(super) enum Answer<T> {
     Yes(T),
-    /// The grant is not this owner's there.
+    /// The owner does not have the grant on this node.
     No(LockError),
     Failed(LockError),
 }

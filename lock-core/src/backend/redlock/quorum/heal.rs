@@ -1,4 +1,4 @@
-//! Healing the nodes that lost a grant, or never had it.
+//! Heals nodes that lost a grant, or never had it.
 
 use std::sync::Arc;
 
@@ -10,15 +10,16 @@ use super::round::{Disposition, RoundHandle};
 use super::timing;
 use crate::backend::{Ask, Attempt, Backend, Claim, Renew};
 
-/// How often a renewal asks a node again for a grant that another has there, for all grants of the batch together.
+/// The most repeated requests of one renewal to a node where another owner holds a key, for all grants of the batch
+/// together.
 ///
 /// A node that came back without its data gives the key to the first request. A contender that cannot reach a majority
-/// still holds this node briefly before it rolls back, and then the next one does. With one request in each renewal the
-/// holder would get in between by chance, and the lock would lack a node for many renewals.
+/// still holds this node briefly before it rolls back, and then the next one does. With one request in each renewal
+/// only chance would give the key to the holder, and the lock would lack this node for many renewals.
 const AGAIN: usize = 64;
 
 impl<B: Backend> Inner<B> {
-    /// Has every node healed that answered before the verdict and lacks a grant.
+    /// Starts to heal every node that answered before the verdict and lacks a grant.
     pub(super) fn heal_all(self: &Arc<Self>, batch: &Arc<Batch>, answers: &[Option<Answers>]) {
         for (number, answers) in answers.iter().enumerate() {
             let wanting = batch.wanting(answers.as_ref().and_then(Option::as_deref));
@@ -29,9 +30,9 @@ impl<B: Backend> Inner<B> {
         }
     }
 
-    /// Gives a node the grants that it lost, or never had, and that a majority has: never others, which would bring a
-    /// lock back that is lost. One after another, and no further than the first that is not answered: a node that has
-    /// just come back is not to be run down.
+    /// Restores grants on a node that lost them or never had them. Only grants that a majority has are restored:
+    /// anything else would bring a lost lock back. The requests are sent one after another and stop as soon as the node
+    /// counts as unresponsive, so that a node that has just come back is not overloaded.
     pub(super) async fn heal(&self, number: usize, batch: &Batch, mut wanting: Vec<usize>) {
         let node = &self.nodes[number];
         let Some(_healing) = node.heals() else { return };
@@ -52,7 +53,7 @@ impl<B: Backend> Inner<B> {
         }
     }
 
-    /// Asks a node for one grant. Whether another has the key there.
+    /// Asks a node for one grant. Returns whether another owner holds the key there.
     async fn is_taken(&self, number: usize, part: &Part) -> bool {
         let Some(slot) = part.tracked.free_slot(number) else { return false };
         if part.tracked.is_returned() || part.valid.is_past(self.now()) {
@@ -63,12 +64,13 @@ impl<B: Backend> Inner<B> {
         let limit = timing::patience(claim.ttl, self.node_timeout);
         let patience = self.patience(Detached::from_the_beginning(), self.now(), limit);
         self.ask(slot, &claim, Ask::Try, &open.share(), &patience).await;
-        // There is a verdict on the lock already: what the node says changes nothing but whether it has the grant.
+        // The verdict on the lock is final. The answer only says whether this node now has the grant.
         let Some(said) = open.close(Disposition::Keep).swap_remove(number) else { return false };
         let taken = matches!(said.answer, Ok(Attempt::Held(_)));
         self.settle(said, Disposition::Keep, &claim).await;
         if !taken && part.claim.own_fence().is_some() && !part.tracked.is_returned() {
-            // The node is to know the token as well.
+            // The new grant lacks the fencing token of its owner. A renewal carries it, so that this node's next token
+            // is larger.
             let renew = [Renew { claim: &part.claim, ttl: part.ttl }];
             let limit = timing::renewal(part.ttl, self.node_timeout);
             let _ = tokio::time::timeout(limit, self.nodes[number].backend.renew(&renew)).await;

@@ -1,10 +1,10 @@
-//! What a quorum remembers of an owner, beyond what the nodes keep.
+//! The state that a quorum keeps for each owner, in addition to that of the nodes.
 //!
-//! An owner that failed asks again with the same token. A release that tidies up after its first attempt and is slow on
-//! its way would then take away what the second attempt was granted, and with it a vote that was counted. Hence the one
-//! rule of this file: **a node's answer counts for an owner only while no release for that owner can be on its way to
-//! that node.** Attempts of one owner on one node go one after another ([`Slot`]), the release that tidies up included,
-//! and after one that was not answered the node has no vote for that owner any more ([`Tracked::is_sure`]).
+//! An owner that failed asks again with the same token. A slow release that cleans up after its first attempt could
+//! then remove the grant of the second attempt, and with it a vote that was counted. Hence the one rule of this file:
+//! **a node's answer counts for an owner only while no release for that owner can be on its way to that node.**
+//! Attempts of one owner on one node run one after another ([`Slot`]), including the release that cleans up. After
+//! a release without an answer the node has no vote for that owner any more ([`Tracked::is_sure`]).
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,13 +18,13 @@ use crate::clock::Moment;
 use crate::owner::Owner;
 use crate::sync::Mutex;
 
-/// A ledger smaller than this is not swept.
+/// The size below which a ledger is not swept.
 const SWEEP_FROM: usize = 64;
-/// How much longer than the lease an owner is remembered that has not been heard of: longer than any request is under
-/// way, servers that were stopped for a while included.
+/// The time after the end of its lease for which an inactive owner is remembered: longer than any request is in flight,
+/// even to a server that was stopped for a while.
 const GRACE: Duration = Duration::from_secs(60);
 
-/// The owners that something is under way for, or that something must be remembered of.
+/// The owners with a request in progress, or with a state that must be remembered.
 #[derive(Debug)]
 pub(super) struct OwnerLedger {
     nodes: usize,
@@ -34,7 +34,7 @@ pub(super) struct OwnerLedger {
 #[derive(Debug)]
 struct Entries {
     map: HashMap<Owner, Arc<Entry>>,
-    /// At how many entries those that are over are looked for again.
+    /// The number of entries at which the next sweep removes the expired ones.
     sweep_at: usize,
 }
 
@@ -42,26 +42,26 @@ struct Entries {
 struct Entry {
     owner: Owner,
     nodes: Box<[OnNode]>,
-    /// It was given back: what arrives late goes back as well.
+    /// Whether the owner released the claim: a grant that arrives later must be released as well.
     returned: AtomicBool,
     memory: Mutex<Memory>,
 }
 
 #[derive(Debug, Default)]
 struct OnNode {
-    /// Who holds it may ask the node for this owner.
+    /// The lock that an attempt of this owner on this node holds, so that its attempts run one after another.
     slot: OnceLock<Arc<tokio::sync::Mutex<()>>>,
-    /// A release was sent that is not answered yet, or never was.
+    /// Whether a release was sent that is not answered yet, or never was.
     unsure: AtomicBool,
 }
 
 #[derive(Debug)]
 struct Memory {
-    /// From here on the entry may be forgotten.
+    /// The time from which the entry may be forgotten.
     until: Moment,
-    /// Until when a majority has granted the claim.
+    /// The time until which a majority has granted the claim.
     valid: Option<Moment>,
-    /// The token of a turn of this grant, known to a majority.
+    /// The fencing token of a hand-off of this grant, which a majority has stored.
     fence: Option<Fence>,
 }
 
@@ -81,7 +81,7 @@ impl OwnerLedger {
         self.entries.lock()
     }
 
-    /// Follows `owner`, who asks for a lease of `ttl` at `now`.
+    /// Tracks `owner`, which requests a lease of `ttl` at `now`.
     pub(super) fn track(self: &Arc<Self>, owner: Owner, now: Moment, ttl: Duration) -> Tracked {
         let until = now.plus(ttl).plus(GRACE);
         let mut entries = self.lock();
@@ -97,7 +97,7 @@ impl OwnerLedger {
         tracked
     }
 
-    /// How many owners are remembered.
+    /// Returns how many owners are remembered.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.lock().map.len()
@@ -115,7 +115,8 @@ impl Entry {
         self.memory.lock()
     }
 
-    /// Nothing is left to remember once nobody follows the owner: one that was given back is never used again.
+    /// Returns whether the entry may go with the last [`Tracked`]. An owner that released its claim is never used
+    /// again.
     fn is_blank(&self) -> bool {
         let sure = || self.nodes.iter().all(|node| !node.unsure.load(Ordering::Acquire));
         self.returned.load(Ordering::Acquire) || (sure() && self.memory().valid.is_none())
@@ -126,7 +127,7 @@ impl Entry {
     }
 }
 
-/// An owner that is followed: forgotten with the last of these, unless there is something to remember.
+/// A reference to a tracked owner. The last one removes the entry, unless it holds a state that must be remembered.
 #[derive(Debug)]
 pub(super) struct Tracked {
     ledger: Arc<OwnerLedger>,
@@ -138,85 +139,88 @@ impl Tracked {
         self.entry.nodes[node].slot.get_or_init(Arc::default)
     }
 
-    /// Waits until the earlier requests of this owner to `node` are settled. Cancel safe.
+    /// Waits until the earlier requests of this owner to `node` are done, and returns the slot. Cancel safe.
     pub(super) async fn slot(&self, node: usize) -> Slot {
         let turn = Arc::clone(self.slot_of(node)).lock_owned().await;
         Slot { tracked: self.clone(), node, _turn: turn }
     }
 
-    /// As [`slot`](Self::slot), if there are none.
+    /// Returns the slot of `node` if no request of this owner is in progress there.
     pub(super) fn free_slot(&self, node: usize) -> Option<Slot> {
         let turn = Arc::clone(self.slot_of(node)).try_lock_owned().ok()?;
         Some(Slot { tracked: self.clone(), node, _turn: turn })
     }
 
-    /// Whether the answers of `node` count for this owner: no release can be on its way to it.
+    /// Returns whether the answers of `node` count for this owner: no release can be on its way to it.
     pub(super) fn is_sure(&self, node: usize) -> bool {
         !self.entry.nodes[node].unsure.load(Ordering::Acquire)
     }
 
-    /// A release for this owner is about to be sent to `node`.
+    /// Notes that a release for this owner is about to be sent to `node`.
     pub(super) fn releasing(&self, node: usize) {
         self.entry.nodes[node].unsure.store(true, Ordering::Release);
     }
 
-    /// It was answered.
+    /// Notes that `node` answered the release.
     pub(super) fn released(&self, node: usize) {
         self.entry.nodes[node].unsure.store(false, Ordering::Release);
     }
 
-    /// The owner asks.
+    /// Notes that the owner asks for the claim.
     pub(super) fn wants(&self) {
         self.entry.returned.store(false, Ordering::Release);
     }
 
-    /// The owner gives back what it has.
+    /// Notes that the owner releases the claim.
     pub(super) fn returns(&self) {
         self.entry.returned.store(true, Ordering::Release);
         self.loses();
     }
 
-    /// The owner does not have the grant.
+    /// Notes that the owner does not have the grant.
     pub(super) fn loses(&self) {
         let mut memory = self.entry.memory();
         (memory.valid, memory.fence) = (None, None);
     }
 
-    /// Whether the owner gave back what it had.
+    /// Returns whether the owner released the claim.
     pub(super) fn is_returned(&self) -> bool {
         self.entry.returned.load(Ordering::Acquire)
     }
 
-    /// What is left at `now` of the time for which the grant is certainly this owner's; `None` when it is not.
+    /// Returns for how long after `now` the grant certainly belongs to this owner; `None` if it may not.
     pub(super) fn left(&self, now: Moment) -> Option<Duration> {
         let left = self.entry.memory().valid?.remaining(now);
         (!left.is_zero()).then_some(left)
     }
 
-    /// The fencing token of this turn, if the grant has been this owner's ever since it was made.
+    /// Returns the fencing token of hand-off `turn`, if the owner has had the grant without a gap since the token was
+    /// made.
     pub(super) fn fence(&self, turn: u64, now: Moment) -> Option<FencingToken> {
         self.left(now)?;
         let fence = self.entry.memory().fence?;
         (fence.turn == turn).then_some(fence.token)
     }
 
-    /// Notes the fencing token of this turn.
+    /// Notes the fencing token of hand-off `turn`.
     pub(super) fn set_fence(&self, turn: u64, token: FencingToken) {
         if !self.is_returned() {
             self.entry.memory().fence = Some(Fence { turn, token });
         }
     }
 
-    /// A majority gave or kept the grant until `valid`; `sent` is when it was asked to.
+    /// Notes that a majority granted or renewed the claim until `valid`, after a request at `sent`.
     pub(super) fn kept(&self, sent: Moment, valid: Moment) {
         if self.is_returned() {
             return;
         }
         if self.left(sent).is_none() {
-            // In between it may have been another's.
+            // The grant had expired before the request, and another owner may have had it: an old token is not valid
+            // any more.
             self.loses();
         }
         let mut memory = self.entry.memory();
+        // Answers may arrive out of order: a late one never shortens the validity.
         let longer = memory.valid.is_none_or(|before| !valid.remaining(before).is_zero());
         if longer {
             memory.valid = Some(valid);
@@ -233,14 +237,14 @@ impl Clone for Tracked {
 impl Drop for Tracked {
     fn drop(&mut self) {
         let mut entries = self.ledger.lock();
-        // One is the ledger's, one is this.
+        // One reference is in the map, and one is this. The map is locked, so no third one can appear meanwhile.
         if Arc::strong_count(&self.entry) == 2 && self.entry.is_blank() {
             entries.map.remove(&self.entry.owner);
         }
     }
 }
 
-/// The right to ask one node for one owner.
+/// The right to send one node a request of one owner.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) tracked: Tracked,

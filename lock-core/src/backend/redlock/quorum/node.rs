@@ -1,10 +1,10 @@
-//! One node, and whether it answers.
+//! A node of the quorum, and whether it answers.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use crate::error::Result;
 
-/// After so many failures in a row a node is not waited for: two happen to a node that is restarted.
+/// The number of failures in a row after which a node is suspect: a restart of a node causes two.
 const SUSPECT_AFTER: u32 = 3;
 
 /// One store of the quorum.
@@ -12,9 +12,9 @@ const SUSPECT_AFTER: u32 = 3;
 pub(super) struct Node<B> {
     pub(super) backend: B,
     name: String,
-    /// Calls in a row that were not answered.
+    /// The number of calls in a row that were not answered.
     failures: AtomicU32,
-    /// Attempts that are with it now.
+    /// The number of attempts that wait for the node while it is suspect.
     waiting: AtomicUsize,
     healing: AtomicBool,
 }
@@ -34,13 +34,14 @@ impl<B> Node<B> {
         &self.name
     }
 
-    /// It failed to answer lately. It is asked all the same, which is how its return is noticed, but where the others
-    /// are a majority nobody waits for it.
+    /// Returns whether the node failed to answer lately. It is still asked, which is how its return is noticed, but no
+    /// caller waits for it while the others are a majority.
     pub(super) fn is_suspect(&self) -> bool {
         self.failures.load(Ordering::Relaxed) >= SUSPECT_AFTER
     }
 
-    /// It is silent, and an earlier attempt waits for it: another one would only lengthen the queue.
+    /// Returns whether the node is suspect and an earlier attempt still waits for it: another one would only lengthen
+    /// the queue.
     pub(super) fn is_stuck(&self) -> bool {
         self.is_suspect() && self.waiting.load(Ordering::Relaxed) > 0
     }
@@ -54,7 +55,7 @@ impl<B> Node<B> {
     }
 
     pub(super) fn failed(&self) {
-        // Counted no further than needed, so that it never wraps.
+        // The count stops at the limit, so that it never wraps.
         let more = |count: u32| (count < SUSPECT_AFTER).then_some(count + 1);
         let before = self.failures.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
         if before == Ok(SUSPECT_AFTER - 1) {
@@ -62,7 +63,8 @@ impl<B> Node<B> {
         }
     }
 
-    /// Notes whether `answer` is one. One that says when to come again is, such as that of a node in quarantine.
+    /// Counts `answer` as an answer or as a failure. An error that says when to try again counts as an answer: a node
+    /// in quarantine is alive.
     pub(super) fn heard<T>(&self, answer: &Result<T>) {
         match answer {
             Err(error) if error.is_temporary() && error.retry_after().is_none() => self.failed(),
@@ -70,13 +72,13 @@ impl<B> Node<B> {
         }
     }
 
-    /// Counts an attempt that is with the node, until dropped.
+    /// Counts an attempt that waits for the node, until the guard is dropped.
     pub(super) fn waits(&self) -> Waiting<'_> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         Waiting(&self.waiting)
     }
 
-    /// Begins to heal; `None` while another does.
+    /// Starts to heal the node; `None` while another task does.
     pub(super) fn heals(&self) -> Option<Healing<'_>> {
         (!self.healing.swap(true, Ordering::AcqRel)).then_some(Healing(&self.healing))
     }

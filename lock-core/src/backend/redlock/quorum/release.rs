@@ -1,4 +1,4 @@
-//! Giving back, on every node.
+//! Releases and downgrades a claim on every node.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -16,7 +16,8 @@ use crate::backend::{Backend, Claim, Released, Renewal};
 use crate::error::{LockError, LossReason, Result};
 
 impl<B: Backend> Inner<B> {
-    /// Gives the claim back on every node. What an attempt, or the healing of a node, takes after that goes back too.
+    /// Releases the claim on every node. A grant that a late attempt or the healing of a node brings afterwards is
+    /// released too.
     pub(super) async fn give_back(
         self: &Arc<Self>,
         claim: &Claim,
@@ -24,6 +25,7 @@ impl<B: Backend> Inner<B> {
     ) -> Result<Released> {
         let sent = self.now();
         let tracked = self.ledger.track(claim.owner, sent, claim.ttl);
+        // First of all: an attempt or a healing that gets a grant from now on sees it, and releases that grant itself.
         tracked.returns();
         let open = RoundHandle::<Result<Released>>::new(self.nodes.len());
         let shared = Arc::new(claim.clone());
@@ -35,6 +37,7 @@ impl<B: Backend> Inner<B> {
             let patience = self.patience(fanout.alone(), sent, waits.majority);
             fanout.add(async move {
                 let node = &quorum.nodes[number];
+                // No slot: a release must not wait for an attempt that a silent node does not answer.
                 tracked.releasing(number);
                 let answer = patience.with(pin!(node.backend.release(&claim, keep_for))).await;
                 let answer = answer.unwrap_or_else(|| Err(silent("no answer in time")));
@@ -87,7 +90,8 @@ impl<B: Backend> Inner<B> {
         no_quorum(self.nodes.len(), "answer the release", failures.collect()).with_key(&claim.key)
     }
 
-    /// Makes a shared grant of an exclusive one: done when a majority has done it. Until then it is exclusive.
+    /// Turns an exclusive grant into a shared one. It is done when a majority has done it; until then the grant is
+    /// exclusive.
     pub(super) async fn downgrade(self: &Arc<Self>, claim: &Claim) -> Renewal {
         let sent = self.now();
         let tracked = self.ledger.track(claim.owner, sent, claim.ttl);
@@ -123,7 +127,7 @@ impl<B: Backend> Inner<B> {
         }
     }
 
-    /// What a node refuses for good is the caller's to know.
+    /// Returns the error of a downgrade without a majority: the refusal itself, if a majority refused for good.
     fn not_downgraded(&self, claim: &Claim, answers: Vec<Option<Answer<Duration>>>) -> LockError {
         let permanent = |answer: &Option<Answer<Duration>>| matches!(answer, Some(Answer::Failed(error)) if !error.is_temporary());
         let refused = answers.iter().filter(|answer| permanent(answer)).count();

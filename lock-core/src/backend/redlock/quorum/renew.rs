@@ -1,4 +1,4 @@
-//! Renewing a batch by majority.
+//! Renews a batch of grants by majority.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub(super) struct Part {
     pub(super) claim: Claim,
     pub(super) ttl: Duration,
     pub(super) tracked: Tracked,
-    /// Until when the grant is certainly ours if this renewal succeeds.
+    /// The time until which the grant certainly belongs to its owner if this renewal succeeds.
     pub(super) valid: Moment,
 }
 
@@ -29,14 +29,14 @@ pub(super) struct Part {
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) parts: Vec<Part>,
-    /// Which grants a majority has; known with the verdict.
+    /// Whether a majority has each grant; set with the verdict.
     renewed: OnceLock<Vec<bool>>,
 }
 
-/// What one node said to each part; `None` where it said nothing.
+/// The answers of one node to the parts; `None` if it did not answer.
 pub(super) type Answers = Option<Vec<Renewal>>;
 
-/// One answer to one part, as a vote.
+/// The answer of one node to one part, as a vote.
 enum Vote {
     Yes,
     No,
@@ -51,7 +51,7 @@ impl<B: Backend> Inner<B> {
         let part = |Renew { claim, ttl }: &Renew<'_>| Part {
             claim: Claim::clone(claim),
             ttl: *ttl,
-            // From here on a release that comes meanwhile is noticed by those who heal.
+            // Tracked before the request is sent, so that the healing afterwards notices a release in between.
             tracked: self.ledger.track(claim.owner, sent, *ttl),
             valid: self.valid(sent, *ttl),
         };
@@ -65,8 +65,9 @@ impl<B: Backend> Inner<B> {
                 let answers = quorum.renew_on(number, &batch, limit).await;
                 let wanting = batch.wanting(answers.as_deref());
                 match round.put(number, answers) {
-                    // Whoever has the verdict sees to those that are wanting.
+                    // The answer came before the verdict: `heal_all` restores the missing grants.
                     Ok(()) | Err((Disposition::GiveBack, _)) => {}
+                    // It came after the verdict, so this call heals its node itself.
                     Err((Disposition::Keep, _)) => quorum.heal(number, &batch, wanting).await,
                 }
             });
@@ -101,7 +102,7 @@ impl<B: Backend> Inner<B> {
             .collect()
     }
 
-    /// The answers of one node; `None` when they are not there in time, or are not one for each part.
+    /// Returns the answers of one node; `None` if they do not arrive in time, or are not one for each part.
     async fn renew_on(&self, number: usize, batch: &Batch, limit: Duration) -> Answers {
         let node = &self.nodes[number];
         let renews: Vec<_> =
@@ -121,6 +122,7 @@ impl<B: Backend> Inner<B> {
         let skipped = self.skipped(|node| matches!(vote(&answers[node], part), Vote::Neither));
         for (node, answers) in answers.iter().enumerate() {
             match vote(answers, part) {
+                // Not where a release may be on its way: it would end the grant that the node has just renewed.
                 Vote::Yes if batch.parts[part].tracked.is_sure(node) => yes += 1,
                 Vote::No => no += 1,
                 Vote::Pending if !over && !skipped(node) => pending += 1,
@@ -130,7 +132,7 @@ impl<B: Backend> Inner<B> {
         renewal_verdict(self.nodes.len(), yes, no, pending)
     }
 
-    /// The shortest of the leases that the nodes gave: a node that gave less than was asked for forgets it sooner.
+    /// Returns the shortest lease that a node gave: a node that gave less than requested forgets the grant sooner.
     fn shortest(&self, part: &Part, number: usize, answers: &[Option<Answers>]) -> Duration {
         let given = answers.iter().flatten().flatten().filter_map(|answers| match answers[number] {
             Renewal::Renewed { lease, .. } => Some(lease),
@@ -155,7 +157,7 @@ impl<B: Backend> Inner<B> {
 }
 
 impl Batch {
-    /// The parts that a node said it does not have.
+    /// Returns the parts that a node answered not to have.
     pub(super) fn wanting(&self, answers: Option<&[Renewal]>) -> Vec<usize> {
         let answers = answers.unwrap_or_default().iter().zip(&self.parts).enumerate();
         let wanting = answers.filter(|(_, (answer, _))| matches!(answer, Renewal::NotOwned));

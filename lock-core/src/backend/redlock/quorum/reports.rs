@@ -1,4 +1,4 @@
-//! What the nodes of a quorum report, as far as it concerns the quorum.
+//! Passes the reports of the nodes on, as far as they concern the quorum.
 
 use std::sync::{Arc, Weak};
 
@@ -22,8 +22,8 @@ impl Reports {
     }
 }
 
-/// Passes on what is true of the quorum if it is true of one node. A grant, a loss or a wake-up is not: a majority decides
-/// those.
+/// A filter between a node and a listener. It passes on the reports that are true of the quorum if they are true of one
+/// node. It drops grants, losses and wake-ups, because a majority decides those.
 #[derive(Debug)]
 struct OfNodes(Weak<dyn Listener>);
 
@@ -51,7 +51,7 @@ mod tests {
     use crate::error::LossReason;
     use crate::owner::OwnerSource;
 
-    /// Counts what it is told: reports of a quarantine in tens, all others in ones.
+    /// Counts reports: those of a quarantine in tens, all others in ones.
     #[derive(Debug, Default)]
     struct Counter(AtomicU32);
 

@@ -1,4 +1,4 @@
-//! One question to every node, and the answers that come in.
+//! A round: one request to every node, and the answers that arrive.
 
 use std::future::poll_fn;
 use std::ops::Deref;
@@ -13,17 +13,17 @@ use super::fanout::Fanout;
 use super::timing::{Waiting, Waits};
 use crate::sync::Mutex;
 
-/// What is done with an answer that comes after the verdict.
+/// The fate of a grant whose answer comes after the verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Disposition {
-    /// What it took is wanted.
+    /// The grant is kept.
     Keep,
-    /// What it took goes back.
+    /// The grant is released.
     GiveBack,
 }
 
-/// The answers of all nodes to one question. Closed with the verdict: from then on an answer stays with whoever brings
-/// it, together with what is to become of it.
+/// The answers of all nodes to one request. The verdict closes the round. From then on [`put`](Self::put) returns an
+/// answer to the call that brings it, with its disposition.
 #[derive(Debug)]
 pub(super) struct Round<T> {
     inner: Mutex<Inner<T>>,
@@ -46,7 +46,7 @@ impl<T> Round<T> {
         self.inner.lock()
     }
 
-    /// Brings the answer of `node`. After the verdict it comes back, with what is to become of it.
+    /// Adds the answer of `node`. After the verdict it returns the answer, with its disposition.
     pub(super) fn put(&self, node: usize, answer: T) -> Result<(), (Disposition, T)> {
         let mut inner = self.lock();
         if let Some(fate) = inner.fate {
@@ -58,20 +58,21 @@ impl<T> Round<T> {
         Ok(())
     }
 
-    /// What becomes of answers from now on; `None` before the verdict.
+    /// Returns the disposition of further answers; `None` before the verdict.
     pub(super) fn fate(&self) -> Option<Disposition> {
         self.lock().fate
     }
 
-    /// Ends the round; the answers so far, by node.
+    /// Closes the round, and returns the answers so far, by node.
     pub(super) fn close(&self, fate: Disposition) -> Vec<Option<T>> {
         let mut inner = self.lock();
         inner.fate = Some(fate);
         std::mem::take(&mut inner.answers)
     }
 
-    /// Drives `fanout` until `decide` has a verdict on the answers. It is told whom its caller still waits for: each node,
-    /// then a majority, and at last nobody. Where that made the verdict, the calls that are left were waited for in vain.
+    /// Drives `fanout` until `decide` has a verdict on the answers. `decide` also gets the nodes that the caller still
+    /// waits for: each node, then a majority, and at last none. If the verdict needed that step, the remaining calls
+    /// were waited for in vain.
     pub(super) async fn decided<V, F: Future<Output = ()> + Send + 'static>(
         &self,
         waits: Waits,
@@ -86,6 +87,7 @@ impl<T> Round<T> {
                 let inner = self.lock();
                 let verdict = decide(&inner.answers, waiting);
                 if verdict.is_some() || waiting == Waiting::Nobody {
+                    // Without the expired wait there would be no verdict: the silent nodes made the caller wait.
                     if waiting != Waiting::Each && decide(&inner.answers, Waiting::Each).is_none() {
                         fanout.alone().in_vain();
                     }
@@ -109,13 +111,13 @@ impl<T> Round<T> {
         .await
     }
 
-    /// Looks at the answers so far.
+    /// Applies `look` to the answers so far.
     pub(super) fn look<V>(&self, look: impl FnOnce(&[Option<T>]) -> V) -> V {
         look(&self.lock().answers)
     }
 }
 
-/// The side that waits.
+/// The side of the caller that waits for the verdict.
 #[derive(Debug)]
 pub(super) struct RoundHandle<T> {
     round: Arc<Round<T>>,
@@ -123,22 +125,22 @@ pub(super) struct RoundHandle<T> {
 }
 
 impl<T> RoundHandle<T> {
-    /// A round of which, dropped without a verdict, everything goes back.
+    /// Creates a round whose grants are released if it is dropped without a verdict.
     pub(super) fn new(nodes: usize) -> Self {
         Self::with_disposition(nodes, Disposition::GiveBack)
     }
 
-    /// A round with another fate when it is dropped without a verdict.
+    /// Creates a round with the disposition `dropped` for the case that it is dropped without a verdict.
     pub(super) fn with_disposition(nodes: usize, dropped: Disposition) -> Self {
         Self { round: Arc::new(Round::new(nodes)), dropped }
     }
 
-    /// What becomes of everything without a verdict, or after one that the caller has no use for.
+    /// Returns the disposition of the grants of an attempt without a verdict, or with a failed one.
     pub(super) fn unwanted(&self) -> Disposition {
         self.dropped
     }
 
-    /// For one who answers.
+    /// Returns the side of the calls that bring the answers.
     pub(super) fn share(&self) -> Arc<Round<T>> {
         Arc::clone(&self.round)
     }

@@ -1,34 +1,38 @@
-//! How long a quorum waits, and what is left of a lease after that. Pure.
+//! How long a quorum waits, and how much of a lease is left after that. Pure.
 
 use std::time::Duration;
 
 use super::votes::majority;
 
-/// What a node is waited for, as a part of the lease: small against the ttl, as the algorithm asks. An attempt that has
-/// waited so long has nine tenths of the lease left.
+/// The wait for a node as a fraction of the lease: small compared with the ttl, as the algorithm requires. After this
+/// wait, nine tenths of the lease are left.
 const SHARE_OF_TTL: u32 = 10;
-/// The longest that is asked for fits twice into a lease, for an attempt with its fencing token, and leaves half of it.
+/// The largest fraction that a node timeout may be. An attempt with its fencing token waits twice, and half of the
+/// lease must be left.
 const LARGEST_SHARE: u32 = 5;
-/// A renewal has its turn at a third of the lease. A sixth leaves time for two more before the lease is over.
+/// The wait of a renewal as a fraction of the lease. A renewal starts after a third of the lease; a sixth leaves time
+/// for two more before the lease is over.
 const RENEWAL_SHARE: u32 = 6;
-/// Below this an ordinary hiccup of the network would count as a failure.
+/// The shortest wait. Below it an ordinary hiccup of the network would count as a failure.
 const SHORTEST: Duration = Duration::from_millis(10);
-/// A release has nobody's lease to fit into.
+/// The shortest wait of a release, which need not fit into a lease.
 const SHORTEST_RELEASE: Duration = Duration::from_millis(50);
-/// The longest that a node is waited for when a majority has answered: their answers are worth more than its own.
+/// The longest wait for a node after a majority has answered: their early answer is worth more than that of one more
+/// node.
 const STRAGGLER: Duration = Duration::from_millis(50);
-/// The longest that is waited for a majority to answer, however long the lease.
+/// The longest wait for a majority, however long the lease.
 const AT_MOST: Duration = Duration::from_secs(1);
 
-/// The shortest lease: ten times the shortest time that a node is waited for.
+/// The shortest lease: ten times the shortest wait.
 pub(super) const MIN_TTL: Duration = Duration::from_millis(100);
 
 /// How long a caller waits for the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Waits {
-    /// For each node, once a majority has answered.
+    /// The wait for each node, once a majority has answered.
     pub(super) node: Duration,
-    /// For a majority to answer: without one there is nothing but an error, and nodes that are far away are no worse for it.
+    /// The wait for a majority. It may be longer: without a majority the call fails anyway, and distant nodes need the
+    /// time.
     pub(super) majority: Duration,
 }
 
@@ -38,17 +42,17 @@ impl Waits {
     }
 }
 
-/// Whom a caller still waits for.
+/// The nodes that a caller still waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waiting {
     Each,
-    /// A majority; when it has answered, nobody.
+    /// A majority of the nodes; once it has answered, none.
     Majority,
     Nobody,
 }
 
 impl Waiting {
-    /// Whether a node that has not answered counts as one that does not, when `answered` nodes said yes or no.
+    /// Returns whether a missing answer counts as a failure, when `answered` nodes said yes or no.
     pub(super) const fn is_over(self, answered: usize, nodes: usize) -> bool {
         match self {
             Self::Each => false,
@@ -58,7 +62,7 @@ impl Waiting {
     }
 }
 
-/// How long an attempt waits for the nodes; `given` is the node timeout that was asked for.
+/// Returns how long an attempt waits for the nodes; `given` is the configured node timeout.
 pub(super) fn attempt(ttl: Duration, given: Option<Duration>) -> Waits {
     if let Some(given) = given {
         return Waits::all(given.min(ttl / LARGEST_SHARE));
@@ -67,33 +71,33 @@ pub(super) fn attempt(ttl: Duration, given: Option<Duration>) -> Waits {
     Waits { node: share.min(STRAGGLER), majority: share.min(AT_MOST) }
 }
 
-/// When a node is given up that nobody waits for any longer: much later than its caller does, because one that is slow
-/// is no failure.
+/// Returns when a detached call to a node is given up: much later than by its caller, because a slow answer is no
+/// failure.
 pub(super) fn patience(ttl: Duration, given: Option<Duration>) -> Duration {
     attempt(ttl, None).majority.max(attempt(ttl, given).majority)
 }
 
-/// How long a renewal of this lease waits for a node. It keeps nobody waiting.
+/// Returns how long a renewal of this lease waits for a node. It may be long, because a renewal delays no caller.
 pub(super) fn renewal(ttl: Duration, given: Option<Duration>) -> Duration {
     (ttl / RENEWAL_SHARE).max(SHORTEST).min(AT_MOST.max(given.unwrap_or(AT_MOST))).min(ttl / 4)
 }
 
-/// How long a release waits for the nodes.
+/// Returns how long a release waits for the nodes.
 pub(super) fn release(ttl: Duration, given: Option<Duration>) -> Waits {
     let majority = (ttl / SHARE_OF_TTL).max(SHORTEST_RELEASE).min(AT_MOST.max(given.unwrap_or(AT_MOST)));
     Waits { node: given.unwrap_or(STRAGGLER).min(majority), majority }
 }
 
-/// What is left of a lease that counts from before the first request: the *validity* of the algorithm.
+/// Returns the rest of a lease that counts from before the first request: the *validity* of the algorithm.
 pub(super) fn validity(lease: Duration, drift: Duration, elapsed: Duration) -> Duration {
     lease.saturating_sub(drift).saturating_sub(elapsed)
 }
 
-/// Whether so little is left that the grant goes back.
+/// Returns whether too little of the lease is left to keep the grant.
 ///
-/// The nodes are waited for a fifth of the lease at most, so less than half is left only where this process stood still
-/// meanwhile, or the nodes take longer than the ttl allows. The holder would begin with its first renewal overdue and no
-/// time for another; it is better off with a new attempt.
+/// The wait for the nodes is a fifth of the lease at most. So less than half is left only if this process was paused
+/// meanwhile, or the nodes take longer than the ttl allows. The holder would start with an overdue renewal and no time
+/// for another one; a new attempt is better.
 pub(super) fn is_too_little(validity: Duration, lease: Duration) -> bool {
     validity < lease / 2
 }
@@ -119,18 +123,18 @@ mod tests {
             ((ms(3_000), None), (waits(ms(50), ms(300)), ms(500), waits(ms(50), ms(300)), ms(300))),
             ((ms(10_000), None), (waits(ms(50), second), second, waits(ms(50), second), second)),
             ((ms(86_400_000), None), (waits(ms(50), second), second, waits(ms(50), second), second)),
-            // One that is asked for is for a majority, too, and shortens neither renewals nor what goes on behind.
+            // A given timeout is the limit for a majority, too. It shortens neither renewals nor detached calls.
             ((ms(10_000), Some(ms(5))), (Waits::all(ms(5)), second, waits(ms(5), second), second)),
             ((ms(10_000), Some(ms(200))), (Waits::all(ms(200)), second, waits(ms(200), second), second)),
             ((ms(10_000), Some(ms(1_500))), {
                 (Waits::all(ms(1_500)), ms(1_500), waits(second, second), ms(1_500))
             }),
-            // Nor is it longer than a fifth of the lease.
+            // It is a fifth of the lease at most.
             (
                 (ms(1_000), Some(ms(500))),
                 (Waits::all(ms(200)), ms(1_000) / 6, waits(ms(100), ms(100)), ms(200)),
             ),
-            // Shorter than is allowed, but never a hang.
+            // Leases below the minimum still end every wait.
             ((ms(20), None), (Waits::all(ms(5)), ms(5), waits(ms(50), ms(50)), ms(5))),
         ];
         for ((ttl, given), expected) in table {

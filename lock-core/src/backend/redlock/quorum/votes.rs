@@ -1,20 +1,20 @@
-//! What the answers of the nodes add up to. Pure.
+//! Counts the votes of the nodes and decides. Pure.
 //!
-//! Everything rests on one fact: two sets of more than half of the nodes have a node in common, and that node refuses
-//! one of the two. So a verdict of "won" needs more than half, whatever else is known, and is never taken from fewer.
+//! Everything rests on one fact: two majorities of the nodes have a node in common, and that node refuses one of the
+//! two claims. So the verdict `Won` always needs the grants of more than half of the nodes.
 
-/// What one node said to an attempt.
+/// The vote of one node on an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Vote {
     Granted,
     Held,
-    /// An error that trying again cannot mend: the key is in use in another mode, the password is wrong.
+    /// An error that a retry cannot fix: the key is in use in another mode, the password is wrong.
     Refused,
     /// No answer in time, or an error that says neither yes nor no.
     Unavailable,
 }
 
-/// How many nodes said what; those that are missing have not answered yet.
+/// The number of votes of each kind. The missing nodes have not answered yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     nodes: usize,
@@ -24,7 +24,7 @@ pub(super) struct Tally {
     unavailable: usize,
 }
 
-/// What came of an attempt.
+/// The outcome of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Won,
@@ -40,16 +40,16 @@ pub(super) enum Why {
     Contended,
     /// Fewer than a majority answered yes or no.
     NoQuorum,
-    /// So many nodes refuse for good that the others are no majority.
+    /// The nodes that refuse for good leave no majority.
     Refused,
 }
 
-/// More than half of `nodes`.
+/// Returns the smallest number that is more than half of `nodes`.
 pub(super) const fn majority(nodes: usize) -> usize {
     nodes / 2 + 1
 }
 
-/// How many nodes may fail with a majority left.
+/// Returns how many nodes may fail with a majority left.
 pub(super) const fn max_failures(nodes: usize) -> usize {
     nodes - majority(nodes)
 }
@@ -72,7 +72,8 @@ impl Tally {
         self.nodes - self.granted - self.held - self.refused - self.unavailable
     }
 
-    /// The verdict, as soon as no further answer can change it. So it does not depend on the order of the answers.
+    /// Returns the verdict as soon as no further answer can change it. So it does not depend on the order of the
+    /// answers.
     pub(super) fn verdict(self) -> Verdict {
         let (need, spare, pending) = (majority(self.nodes), max_failures(self.nodes), self.pending());
         let said = self.granted + self.held;
@@ -92,19 +93,19 @@ impl Tally {
     }
 }
 
-/// What the answers to a renewal, or to another call of a holder, add up to.
+/// The outcome of a renewal, or of another call of a holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kept {
     /// A majority has the grant.
     Yes,
-    /// So many nodes do not have it that the others are no majority.
+    /// The nodes that do not have the grant leave no majority.
     No,
-    /// Neither, and nobody is left to ask.
+    /// Neither, and no answer is pending.
     Unknown,
     Open,
 }
 
-/// The verdict on a grant: `yes` nodes have it, `no` nodes do not, `pending` nodes have not answered.
+/// Returns the verdict on a grant: `yes` nodes have it, `no` nodes do not, `pending` nodes have not answered.
 pub(super) const fn renewal_verdict(nodes: usize, yes: usize, no: usize, pending: usize) -> Kept {
     if yes >= majority(nodes) {
         Kept::Yes
@@ -117,7 +118,7 @@ pub(super) const fn renewal_verdict(nodes: usize, yes: usize, no: usize, pending
     }
 }
 
-/// What the answers to a release add up to.
+/// The outcome of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum GivenBack {
     Released,
@@ -128,7 +129,7 @@ pub(super) enum GivenBack {
     Open,
 }
 
-/// How many nodes said what to a release.
+/// The number of answers of each kind to a release.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Releases {
     pub(super) nodes: usize,
@@ -139,8 +140,8 @@ pub(super) struct Releases {
 }
 
 impl Releases {
-    /// Once a majority has answered, whoever comes next can have a majority: what the silent nodes may keep until the
-    /// lease is over is in nobody's way.
+    /// Returns the verdict. Once a majority has answered, the next owner can get a majority: a grant that silent nodes
+    /// may keep until the lease is over blocks no owner.
     pub(super) fn verdict(self) -> GivenBack {
         let need = majority(self.nodes);
         let answered = self.released + self.expired + self.taken;
@@ -158,7 +159,7 @@ impl Releases {
         }
         match () {
             () if answered < need => GivenBack::Unknown,
-            // With a node that failed it may have been a majority.
+            // A node that failed may have answered the same, which would make a majority.
             () if self.released > 0 && self.released + self.failed >= need => GivenBack::Released,
             () if self.taken > 0 && self.taken + self.failed >= need => GivenBack::Taken,
             () => GivenBack::Expired,
@@ -271,7 +272,7 @@ mod tests {
 
     #[test]
     fn releases() {
-        // Released, expired, taken, failed, of so many.
+        // Released, expired, taken, failed, nodes.
         let table = [
             ((2, 0, 0, 0, 3), GivenBack::Released),
             ((1, 0, 0, 0, 3), GivenBack::Open),

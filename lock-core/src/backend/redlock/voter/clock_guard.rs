@@ -129,7 +129,7 @@ mod tests {
             assert_eq!(guard.observe(reading(ahead, at, took)), None);
         }
         assert!(guard.observe(reading(70, 2_000, 1)).is_some());
-        // It is told once; from then on the new clock is the one that is known.
+        // A step is reported once; the new offset is the known one from then on.
         assert_eq!(guard.observe(reading(70, 2_100, 1)), None);
     }
 
