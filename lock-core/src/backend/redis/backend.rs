@@ -56,9 +56,9 @@ impl Redis {
     /// - A Cluster, of which the URL names some nodes: `redis+cluster://[user:password@]host[:port],host..`. One of them
     ///   must answer. Every node that has slots is dialled at once, so that a missing permission shows here.
     ///
-    /// With `rediss` in place of `redis` each of them is encrypted. The options `?connect_timeout=1s&timeout=500ms` (the
-    /// defaults) limit one dial and one call. A call that finds no connection waits for one within its own limit. The
-    /// [module](super) lists all options.
+    /// With `rediss` in place of `redis` the connections are encrypted. The options `?connect_timeout=1s&timeout=500ms`
+    /// (the defaults) limit one dial and one call. A call that finds no connection waits for one within its own limit.
+    /// The [module](super) lists all options.
     ///
     /// # Errors
     ///
@@ -69,7 +69,7 @@ impl Redis {
     ///
     /// # Panics
     ///
-    /// Outside a tokio runtime with its I/O and time drivers.
+    /// Panics outside a tokio runtime with its I/O and time drivers.
     ///
     /// # Cancel safety
     ///

@@ -13,7 +13,7 @@ use super::keyspace::Keyspace;
 use super::link::{Connection, Greeting, Role, SessionState, Shared, text};
 use crate::backend::BoxFuture;
 
-/// The heartbeats from one question for evicted keys to the next: the server is asked every five seconds.
+/// The number of heartbeats between two questions for evicted keys: the server is asked every five seconds.
 const BEATS_PER_LOOK: u32 = 10;
 
 /// A server that grants locks by itself: the one server of a store, or the node of a Cluster that has the slot.

@@ -74,7 +74,7 @@ impl<R> Failure<R> {
         Self { reaction, ..self }
     }
 
-    /// Names the server, where the store has several.
+    /// Adds the name of the server, for a store with several servers.
     #[must_use]
     pub(crate) fn at(self, server: impl fmt::Display) -> Self {
         Self { text: format!("{server}: {}", self.text).into(), ..self }
@@ -96,7 +96,7 @@ impl<R> Failure<R> {
     pub(crate) fn error_of(&self, store: impl fmt::Display) -> LockError {
         let doubt = if self.doubt { "; the request may have been executed" } else { "" };
         let error = LockError::new(self.kind, format!("{store}: {}{doubt}", self.text));
-        // Without doubt the claim took nothing, so the caller has nothing to release.
+        // A failure that is not in doubt took nothing, so the caller has nothing to release.
         let error = if self.doubt { error } else { error.nothing_taken() };
         if self.is_permanent() { error.permanent() } else { error }
     }

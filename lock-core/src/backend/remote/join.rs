@@ -1,4 +1,4 @@
-//! Several futures at once, in one task.
+//! Concurrent execution of several futures in one task.
 
 use std::future::poll_fn;
 use std::task::Poll;

@@ -18,7 +18,7 @@ pub(crate) struct Listeners {
 }
 
 impl Listeners {
-    /// Registers a listener and forgets those that are gone.
+    /// Registers a listener, and removes the listeners that no longer exist.
     pub(crate) fn add(&self, process: u128, listener: Weak<dyn Listener>) {
         let mut registered = self.registered();
         registered.retain(|(_, listener)| listener.strong_count() > 0);

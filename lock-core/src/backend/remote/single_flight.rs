@@ -29,9 +29,9 @@ pub(crate) struct SingleFlight<T> {
 
 #[derive(Debug)]
 struct Flights<T> {
-    /// When the flight under way began.
+    /// The moment at which the flight under way began.
     begun: Option<Moment>,
-    /// When the last finished flight began, and its result.
+    /// The moment at which the last finished flight began, and its result.
     last: Option<(Moment, T)>,
 }
 
@@ -39,7 +39,7 @@ struct Flights<T> {
 enum Part<T> {
     /// A flight that began after the call has finished.
     Done(T),
-    /// Another caller leads; wait for it, at most this long.
+    /// Another caller leads, and this caller waits for it, at most this long.
     Follow(Duration),
     /// This caller leads a flight that begins now.
     Lead(Moment),

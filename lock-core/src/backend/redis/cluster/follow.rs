@@ -31,7 +31,8 @@ impl Last {
 
 /// Pauses before a call is sent again while its slot is being moved or has no node.
 const PAUSES: Pauses = Pauses::new(Duration::from_millis(5), Duration::from_millis(50));
-/// How many moves a call follows without a pause. After that, nodes that redirect it to each other get a pause.
+/// The number of moves that a call follows without a pause. After that, nodes that redirect it to each other get a
+/// pause.
 const AT_ONCE: u32 = 3;
 
 impl Router {

@@ -13,7 +13,7 @@ use crate::backend::redis::slot;
 use crate::backend::remote::join_all;
 use crate::backend::{BoxFuture, Renew, Renewal};
 
-/// How many times in all a renewal is sent while nodes redirect it.
+/// The most times that one renewal is sent while nodes redirect it.
 const ROUNDS: usize = 3;
 
 /// One key of one grant.

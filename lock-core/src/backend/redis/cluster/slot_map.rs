@@ -8,7 +8,8 @@ use crate::backend::redis::slot::SLOTS;
 /// The answer of one node to `CLUSTER SLOTS` and `CLUSTER INFO`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SlotMap {
-    /// Grows with every failover, and is the same on all nodes that can reach each other.
+    /// The number of the current epoch. It grows with every failover, and is the same on all nodes that can reach each
+    /// other.
     pub(super) epoch: u64,
     /// Whether the node can reach most of the others.
     pub(super) is_whole: bool,

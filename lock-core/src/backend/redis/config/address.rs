@@ -1,4 +1,4 @@
-//! Where a server listens.
+//! The address of a store.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 /// The host and the port of a server.
 pub(crate) type Endpoint = (String, u16);
 
-/// Where a server listens.
+/// The address of a store: one server, or several that know where the keys are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Address {
     Tcp {
@@ -23,7 +23,7 @@ pub(crate) enum Address {
 /// The sentinels of one primary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sentinels {
-    /// Host and port; at least one.
+    /// The addresses of the sentinels; at least one.
     pub(crate) places: Vec<Endpoint>,
     /// The name under which they watch the primary.
     pub(crate) master: String,

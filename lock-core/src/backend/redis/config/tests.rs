@@ -1,4 +1,4 @@
-//! URLs, good and bad.
+//! Tests of valid and invalid URLs.
 
 #[cfg(feature = "redis-tls")]
 use std::path::PathBuf;

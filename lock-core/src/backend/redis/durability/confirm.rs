@@ -23,15 +23,15 @@ use crate::backend::redis::error::Failure;
 use crate::backend::redis::link::{Connection, SessionState};
 use crate::backend::redis::units::millis;
 
-/// The part of a call's deadline for one confirmation is one in this many. The call may first have to wait for the
-/// confirmation of another call, and a grant that does not count must be released in time.
+/// The divisor of a call's deadline that yields the time limit of one confirmation. The call may first have to wait for
+/// the confirmation of another call, and a grant that does not count must be released in time.
 const SHARE_OF_DEADLINE: u32 = 3;
 
 /// Confirms the writes of one connection.
 #[derive(Debug)]
 pub(crate) struct Confirmer {
     durability: Durability,
-    /// Numbers the writes that need a confirmation.
+    /// The number of the last write that needs a confirmation.
     written: AtomicU64,
     /// The last confirmation; locked while another is under way.
     last: tokio::sync::Mutex<Round>,

@@ -29,7 +29,7 @@ pub(crate) enum Durability {
     Aof { local: bool, replicas: u32 },
 }
 
-/// The copies that there are.
+/// The copies that exist.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Copies {
     /// Whether the primary has it on disk.
@@ -339,7 +339,7 @@ mod tests {
             (setting("2"), read, Ok(Proof::Whole)),
             (setting("3"), assumed, Ok(Proof::Whole)),
             (setting("1"), read, Err("it is 1")),
-            // What can be read is not assumed.
+            // A setting that can be read is not assumed.
             (setting("1"), assumed, Err("it is 1")),
             (refusal(), read, Err("could not be read (NOPERM)")),
             (refusal(), assumed, Ok(Proof::Assumed)),

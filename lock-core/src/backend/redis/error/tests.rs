@@ -1,4 +1,4 @@
-//! The errors of a server and of the driver.
+//! Tests of the errors of a server and of the driver.
 
 use super::*;
 

@@ -15,7 +15,7 @@ pub(crate) struct Reply {
     pub(crate) verdict: i64,
     /// The server's time, in us.
     pub(crate) now: i64,
-    /// When the answered request was sent.
+    /// The moment at which the answered request was sent.
     pub(crate) sent: Moment,
     parts: Vec<Value>,
 }

@@ -33,7 +33,7 @@ pub(crate) fn held_channels(listeners: &Listeners) -> Vec<String> {
     channels(listeners, HELD_CHANNEL)
 }
 
-/// Delivers a message. Ignores messages that it does not know, because anybody may publish to a channel.
+/// Delivers a message. Ignores messages that it does not know, because any client may publish to a channel.
 pub(crate) fn deliver(listeners: &Listeners, push: &PushInfo) {
     match push.kind {
         PushKind::Message | PushKind::SMessage => {}
