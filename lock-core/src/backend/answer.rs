@@ -154,6 +154,13 @@ pub enum Renewal {
     Unknown(LockError),
 }
 
+/// A grant of the same owner that was made again, or extended.
+impl From<Grant> for Renewal {
+    fn from(Grant { sent, lease, waiters, fence: _ }: Grant) -> Self {
+        Self::Renewed { sent, lease, waiters }
+    }
+}
+
 /// What a release found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]

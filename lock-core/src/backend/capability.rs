@@ -116,8 +116,7 @@ pub struct Capability {
 }
 
 impl Capability {
-    /// Describes a remote store that does [`Mode::Exclusive`] and nothing else, with leases of 10 ms to 24 h, and that keeps a
-    /// key for 366 days.
+    /// Describes a remote store that does [`Mode::Exclusive`] and nothing else, with leases of 10 ms to 24 h.
     #[must_use]
     pub const fn exclusive(store: &'static str) -> Self {
         Self {
@@ -134,7 +133,7 @@ impl Capability {
             placement: Placement::Remote,
             min_ttl: Duration::from_millis(10),
             max_ttl: Duration::from_secs(24 * 60 * 60),
-            keeps_after_release: Some(Duration::from_secs(366 * 24 * 60 * 60)),
+            keeps_after_release: None,
         }
     }
 

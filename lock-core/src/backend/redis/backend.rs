@@ -135,6 +135,9 @@ impl Redis {
     }
 }
 
+/// The longest time for which a key stays taken after its release: 366 days.
+const LONGEST_KEPT: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+
 impl Backend for Redis {
     fn capability(&self) -> Capability {
         let durable = self.config().durability.is_some();
@@ -148,6 +151,7 @@ impl Backend for Redis {
             waiting: Waiting::Queue { waiter_lease: WAITER_LEASE, tells_holder: true, confirms: durable },
             // A token that a process makes by itself from the time of the store has no copies.
             fencing: if durable { Fencing::Counter } else { Fencing::StoreTime },
+            keeps_after_release: Some(LONGEST_KEPT),
             ..Capability::exclusive("redis")
         }
     }
