@@ -1,4 +1,4 @@
-//! What a backend answers.
+//! The answers of a backend.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,9 +14,9 @@ use crate::owner::OwnerRecord;
 
 /// A number that grows with every new owner of a key; the protected resource refuses smaller ones.
 ///
-/// Where the clock of a store is set back, the order comes from the last number that the store remembers. One double fault
-/// breaks it: a holder that numbered hand-offs in its process dies before its next renewal, while the clock is set back. The
-/// next owner may then get a number that was in use.
+/// Where the clock of a store is set back, the order comes from the last number that the store remembers. One double
+/// fault breaks it: a holder that numbered hand-offs in its process dies before its next renewal, while the clock is
+/// set back. The next owner may then get a number that was in use.
 ///
 /// See Martin Kleppmann, *How to do distributed locking* (2016).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,8 +29,8 @@ impl FencingToken {
         Self(number)
     }
 
-    /// Returns the number, to be stored with the data that the lock protects: refuse a write with a *smaller* one; a write
-    /// with the same number comes from the same owner. It fits a signed 64-bit column.
+    /// Returns the number, to be stored with the data that the lock protects: refuse a write with a *smaller* one; a
+    /// write with the same number comes from the same owner. It fits a signed 64-bit column.
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0
@@ -38,7 +38,8 @@ impl FencingToken {
 
     /// Returns the number for a signed 64-bit column: `UPDATE .. SET .., fence = $token WHERE .. AND fence <= $token`.
     ///
-    /// Every store of this crate gives numbers that fit. A number of your own store that does not fit becomes `i64::MAX`.
+    /// Every store of this crate gives numbers that fit. A number of your own store that does not fit becomes
+    /// `i64::MAX`.
     #[must_use]
     pub const fn get_i64(self) -> i64 {
         if self.0 > i64::MAX.cast_unsigned() { i64::MAX } else { self.0.cast_signed() }
@@ -56,9 +57,9 @@ impl fmt::Display for FencingToken {
 pub struct Grant {
     /// When the winning request was sent. The lease counts from here, however long the answer took.
     pub sent: Moment,
-    /// The lease that the store promised, counted from `sent`, before drift is taken off.
+    /// The lease that the store promised, counted from `sent`, before drift is subtracted.
     pub lease: Duration,
-    /// The fencing token, where it came with the grant.
+    /// The fencing token, if the grant brought one.
     pub fence: Option<FencingToken>,
     /// How many claims wait in the store's queue, where it has one and looked.
     pub waiters: Option<usize>,
@@ -89,7 +90,7 @@ impl Grant {
 /// Why a claim was not granted: another owner has the key.
 #[derive(Clone, Debug, Default)]
 pub struct Held {
-    /// What is left of the holder's lease; a hint.
+    /// The rest of the holder's lease; a hint.
     pub remaining: Option<Duration>,
     /// The holder, where the store knows it.
     pub holder: Option<OwnerRecord>,
@@ -97,9 +98,10 @@ pub struct Held {
     pub waiters: Option<usize>,
     /// How many of them are before the asking claim, where that is queued.
     pub position: Option<usize>,
-    /// Whether the holder [may hand off](Owner::may_hand_off_to) to the asking claim.
+    /// Whether the holder [may hand off](Owner::may_hand_off_to) to this claim.
     pub own: bool,
-    /// When the last request was sent that queued the claim or kept it in the queue; `None` where it is not queued.
+    /// The time at which the last request was sent that queued the claim or kept it in the queue; `None` if it is not
+    /// queued.
     pub queued_at: Option<Moment>,
 }
 
@@ -140,17 +142,17 @@ pub struct Renew<'a> {
 pub enum Renewal {
     /// The owner has the grant for `lease`, counted from `sent`.
     Renewed {
-        /// When the renewal was sent.
+        /// The time at which the renewal was sent.
         sent: Moment,
-        /// The lease that the store gave, before drift is taken off. A store may give another one than was requested: whole
-        /// seconds, or the timeout of a session. The one that it gave counts.
+        /// The lease that the store gave, before drift is taken off. A store may give another one than was requested:
+        /// whole seconds, or the timeout of a session. The one that it gave counts.
         lease: Duration,
         /// How many claims wait in the store's queue, where it has one.
         waiters: Option<usize>,
     },
     /// The owner no longer has the grant.
     NotOwned,
-    /// No answer, or an error: neither yes nor no.
+    /// The store gave no answer, or an error that says neither yes nor no.
     Unknown(LockError),
 }
 
@@ -161,7 +163,7 @@ impl From<Grant> for Renewal {
     }
 }
 
-/// What a release found.
+/// The outcome of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Released {

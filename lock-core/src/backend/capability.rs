@@ -1,4 +1,4 @@
-//! What a backend can do.
+//! The description of what a backend supports.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use super::{Claim, Mode, Order, Queue, Waiting};
 use crate::clock::Clock;
 use crate::error::{LockError, LockErrorKind, Result};
 
-/// Where the store lives, and so where renewal runs and which clock measures leases.
+/// The place of the store, which decides where renewals run and which clock measures leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Placement {
-    /// In this process: renewal runs on the caller's runtime, on tokio's clock.
+    /// The store is in this process: renewals run on the caller's runtime, on tokio's clock.
     Embedded,
-    /// Elsewhere: renewal runs on a thread of its own, on a clock that counts suspend.
+    /// The store is elsewhere: renewals run on a thread of their own, on a clock that counts suspend.
     Remote,
 }
 
@@ -31,9 +31,9 @@ impl Placement {
         }
     }
 
-    /// Returns what is taken off `lease`, so that a loss is noticed before another owner can have the key: the granularity
-    /// of expiry, and for a store in another process 1 % for clocks that run at different speeds ("Distributed Locks with
-    /// Redis" takes both).
+    /// Returns the time that is subtracted from `lease`, so that a loss is noticed before another owner can have the
+    /// key: the granularity of expiry, and for a store in another process 1 % for clocks that run at different speeds
+    /// ("Distributed Locks with Redis" subtracts both).
     #[must_use]
     pub fn drift(self, lease: Duration) -> Duration {
         match self {
@@ -57,21 +57,22 @@ pub enum LeaseScope {
     Session,
 }
 
-/// Where fencing tokens come from.
+/// The source of fencing tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fencing {
-    /// The store gives none.
+    /// The store gives no tokens.
     None,
     /// Every token comes from the store.
     Counter,
-    /// As [`Counter`](Self::Counter), and a token is at least the store's time in microseconds when it was made. A holder
-    /// then numbers the hand-offs of its own process, below the time up to which the store has confirmed the grant.
+    /// Every token comes from the store, and is at least the store's time in microseconds when it was made. A holder
+    /// then numbers the hand-offs of its own process itself, below the time up to which the store has confirmed the
+    /// grant.
     StoreTime,
 }
 
 impl Fencing {
-    /// Whether there are fencing tokens.
+    /// Returns whether the store gives fencing tokens.
     #[must_use]
     pub const fn gives_tokens(self) -> bool {
         !matches!(self, Self::None)
@@ -81,37 +82,39 @@ impl Fencing {
 /// The shortest waiter lease: three heartbeats of a millisecond.
 const SHORTEST_WAITER_LEASE: Duration = Duration::from_millis(3);
 
-/// What a backend can do. A request for more is [`Unsupported`](crate::LockErrorKind::Unsupported), before any I/O.
+/// The capability of a backend. A request for more is [`Unsupported`](crate::LockErrorKind::Unsupported), before any
+/// I/O.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Capability {
-    /// Name of the store, for errors and metrics: `redis`.
+    /// The name of the store for errors and metrics, such as `redis`.
     pub store: &'static str,
-    /// Does [`Mode::Shared`], and [`Backend::downgrade`].
+    /// Whether the store supports [`Mode::Shared`] and [`Backend::downgrade`].
     pub shared: bool,
-    /// Does [`Mode::Permit`].
+    /// Whether the store supports [`Mode::Permit`].
     pub permits: bool,
-    /// Does claims of several keys.
+    /// Whether the store supports claims of several keys.
     pub several: bool,
-    /// Does [`Backend::latch`].
+    /// Whether the store supports [`Backend::latch`].
     pub latches: bool,
-    /// Does [`Backend::list`], [`Backend::inspect`] and [`Backend::force_release`].
+    /// Whether the store supports [`Backend::list`], [`Backend::inspect`] and [`Backend::force_release`].
     pub lists: bool,
-    /// Calls [`Claim::mark_sent`] before it sends anything; otherwise every dropped attempt counts as sent.
+    /// Whether the store calls [`Claim::mark_sent`] before it sends anything. Otherwise every dropped attempt counts as
+    /// sent.
     pub marks_sent: bool,
-    /// How a claim waits, and in which order it is served.
+    /// The way in which a claim waits, and the order in which it is served.
     pub waiting: Waiting,
-    /// Where fencing tokens come from.
+    /// The source of fencing tokens.
     pub fencing: Fencing,
-    /// What the lifetime of a grant is bound to.
+    /// The scope that limits the lifetime of a grant.
     pub lease: LeaseScope,
-    /// Where the store lives.
+    /// The place of the store.
     pub placement: Placement,
-    /// The shortest lease that it can hold.
+    /// The shortest lease that the store supports.
     pub min_ttl: Duration,
-    /// The longest lease that it can hold.
+    /// The longest lease that the store supports.
     pub max_ttl: Duration,
-    /// The longest time for which it keeps a key after its [release](Backend::release); `None` where it cannot.
+    /// The longest time for which the store keeps a key after its [release](Backend::release); `None` if it cannot.
     pub keeps_after_release: Option<Duration>,
 }
 
@@ -137,7 +140,7 @@ impl Capability {
         }
     }
 
-    /// Refuses a description that contradicts itself. Called when a manager is built.
+    /// Refuses a capability that contradicts itself. The builder of a manager calls it.
     ///
     /// # Errors
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest), and the text names the contradiction.
@@ -176,7 +179,7 @@ impl Capability {
         })
     }
 
-    /// Refuses a ttl that the store cannot hold.
+    /// Refuses a ttl that the store does not support.
     ///
     /// # Errors
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest), and the text names the bounds.
@@ -189,15 +192,15 @@ impl Capability {
         Err(LockError::new(LockErrorKind::InvalidRequest, detail))
     }
 
-    /// Returns the lease of a queue entry of `claim`, and of a grant from the queue: the waiter lease of the store, at most the
-    /// ttl.
+    /// Returns the lease of a queue entry of `claim`, and of a grant from the queue: the waiter lease of the store, at
+    /// most the ttl.
     #[must_use]
     pub fn waiter_lease(&self, claim: &Claim) -> Duration {
         self.waiting.waiter_lease().map_or(claim.ttl, |lease| lease.min(claim.ttl))
     }
 
-    /// Refuses a claim that the store cannot do: its mode, its queue, or several keys. A backend that does not do all of them
-    /// calls this first.
+    /// Refuses a claim that the store cannot do: its mode, its queue, or several keys. A backend that does not do all
+    /// of them calls this first.
     ///
     /// # Errors
     /// [`Unsupported`](LockErrorKind::Unsupported), and the text names what is missing.

@@ -1,4 +1,4 @@
-//! What a backend is asked for.
+//! The claim that a backend is asked for.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use super::{Backend, Capability, Fencing, Held};
 use crate::key::Key;
 use crate::owner::{Owner, OwnerRecord};
 
-/// How a claim excludes others.
+/// The way in which a claim excludes others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Mode {
-    /// One owner, no other.
+    /// One owner and no other.
     Exclusive,
     /// Any number of owners, but no [`Mode::Exclusive`] beside them.
     Shared,
     /// At most `of` owners.
     Permit {
-        /// How many owners in all; every claim of a key must name the same number.
+        /// The number of owners in all; every claim of a key must name the same number.
         of: u32,
     },
 }
@@ -38,7 +38,7 @@ impl Mode {
     }
 }
 
-/// In which order waiting claims are served.
+/// The order in which waiting claims are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Queue {
@@ -48,13 +48,13 @@ pub enum Queue {
     Fifo,
 }
 
-/// How a backend is asked for a claim.
+/// The way in which a backend is asked for a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ask {
-    /// Takes the key if it is free, in the cheapest way that the store has. Who holds it otherwise does not matter: the
-    /// [`Held`] may be empty.
+    /// Acquires the key if it is free, in the cheapest way that the store has. If it is held, the [`Held`] may be
+    /// empty.
     Probe,
-    /// Takes the key if it is free; otherwise says who holds it.
+    /// Acquires the key if it is free; otherwise says who holds it.
     Try,
     /// As [`Try`](Self::Try), and queues the claim if it is not free.
     Enqueue {
@@ -86,8 +86,8 @@ impl Ask {
 pub struct Claim {
     /// The key, with the namespace.
     pub key: Key,
-    /// Further keys: the claim gets all of them or none. Sorted, without duplicates, and all after `key`. Empty for most
-    /// claims; a claim of several keys is exclusive.
+    /// Further keys: the claim gets all of them or none. Sorted, without duplicates, and all after `key`. Empty for
+    /// most claims; a claim of several keys is exclusive.
     pub more: Arc<[Key]>,
     /// How the claim excludes others.
     pub mode: Mode,
@@ -101,8 +101,8 @@ pub struct Claim {
     pub fencing: bool,
     /// Describes the owner for people.
     pub record: OwnerRecord,
-    /// How many times the grant was handed on inside the process: 0 for the holder that the store gave it to. Each holder
-    /// has a fencing token of its own.
+    /// The number of hand-offs of the grant inside the process: 0 for the holder that the store granted it to. Each
+    /// holder has a fencing token of its own.
     pub handoffs: u64,
     pub(crate) marks: Marks,
 }
@@ -110,17 +110,17 @@ pub struct Claim {
 /// What happened to a claim, recorded by code that has only a reference to it.
 #[derive(Debug, Default)]
 pub(crate) struct Marks {
-    /// A request for it left the process.
+    /// Whether a request for the claim left the process.
     sent: AtomicBool,
-    /// A request for it was sent again with the same owner.
+    /// Whether a request for the claim was sent again with the same owner.
     resent: AtomicBool,
-    /// Its fencing token is ahead of the store's clock.
+    /// Whether the fencing token of the claim is ahead of the store's clock.
     fence_ahead: AtomicBool,
-    /// The store may have made a shared grant of it.
+    /// Whether the store may have made the grant a shared one.
     shared: AtomicBool,
     /// The last fencing token that was numbered in this process; 0 for none.
     own_fence: AtomicU64,
-    /// The store has made a fencing token for it.
+    /// Whether the store has made a fencing token for the claim.
     fenced: AtomicBool,
 }
 
@@ -160,13 +160,14 @@ impl Claim {
         std::iter::once(&self.key).chain(self.more.iter())
     }
 
-    /// Records that a request for this claim is about to leave the process. A backend with [`Capability::marks_sent`] calls it
-    /// before it sends the first byte. An acquire that is dropped without the mark needs no clean-up in the store.
+    /// Records that a request for this claim is about to leave the process. A backend with [`Capability::marks_sent`]
+    /// calls it before it sends the first byte. An acquire that is dropped without the mark needs no clean-up in the
+    /// store.
     pub fn mark_sent(&self) {
         self.marks.sent.store(true, Ordering::Relaxed);
     }
 
-    /// Whether [`mark_sent`](Self::mark_sent) was called in this attempt.
+    /// Returns whether [`mark_sent`](Self::mark_sent) was called in this attempt.
     #[must_use]
     pub fn is_sent(&self) -> bool {
         self.marks.sent.load(Ordering::Relaxed)
@@ -177,14 +178,14 @@ impl Claim {
         *self.marks.sent.get_mut() = false;
     }
 
-    /// Records that a request whose answer was lost is about to be sent again with the same owner. From then on an answered
-    /// release does not prove that nothing is under way: the release may have freed the grant of one request, and the
-    /// other may arrive behind it. So the library repeats such a release.
+    /// Records that a request whose answer was lost is about to be sent again with the same owner. From then on an
+    /// answered release does not prove that no request is in flight: the release may have freed the grant of one
+    /// request, and the other may arrive after it. So the library repeats such a release.
     pub fn mark_resent(&self) {
         self.marks.resent.store(true, Ordering::Relaxed);
     }
 
-    /// Whether [`mark_resent`](Self::mark_resent) was called for this owner.
+    /// Returns whether [`mark_resent`](Self::mark_resent) was called for this owner.
     #[must_use]
     pub fn is_resent(&self) -> bool {
         self.marks.resent.load(Ordering::Relaxed)
@@ -196,32 +197,32 @@ impl Claim {
         *self.marks.resent.get_mut() = false;
     }
 
-    /// Records that the fencing token which the store just gave is ahead of the store's clock, because the clock was set back.
-    /// Then no hand-off in this process may count on from the token.
+    /// Records that the fencing token which the store just gave is ahead of the store's clock, because the clock was
+    /// set back. Then no hand-off in this process may count on from the token.
     pub fn mark_fence_ahead(&self) {
         self.marks.fence_ahead.store(true, Ordering::Relaxed);
     }
 
-    /// Whether [`mark_fence_ahead`](Self::mark_fence_ahead) was called.
+    /// Returns whether [`mark_fence_ahead`](Self::mark_fence_ahead) was called.
     #[must_use]
     pub fn is_fence_ahead(&self) -> bool {
         self.marks.fence_ahead.load(Ordering::Relaxed)
     }
 
-    /// Records that a [downgrade](Backend::downgrade) of this claim is about to be requested. Until it is answered, the grant
-    /// may be exclusive or shared. A backend that stores the two in different ways must look for both.
+    /// Records that a [downgrade](Backend::downgrade) of this claim is about to be requested. Until it is answered, the
+    /// grant may be exclusive or shared. A backend that stores the two in different ways must look for both.
     pub fn mark_shared(&self) {
         self.marks.shared.store(true, Ordering::Relaxed);
     }
 
-    /// Whether [`mark_shared`](Self::mark_shared) was called.
+    /// Returns whether the claim is shared, or [`mark_shared`](Self::mark_shared) was called.
     #[must_use]
     pub fn may_be_shared(&self) -> bool {
         self.mode == Mode::Shared || self.marks.shared.load(Ordering::Relaxed)
     }
 
-    /// Returns the last fencing token of this grant that was numbered in this process, without the store. Release, renewal and
-    /// [`fence`](Backend::fence) raise the last token that the store knows to it.
+    /// Returns the last fencing token of this grant that was numbered in this process, without the store. Release,
+    /// renewal and [`fence`](Backend::fence) raise the last token that the store knows to it.
     #[must_use]
     pub fn own_fence(&self) -> Option<FencingToken> {
         Some(self.marks.own_fence.load(Ordering::Relaxed)).filter(|number| *number > 0).map(FencingToken::new)
@@ -232,13 +233,14 @@ impl Claim {
         self.marks.own_fence.fetch_max(token.get(), Ordering::Relaxed);
     }
 
-    /// Records that the store has made a fencing token for this claim, which it must remember as long as the grant lives.
+    /// Records that the store has made a fencing token for this claim, which it must remember as long as the grant
+    /// lives.
     pub fn mark_fenced(&self) {
         self.marks.fenced.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the store remembers a fencing token of this claim: [`mark_fenced`](Self::mark_fenced) was called, or this
-    /// process numbered one.
+    /// Returns whether the store must remember a fencing token of this claim: [`mark_fenced`](Self::mark_fenced) was
+    /// called, or this process numbered a token.
     #[must_use]
     pub fn is_fenced(&self) -> bool {
         self.marks.fenced.load(Ordering::Relaxed) || self.own_fence().is_some()

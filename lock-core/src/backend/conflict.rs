@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::Mode;
 
-/// What a key is used as.
+/// The use of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use {
     Lock(Mode),

@@ -25,35 +25,35 @@ pub trait Listener: Send + Sync + fmt::Debug {
     fn contended(&self, key: &str);
     /// The latch `key` is open.
     fn opened(&self, key: &str);
-    /// The grant of `owner` is gone from the store: [`Forced`](LossReason::Forced) where [`Backend::force_release`] took it
-    /// away, [`Taken`](LossReason::Taken) where its key was deleted or changed. The lock is lost at once. Without this call
-    /// the owner finds out by its next renewal.
+    /// The grant of `owner` is gone from the store: [`Forced`](LossReason::Forced) if [`Backend::force_release`]
+    /// removed it, [`Taken`](LossReason::Taken) if its key was deleted or changed. The lock is lost at once. Without
+    /// this call the owner notices the loss with its next renewal.
     fn lost(&self, _owner: Owner, _reason: LossReason) {}
     /// The session that held the grants of `owners` is over, and they are gone: each is lost at once, as by
-    /// [`lost`](Self::lost) with [`SessionEnded`](LossReason::SessionEnded). One call for all of them, because a process may
-    /// hold ten thousand.
+    /// [`lost`](Self::lost) with [`SessionEnded`](LossReason::SessionEnded). One call for all of them, because a
+    /// process may hold ten thousand.
     fn session_ended(&self, owners: &[Owner]) {
         owners.iter().for_each(|owner| self.lost(*owner, LossReason::SessionEnded));
     }
     /// The store evicted `count` keys for lack of memory since the last call; locks may be among them.
     fn keys_evicted(&self, _count: u64) {}
-    /// Whether the node `node` of a quorum stays out of its votes, because it may have forgotten a lock or its clock was
-    /// set. Reported when the listener is attached, and whenever the store looks at the node.
+    /// The node `node` of a quorum does not vote if `_stays_out`, because it may have forgotten a lock or its clock was
+    /// set. Reported when the listener is attached, and whenever the store checks the node.
     fn quarantined(&self, _node: &str, _stays_out: bool) {}
-    /// A connection was made anew. Earlier reports may be lost, so every waiter asks the store at once, also one that waits
-    /// for [`Backend::changed`].
+    /// A connection was established again. Earlier reports may be lost, so every waiter asks the store at once, also a
+    /// waiter on [`Backend::changed`].
     fn reconnected(&self);
 }
 
-/// One store.
+/// A store.
 ///
 /// Every call may be dropped at any await point: the library then calls [`release`](Self::release) for the same owner
 /// until it is answered, so a backend needs no clean-up of its own.
 pub trait Backend: Send + Sync + fmt::Debug + 'static {
-    /// What this backend can do. Must not change.
+    /// Returns the capability of this backend, which must not change.
     fn capability(&self) -> Capability;
 
-    /// Asks for the claim once, in the way that `ask` says.
+    /// Attempts the claim once, in the way that `ask` says.
     ///
     /// # Behavior
     /// - Never waits for another holder.
@@ -64,19 +64,19 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// - With [`Ask::Enqueue`] a claim that is refused is [queued](Held::queued_at), with three exceptions: a barging
     ///   claim while a holder of the same manager has the key ([`Held::own`]: the process hands the grant on itself); a
     ///   queue of `room` claims or more; and, where the store cannot, a claim of several keys.
-    /// - With [`Ask::Enqueue`] a queued claim stays queued. Where queued claims live on heartbeats, an owner is enqueued
-    ///   once and then kept in the queue by [`heartbeat`](Self::heartbeat).
+    /// - With [`Ask::Enqueue`] a queued claim stays queued. Where queued claims live on heartbeats, an owner is
+    ///   enqueued once and then kept in the queue by [`heartbeat`](Self::heartbeat).
     /// - The oldest queued claim that can be served beside the holders is served first; a queued exclusive claim goes
     ///   before later shared ones.
     /// - A claim of several keys gets all of them or none.
-    /// - A key that is in use in a mode with nothing in common (exclusive or shared beside permits, permits of another
+    /// - A key that is in use in an incompatible mode (exclusive or shared instead of permits, permits of another
     ///   number) is [`InvalidRequest`](crate::LockErrorKind::InvalidRequest), and the text names both.
-    /// - An error that says nothing about whether the claim was granted or queued is temporary; the caller treats it as
-    ///   maybe.
+    /// - An error that does not say whether the claim was granted or queued is temporary; the caller treats the claim
+    ///   as possibly granted.
     /// - [`Grant::sent`] is read before the winning request is sent.
     ///
     /// # Errors
-    /// The store cannot be reached, refuses, or cannot do the mode.
+    /// The store cannot be reached, refuses the claim, or does not support its mode.
     fn acquire(&self, claim: &Claim, ask: Ask) -> impl Future<Output = Result<Attempt>> + Send;
 
     /// Keeps a waiting claim in the queue, and grants it if its turn has come.
@@ -89,44 +89,47 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
         std::future::ready(Err(error))
     }
 
-    /// Renews a batch; the answers are in its order, one each.
+    /// Renews a batch, and returns one answer for each part, in the same order.
     ///
     /// # Behavior
     /// - Extends only a grant of the same owner, never shortens it, never makes one.
-    /// - Answers the lease that it gave, which may be another one than it was asked for, and never more than it keeps.
-    /// - Under [`LeaseScope::Session`], answers what is certain of the session. Renews no grant of an earlier session.
+    /// - Answers the lease that it gave. It may differ from the requested one, and is never longer than the store
+    ///   keeps.
+    /// - Under [`LeaseScope::Session`], answers the time for which the session is certain. Renews no grant of an
+    ///   earlier session.
     /// - A claim of several keys is renewed when all its keys are.
     /// - A part of the batch that fails is [`Renewal::Unknown`] for that part alone.
     fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> impl Future<Output = Vec<Renewal>> + Send + 'a;
 
-    /// Returns the shard of the store that answers for `claim`, where the shards answer independently, as the nodes of a
-    /// Cluster do. Claims of one shard are renewed in one call, which does not delay those of another. Called before each
-    /// renewal, because a key may move.
+    /// Returns the shard of the store that answers for `claim`, where the shards answer independently, as the nodes of
+    /// a Cluster do. Claims of one shard are renewed in one call, which does not delay those of another. Called before
+    /// each renewal, because a key may move.
     fn shard_of(&self, _claim: &Claim) -> u64 {
         0
     }
 
     /// Releases the claim: frees the grant, or leaves the queue.
     ///
-    /// With `keep_for` the key stays taken for that long and nobody renews it (a job that ends early must not run
-    /// again on the next machine).
+    /// With `keep_for` the key stays locked for that time without renewal (a job that ends early must not run again on
+    /// the next machine).
     ///
     /// # Behavior
-    /// - Touches only what this owner has; idempotent.
+    /// - Touches only the grant and the queue entry of this owner; idempotent.
     /// - The next claim in the queue is served at once, and notified.
-    /// - Under [`LeaseScope::Session`], a grant whose session is over is answered as one that nobody holds any more, and not
-    ///   with an error.
+    /// - Under [`LeaseScope::Session`], the answer for a grant whose session is over is that of a free or taken key,
+    ///   and not an error.
     ///
     /// # Errors
-    /// The store cannot be reached, or did not answer: the grant may be there still. The library calls again: until the
-    /// lease is over under [`LeaseScope::Grant`], until there is an answer under [`LeaseScope::Session`].
+    /// The store cannot be reached, or did not answer: it may still have the grant. The library calls again: until the
+    /// lease is over under [`LeaseScope::Grant`], until the store answers under [`LeaseScope::Session`].
     fn release(
         &self,
         claim: &Claim,
         keep_for: Option<Duration>,
     ) -> impl Future<Output = Result<Released>> + Send;
 
-    /// As [`release`](Self::release), for a store in this process: done when it returns. `None` where that needs I/O.
+    /// Releases the claim without waiting, for a store in this process. Returns `None` if that needs I/O; see
+    /// [`release`](Self::release).
     fn release_now(&self, _claim: &Claim, _keep_for: Option<Duration>) -> Option<Released> {
         None
     }
@@ -134,11 +137,11 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// Returns the fencing token of a grant that came without one.
     ///
     /// # Behavior
-    /// - Larger than every token of this key before, also after the store lost its data.
-    /// - Made only while the grant is provably this owner's.
-    /// - Asked again for the same owner and number of [hand-offs](Claim::handoffs), the same one; a later hand-off gets a
-    ///   larger one, and one larger than [`Claim::own_fence`].
-    /// - For a claim of several keys, one number that is larger than the last of each.
+    /// - The token is larger than every earlier token of this key, even after the store lost its data.
+    /// - A token is made only while the grant provably belongs to this owner.
+    /// - The same owner and number of [hand-offs](Claim::handoffs) get the same token again. A later hand-off gets a
+    ///   larger token, which is also larger than [`Claim::own_fence`].
+    /// - A claim of several keys gets one token that is larger than the last token of each key.
     ///
     /// # Errors
     /// [`Lost`](crate::LockErrorKind::Lost) when the owner does not have the grant; else as [`acquire`](Self::acquire).
@@ -148,8 +151,9 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
         std::future::ready(Err(LockError::new(LockErrorKind::Unsupported, detail).with_key(&claim.key)))
     }
 
-    /// Turns the exclusive grant of `claim` into a shared one of the same owner, with a lease of its ttl, and serves the
-    /// claims that can share it. From then on the claim is [`Mode::Shared`]; called again with that mode, it answers the same.
+    /// Turns the exclusive grant of `claim` into a shared one of the same owner, with a lease of its ttl, and serves
+    /// the claims that can share it. From then on the claim is [`Mode::Shared`]; called again with that mode, it
+    /// answers the same.
     fn downgrade(&self, claim: &Claim) -> impl Future<Output = Renewal> + Send {
         let detail = "this store has no shared locks";
         let error = LockError::new(LockErrorKind::Unsupported, detail).with_key(&claim.key);
@@ -210,41 +214,43 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
         std::future::ready(Err(LockError::new(LockErrorKind::Unsupported, detail).with_key(key)))
     }
 
-    /// Attaches a manager, whose owners are those of `process` (see [`Owner::process`]). Called once by each manager before
-    /// its first claim. A further call for the same process brings another listener, and no other session.
+    /// Attaches a manager, whose owners are those of `process` (see [`Owner::process`]). Called once by each manager
+    /// before its first claim. A further call for the same process brings another listener, and no other session.
     ///
-    /// `background` is the runtime on which the store drives what must go on whatever the application does: its session,
-    /// its keep-alives, its reconnections.
+    /// `background` is the runtime for work that must continue whatever the application does: the store's session, its
+    /// keep-alives, its reconnections.
     ///
     /// # Behavior
-    /// - From now on `listener` is told what concerns the owners of `process`: hints, which may come early, twice or never.
-    /// - Over a [remote](Placement::Remote) store `background` is the library's own thread. It exists before this call, and
-    ///   a body that blocks every worker of the application's runtime does not stop it. Tasks spawned there share it with
-    ///   the renewals, so they must not block. They end with the manager: at most 2 s after its last guard and handle are
-    ///   gone, once the last releases are answered.
-    /// - Over an [embedded](Placement::Embedded) store there is no such thread: `background` is the runtime within which the
-    ///   manager was built, so that a paused clock drives both, and `None` where it was built outside of one. Such a store
-    ///   must not depend on it.
+    /// - From now on `listener` gets the reports about the owners of `process`: hints, which may come early, twice or
+    ///   never.
+    /// - Over a [remote](Placement::Remote) store `background` is the runtime of the library's own thread. It exists
+    ///   before this call, and a body that blocks every worker of the application's runtime does not stop it. Tasks
+    ///   spawned there share it with the renewals, so they must not block. They end with the manager: at most 2 s after
+    ///   its last guard and handle are gone, once the last releases are answered.
+    /// - Over an [embedded](Placement::Embedded) store there is no such thread: `background` is the runtime within
+    ///   which the manager was built, so that a paused clock drives both, and `None` where it was built outside of one.
+    ///   Such a store must not depend on it.
     /// - A store with one session for each process begins it here, for this process alone: two managers that share the
     ///   store have a session each, and each is driven on the thread of its own manager.
-    /// - Returns at once. A session that cannot be made shows in the answers of the calls that need it.
+    /// - Returns at once. If a session cannot be established, the calls that need it return the error.
     fn attach(&self, _process: u128, _listener: Weak<dyn Listener>, _background: Option<&Handle>) {}
 
-    /// Completes when another try for the claim makes sense; a hint, which may come early, late or never.
+    /// Completes when another attempt at the claim makes sense; a hint, which may come early, late or never.
     ///
     /// # Behavior
-    /// - Called once for a wait: the library keeps the future over its pauses and polls it between its questions. It calls
-    ///   again when the future has completed, and when it has been pending for as long as the library relies on it: 2 s
-    ///   over a store elsewhere, 60 s over one in this process. The waiter then asks the store in any case.
-    /// - May take its time to watch: a change between the last answer and the first poll must count as a change, so look at
-    ///   the key once the watch is set.
-    /// - Dropped at any await point, it leaves no watch behind.
+    /// - The library calls this once for a wait. It keeps the future during its pauses and polls it between its
+    ///   requests. It calls again when the future has completed, and when the future has been pending for as long as
+    ///   the library relies on it: 2 s over a remote store, 60 s over a store in this process. The waiter then asks the
+    ///   store in any case.
+    /// - Setting a watch may take time. A change between the last answer and the first poll must count as a change, so
+    ///   the backend reads the key once the watch is set.
+    /// - A future that is dropped at any await point leaves no watch behind.
     fn changed(&self, _claim: &Claim) -> impl Future<Output = ()> + Send {
         std::future::pending()
     }
 
-    /// Gives up connections and tasks. Claims that are held are not touched under [`LeaseScope::Grant`]; a session ends, and
-    /// with it what it holds.
+    /// Closes connections and ends tasks. Under [`LeaseScope::Grant`] held claims are not touched. Under
+    /// [`LeaseScope::Session`] the session ends, and with it all its grants.
     fn close(&self) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }

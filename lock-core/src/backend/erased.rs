@@ -1,4 +1,4 @@
-//! The object-safe twin of [`Backend`]: the only place that boxes.
+//! The object-safe twin of [`Backend`], and the only place that boxes its futures.
 
 use std::fmt;
 use std::future::Future;
@@ -18,7 +18,8 @@ use crate::key::Key;
 /// A boxed future.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// [`Backend`] behind a pointer. Implemented for every backend; call the methods of [`Backend`] on concrete types.
+/// A [`Backend`] behind a pointer. It is implemented for every backend; call the methods of [`Backend`] on concrete
+/// types.
 pub trait DynBackend: Send + Sync + fmt::Debug + 'static {
     /// See [`Backend::capability`].
     fn capability_dyn(&self) -> Capability;

@@ -66,8 +66,8 @@ impl FromStr for GrantId {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LockInfo {
-    /// The key. From a backend it has the form that it has in the store; from a manager it comes without the namespace, as
-    /// requests and [`force_release`](crate::LockManager::force_release) take it.
+    /// The key. From a backend it has the form that it has in the store; from a manager it comes without the namespace,
+    /// as requests and [`force_release`](crate::LockManager::force_release) take it.
     pub key: String,
     /// The mode in which it is held. A fair lock and a writer are exclusive like any other.
     pub mode: Mode,
@@ -75,8 +75,9 @@ pub struct LockInfo {
     pub holders: Vec<HolderInfo>,
     /// The number of holders.
     pub holding: usize,
-    /// How many claims wait for it in the store's queue. A kind whose waiters hand the grant on in their process counts one
-    /// for each process. On Redis dead waiters behind the first 1,000 are counted too, until those before them find them.
+    /// How many claims wait for it in the store's queue. A kind whose waiters hand the grant on in their process counts
+    /// one for each process. On Redis dead waiters behind the first 1,000 are counted too, until those before them find
+    /// them.
     pub waiting: usize,
     /// The first waiters, in their order; at most [`WAITERS_TOLD`].
     pub waiters: Vec<WaiterInfo>,

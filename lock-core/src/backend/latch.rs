@@ -22,7 +22,7 @@ pub enum LatchStep {
         /// The lease.
         ttl: Duration,
     },
-    /// Counts down by one. An owner counts once, however often it asks.
+    /// Counts down by one. An owner counts once, however many steps it sends.
     CountDown {
         /// The owner that counts.
         owner: Owner,
@@ -54,7 +54,7 @@ impl LatchStep {
 /// The state of a latch after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LatchState {
-    /// Not set, or its lease has run out.
+    /// The latch is not set, or its lease is over.
     Unset,
     /// Set.
     Set {
@@ -62,7 +62,7 @@ pub enum LatchState {
         left: u32,
         /// Whether this step's owner set it.
         by_us: bool,
-        /// When the request was sent.
+        /// The time at which the request was sent.
         sent: Moment,
     },
 }

@@ -1,4 +1,4 @@
-//! How the claims that wait at a store are served.
+//! The ways in which a store serves waiting claims.
 
 use std::time::Duration;
 
@@ -8,86 +8,87 @@ use super::{Ask, Backend, Listener, Queue};
 /// The waiter lease of the stores of this crate: see [`Order::Arrival`].
 pub const WAITER_LEASE: Duration = Duration::from_secs(2);
 
-/// In which order a store serves the claims that wait.
+/// The order in which a store serves waiting claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Order {
-    /// In none: a newcomer may be faster than a claim that waits. The store does not do [`Queue::Fifo`].
+    /// No order: a newcomer may be faster than a waiting claim. The store does not support [`Queue::Fifo`].
     Any,
-    /// In order of arrival, once they are queued by [`Ask::Enqueue`].
+    /// The order of arrival, once claims are queued by [`Ask::Enqueue`].
     Arrival {
-        /// The longest time for which the store keeps the queue entry of a waiter that gives no sign of life: what a dead
-        /// waiter may cost those behind it. [`WAITER_LEASE`] unless the store needs another. Less where the ttl of the
-        /// claim is shorter.
+        /// The longest time for which the store keeps the queue entry of a waiter that gives no sign of life, and
+        /// therefore the delay that a dead waiter causes for the claims behind it. [`WAITER_LEASE`], unless the store
+        /// needs another time. A shorter ttl of the claim limits it.
         waiter_lease: Duration,
     },
 }
 
-/// How a claim that waits learns that it may have the key.
+/// The way in which a waiting claim learns that the key may be free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Waiting {
-    /// It asks again, as often as its strategy says.
+    /// The claim asks again, at the intervals of its strategy.
     Poll {
-        /// In which order the store serves those that ask. An entry in its queue lives while the claim asks.
+        /// The order in which the store serves claims. An entry in its queue lives while the claim asks.
         order: Order,
     },
-    /// [`Backend::changed`] completes when another try makes sense.
+    /// The claim asks again when [`Backend::changed`] completes.
     Watch {
-        /// In which order the store serves those that try. An entry in its queue lives while `changed` is awaited, and
+        /// The order in which the store serves claims. An entry in its queue lives while `changed` is awaited, and
         /// while the claim asks.
         order: Order,
-        /// Whether the store [reports](Listener::contended) to a holder that a claim began to wait. Without that, a
-        /// process that has waiters of its own gives the key back after every few of them, to be fair to others that it
-        /// cannot know of.
+        /// Whether the store [reports](Listener::contended) to a holder that a claim began to wait. Otherwise a process
+        /// with several local waiters releases the key after every few of them, to be fair to other processes of which
+        /// it does not know.
         tells_holder: bool,
     },
-    /// The store queues it in order of arrival, for [`Queue::Barging`] too. It grants the key to the next in the queue by
-    /// itself, and [reports](Listener::granted) that. An entry in the queue lives on [`Backend::heartbeat`].
+    /// The store queues the claim in order of arrival, for [`Queue::Barging`] too. It grants the key to the next claim
+    /// in the queue by itself, and [reports](Listener::granted) the grant. [`Backend::heartbeat`] keeps an entry in the
+    /// queue.
     Queue {
-        /// The longest time for which the store keeps the entry of a waiter that sends no heartbeat, and a grant from the
-        /// queue that its owner has not confirmed by a heartbeat or a renewal. As in [`Order::Arrival`].
+        /// The longest time for which the store keeps the entry of a waiter that sends no heartbeat, and a grant from
+        /// the queue that its owner has not confirmed by a heartbeat or a renewal. See [`Order::Arrival`].
         waiter_lease: Duration,
-        /// As in [`Watch`](Self::Watch).
+        /// Whether the store reports new waiters to a holder; see [`Watch`](Self::Watch).
         tells_holder: bool,
-        /// Whether a reported grant counts only after a [`Backend::heartbeat`] has confirmed it, because the store has
-        /// more to do than to make it: copies must have it. Otherwise the report is enough.
+        /// Whether a reported grant counts only after a [`Backend::heartbeat`] has confirmed it, because replicas must
+        /// have it first. Otherwise the report is enough.
         confirms: bool,
     },
 }
 
 impl Waiting {
-    /// Whether claims that wait are served in order of arrival.
+    /// Returns whether waiting claims are served in order of arrival.
     #[must_use]
     pub const fn in_order(self) -> bool {
         self.waiter_lease().is_some()
     }
 
-    /// Whether claims that wait have to send heartbeats: [`Queue`](Self::Queue).
+    /// Returns whether waiting claims must send heartbeats: [`Queue`](Self::Queue).
     #[must_use]
     pub const fn by_heartbeats(self) -> bool {
         matches!(self, Self::Queue { .. })
     }
 
-    /// Whether [`Backend::changed`] completes: [`Watch`](Self::Watch).
+    /// Returns whether [`Backend::changed`] completes: [`Watch`](Self::Watch).
     #[must_use]
     pub const fn watches(self) -> bool {
         matches!(self, Self::Watch { .. })
     }
 
-    /// Whether a holder is told that a claim began to wait.
+    /// Returns whether the store reports to a holder that a claim began to wait.
     #[must_use]
     pub const fn tells_holder(self) -> bool {
         matches!(self, Self::Watch { tells_holder: true, .. } | Self::Queue { tells_holder: true, .. })
     }
 
-    /// Whether a grant from the queue needs a confirmation.
+    /// Returns whether a grant from the queue needs a confirmation.
     #[must_use]
     pub const fn confirms(self) -> bool {
         matches!(self, Self::Queue { confirms: true, .. })
     }
 
-    /// The longest time for which a waiter without a sign of life is kept, where there is an order of arrival.
+    /// Returns the longest time for which a waiter without a sign of life is kept; `None` without an order of arrival.
     #[must_use]
     pub const fn waiter_lease(self) -> Option<Duration> {
         match self {
