@@ -29,7 +29,8 @@ async fn locks_are_handed_over_and_renewed_over_tls() {
     let (one, other) =
         (connect(&trusting(&server, &certificates)).await, connect(&trusting(&server, &certificates)).await);
     cycle(&one, "k").await;
-    let ttl = Duration::from_millis(300);
+    // Long enough for a renewal beside a handshake on a busy machine.
+    let ttl = Duration::from_secs(1);
     let held = one.fair("k").ttl(ttl).acquire().await.expect("free");
     let waiting = tokio::spawn(async move { other.fair("k").ttl(LONG).wait(LONG).acquire().await });
     lock_tests::wait_until("it waits", LONG, async || server.keys().iter().any(|key| key == "{k}:q")).await;

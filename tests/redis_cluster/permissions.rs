@@ -8,7 +8,7 @@ use crate::support::{LONG, key_on};
 /// As the documentation of the module has it.
 const NEEDED: &str = "~shop:* ~{shop:* ~{order}* ~lock:wake:* &lock:wake:* \
     +hello +info +script|load +time +cluster|info +cluster|slots +asking \
-    +get +set +exists +pttl +pexpire +del +evalsha +ssubscribe +spublish +subscribe +publish \
+    +get +getrange +set +exists +pttl +pexpire +del +evalsha +ssubscribe +spublish +subscribe +publish \
     +hget +hset +hsetnx +hdel +hexists +hlen +hgetall \
     +zadd +zrem +zremrangebyscore +zscore +zcard +zrank +zrange +zrevrange";
 

@@ -149,7 +149,7 @@ async fn one_server_under_two_names_has_one_vote_also_later() {
 #[tokio::test]
 async fn the_documented_permissions_are_enough() {
     const RULES: &str = "on >s3cret ~shop:* ~{shop:* ~lock:voter &lock:wake:* +hello +select +info +script|load +time \
-        +get +set +exists +pttl +pexpire +del +evalsha +subscribe +publish +hget +hset +hsetnx +hdel +hexists +hlen \
+        +get +getrange +set +exists +pttl +pexpire +del +evalsha +subscribe +publish +hget +hset +hsetnx +hdel +hexists +hlen \
         +hgetall +zadd +zrem +zremrangebyscore +zscore +zcard +zrank +zrange +zrevrange +multi +exec +eval +hmget +dbsize";
     let server = RedisServer::start();
     let rules: Vec<&str> = ["ACL", "SETUSER", "app"].into_iter().chain(RULES.split_whitespace()).collect();

@@ -13,9 +13,9 @@ use crate::support::MAX_TTL;
 
 const SECRET: &str = "s3cret-of-the-test";
 /// What the page of `backend::redlock` says that a user needs, and the keys of these tests.
-const RULES: &str = "on >s3cret-of-the-test ~* &lock:wake:* +hello +select +info +script|load +time +get +set +exists \
-    +pttl +pexpire +del +evalsha +subscribe +publish +hget +hset +hsetnx +hdel +hexists +hlen +hgetall +zadd +zrem \
-    +zremrangebyscore +zscore +zcard +zrank +zrange +zrevrange +multi +exec +eval +hmget +dbsize";
+const RULES: &str = "on >s3cret-of-the-test ~* &lock:wake:* +hello +select +info +script|load +time +get +getrange \
+    +set +exists +pttl +pexpire +del +evalsha +subscribe +publish +hget +hset +hsetnx +hdel +hexists +hlen +hgetall \
+    +zadd +zrem +zremrangebyscore +zscore +zcard +zrank +zrange +zrevrange +multi +exec +eval +hmget +dbsize";
 
 /// Three servers that speak TLS, which nobody but `app` may use there.
 async fn servers(certificates: &Certificates) -> Vec<RedisServer> {
