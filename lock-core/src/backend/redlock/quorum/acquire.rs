@@ -62,11 +62,13 @@ impl<B: Backend> Inner<B> {
         let claim = Arc::new(attempt.claim.clone());
         let mut fanout = Fanout::of(self.nodes.len());
         for (number, node) in self.nodes.iter().enumerate() {
+            // One request waits there already: another would only lengthen the queue of the node.
             if node.is_stuck() {
                 let said = Reply::nothing("it does not answer, and an earlier request still waits for it");
                 let _ = attempt.open.put(number, said);
                 continue;
             }
+            // From here on a dropped attempt needs a clean-up.
             attempt.claim.mark_sent();
             let (quorum, claim, round) = (Arc::clone(self), Arc::clone(&claim), attempt.open.share());
             let tracked = attempt.tracked.clone();
@@ -75,6 +77,8 @@ impl<B: Backend> Inner<B> {
             let limit = timing::patience(claim.ttl, self.node_timeout);
             let patience = Deadline { with_caller: true, ..self.patience(alone, attempt.sent, limit) };
             let call = async move {
+                // An earlier attempt of this owner, or its release, may be in progress there. It must end before this
+                // one begins.
                 let slot = match tracked.free_slot(number) {
                     Some(slot) => Some(slot),
                     None => {
@@ -116,10 +120,12 @@ impl<B: Backend> Inner<B> {
             let _ = round.put(number, said);
             return;
         }
+        // The attempt failed while this call waited for its slot: nothing was sent, so there is nothing to release.
         if round.fate() == Some(Disposition::GiveBack) {
             return;
         }
         let node = &self.nodes[number];
+        // A call to a suspect node is counted while it lasts, so that other attempts do not queue there.
         let waiting = node.is_suspect().then(|| node.waits());
         // Created in place: a moved copy of the call would make this future larger.
         let mut call = std::pin::pin!(async { node.backend.acquire(claim, ask).await });
@@ -155,6 +161,7 @@ impl<B: Backend> Inner<B> {
         if round.fate() == Some(Disposition::GiveBack) {
             self.clean(slot, claim).await;
         }
+        // The slot is held until the answer is there, so that no later attempt of this owner mixes with this one.
         let answer = tokio::time::timeout(claim.ttl.min(PATIENCE), call).await;
         answer.unwrap_or_else(|_| Err(silent("it did not answer at all")))
     }
@@ -201,6 +208,7 @@ impl<B: Backend> Inner<B> {
     /// of the lease is left.
     async fn won(self: &Arc<Self>, attempt: Try<'_>) -> Result<Attempt> {
         let given = attempt.open.look(grants);
+        // The shortest lease counts: with one node less there may be no majority.
         let lease = given.iter().map(|grant| grant.lease).min().unwrap_or(attempt.claim.ttl);
         let mut grant = Grant::new(attempt.sent, lease);
         attempt.tracked.kept(attempt.sent, self.valid(attempt.sent, lease));
@@ -225,6 +233,7 @@ impl<B: Backend> Inner<B> {
             );
             return Err(LockError::new(LockErrorKind::Unavailable, detail).with_key(&attempt.claim.key));
         }
+        // A late grant stays: it makes the majority larger, and the release reaches every node.
         attempt.open.close(Disposition::Keep);
         Ok(Attempt::Granted(grant))
     }

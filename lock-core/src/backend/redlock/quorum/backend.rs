@@ -239,6 +239,7 @@ impl<B: Backend> Backend for Quorum<B> {
     }
 
     fn attach(&self, process: u128, listener: Weak<dyn Listener>, background: Option<&Handle>) {
+        // The nodes hold a weak reference to the filter, and the quorum keeps the filter alive.
         let listener = self.0.reports.add(listener);
         for node in &self.0.nodes {
             node.backend.attach(process, Weak::clone(&listener), background);

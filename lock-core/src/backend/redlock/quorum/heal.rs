@@ -35,6 +35,7 @@ impl<B: Backend> Inner<B> {
     /// counts as unresponsive, so that a node that has just come back is not overloaded.
     pub(super) async fn heal(&self, number: usize, batch: &Batch, mut wanting: Vec<usize>) {
         let node = &self.nodes[number];
+        // Two renewals at the same time would ask a node twice for the same grants.
         let Some(_healing) = node.heals() else { return };
         let mut again = AGAIN;
         while !wanting.is_empty() {
@@ -47,6 +48,7 @@ impl<B: Backend> Inner<B> {
                     taken.push(at);
                 }
             }
+            // The limit is for all grants together. Only grants that another owner holds there are asked for again.
             taken.truncate(again);
             again -= taken.len();
             wanting = taken;
@@ -55,7 +57,9 @@ impl<B: Backend> Inner<B> {
 
     /// Asks a node for one grant. Returns whether another owner holds the key there.
     async fn is_taken(&self, number: usize, part: &Part) -> bool {
+        // A request of this owner is in progress there. The next renewal tries again.
         let Some(slot) = part.tracked.free_slot(number) else { return false };
+        // A released or expired lock must not come back on one node.
         if part.tracked.is_returned() || part.valid.is_past(self.now()) {
             return false;
         }
@@ -67,6 +71,7 @@ impl<B: Backend> Inner<B> {
         // The verdict on the lock is final. The answer only says whether this node now has the grant.
         let Some(said) = open.close(Disposition::Keep).swap_remove(number) else { return false };
         let taken = matches!(said.answer, Ok(Attempt::Held(_)));
+        // If the owner released the lock meanwhile, the new grant is released again.
         self.settle(said, Disposition::Keep, &claim).await;
         if !taken && part.claim.own_fence().is_some() && !part.tracked.is_returned() {
             // The new grant lacks the fencing token of its owner. A renewal carries it, so that this node's next token

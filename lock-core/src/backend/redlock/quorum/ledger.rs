@@ -85,6 +85,7 @@ impl OwnerLedger {
     pub(super) fn track(self: &Arc<Self>, owner: Owner, now: Moment, ttl: Duration) -> Tracked {
         let until = now.plus(ttl).plus(GRACE);
         let mut entries = self.lock();
+        // The threshold doubles with the map, so that a sweep costs little for each new owner.
         if entries.map.len() >= entries.sweep_at {
             entries.map.retain(|_, entry| Arc::strong_count(entry) > 1 || !entry.is_over(now));
             entries.sweep_at = (2 * entries.map.len()).max(SWEEP_FROM);
@@ -211,6 +212,7 @@ impl Tracked {
 
     /// Notes that a majority granted or renewed the claim until `valid`, after a request at `sent`.
     pub(super) fn kept(&self, sent: Moment, valid: Moment) {
+        // A renewal that was in flight during the release must not bring the grant back.
         if self.is_returned() {
             return;
         }

@@ -47,6 +47,7 @@ impl<B> Node<B> {
     }
 
     pub(super) fn answered(&self) {
+        // The load keeps the usual answer from writing to memory that all callers share.
         if self.failures.load(Ordering::Relaxed) > 0
             && self.failures.swap(0, Ordering::Relaxed) >= SUSPECT_AFTER
         {

@@ -65,7 +65,8 @@ impl<B: Backend> Inner<B> {
                 let answers = quorum.renew_on(number, &batch, limit).await;
                 let wanting = batch.wanting(answers.as_deref());
                 match round.put(number, answers) {
-                    // The answer came before the verdict: `heal_all` restores the missing grants.
+                    // Before the verdict: `heal_all` restores the missing grants. A dropped renewal has no verdict, so
+                    // nothing may be healed after it.
                     Ok(()) | Err((Disposition::GiveBack, _)) => {}
                     // It came after the verdict, so this call heals its node itself.
                     Err((Disposition::Keep, _)) => quorum.heal(number, &batch, wanting).await,
@@ -83,6 +84,7 @@ impl<B: Backend> Inner<B> {
         };
         let renewed = verdicts.iter().map(|verdict| *verdict == Kept::Yes).collect();
         batch.renewed.set(renewed).expect("BUG: there is one verdict");
+        // From here on a late call heals its own node, so the verdicts must be set before.
         let mut answers = open.close(Disposition::Keep);
         self.heal_all(&batch, &answers);
         let parts = batch.parts.iter().zip(verdicts).enumerate();
@@ -94,6 +96,7 @@ impl<B: Backend> Inner<B> {
                     Renewal::Renewed { sent, lease, waiters: None }
                 }
                 Kept::No => {
+                    // A token of the lost grant must not be returned for a later one.
                     part.tracked.loses();
                     Renewal::NotOwned
                 }
@@ -108,6 +111,7 @@ impl<B: Backend> Inner<B> {
         let renews: Vec<_> =
             batch.parts.iter().map(|part| Renew { claim: &part.claim, ttl: part.ttl }).collect();
         let answers = tokio::time::timeout(limit, node.backend.renew(&renews)).await.ok();
+        // Answers are matched by their position, so a wrong number of them is no answer.
         let answers = answers.filter(|answers| answers.len() == renews.len());
         let unanswered = |answer: &Renewal| matches!(answer, Renewal::Unknown(error) if error.is_temporary());
         match &answers {

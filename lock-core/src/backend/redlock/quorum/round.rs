@@ -94,6 +94,7 @@ impl<T> Round<T> {
                     return Poll::Ready(verdict);
                 }
                 drop(inner);
+                // An answer may have arrived after the look: `notify_one` keeps a permit, so it is not missed.
                 if news.as_mut().poll(cx).is_ready() {
                     news.set(self.news.notified());
                     continue;
@@ -156,6 +157,8 @@ impl<T> Deref for RoundHandle<T> {
 
 impl<T> Drop for RoundHandle<T> {
     fn drop(&mut self) {
+        // The caller was dropped before the verdict: the calls that are still running must know what to do with a
+        // grant.
         if self.fate().is_none() {
             self.close(self.dropped);
         }

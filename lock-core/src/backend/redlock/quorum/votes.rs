@@ -80,6 +80,7 @@ impl Tally {
         if self.granted >= need {
             Verdict::Won
         } else if self.granted + pending >= need {
+            // A majority of grants is still possible.
             Verdict::Open
         } else if self.refused > spare {
             Verdict::Lost(Why::Refused)
@@ -88,6 +89,7 @@ impl Tally {
         } else if said + pending < need && self.refused + pending <= spare {
             Verdict::Lost(Why::NoQuorum)
         } else {
+            // Lost for certain, but a pending answer may still decide why.
             Verdict::Open
         }
     }

@@ -87,6 +87,7 @@ impl Voter {
             tracing::warn!(%error, "a voter is down; it votes when it is back");
         }
         let voters: Vec<Self> = dialled.into_iter().map(|(voter, _)| voter).collect();
+        // After the dials, because the servers are compared by the run ids that they answered.
         introduce(&voters)?;
         Ok(voters)
     }
@@ -146,6 +147,7 @@ async fn dial_all(configs: Vec<Config>, options: VoterOptions) -> Result<Vec<(Vo
         })?;
         dialled.push((number, outcome?));
     }
+    // The dials end in any order, and the voters must be in the order of the URLs.
     dialled.sort_unstable_by_key(|(number, _)| *number);
     Ok(dialled.into_iter().map(|(_, dialled)| dialled).collect())
 }
@@ -185,6 +187,7 @@ fn introduce(voters: &[Voter]) -> Result<()> {
             return Err(twice().to_error(voter.address()));
         }
     }
+    // All voters join before the first comparison, which needs the readings of all.
     let peers = Arc::new(Peers::new(states.iter().map(|voter| Arc::downgrade(voter.observed())).collect()));
     for voter in &states {
         voter.join(Arc::clone(&peers));

@@ -1,5 +1,5 @@
-//! A Redis server as a voter: a role of its connections, and the gate that a server which may have forgotten a lease
-//! must pass.
+//! The voter: the role of a connection to one Redis server of a quorum, and the gate that the server must pass if it
+//! may have forgotten a lease.
 
 mod backend;
 mod boot;

@@ -70,8 +70,8 @@ impl VoterState {
         let _ = self.peers.set(peers);
     }
 
-    /// Learns that the server's clock said `now` (us) between `sent` and `received`. A clock that was set costs the
-    /// server its vote for the longest lease: keys may be gone too early, and its quarantine over too soon.
+    /// Records that the server's clock showed `now` (us) at some time between `sent` and `received`. A server whose
+    /// clock was set has no vote for the longest lease: keys may expire too early, and its quarantine may end too soon.
     pub(super) fn observe(&self, now: i64, sent: Moment, received: Moment) {
         let step = self.observed.clock().observe(Reading::new(now, sent, received));
         if let Some(step) = step {
@@ -105,12 +105,14 @@ impl VoterState {
 
     fn distrust(&self, now: Moment) -> Duration {
         let out = quarantine(self.max_ttl);
+        // The later end counts, where two connections notice a step at the same time.
         self.distrusted.fetch_max(micros(now.plus(out)), Ordering::Relaxed);
         out
     }
 
     /// Records that the server is in quarantine for `left` from `now` on, and reports it.
     pub(super) fn quarantined(&self, now: Moment, left: Duration) {
+        // The new answer of the server replaces the old one, and may be shorter: a new cluster has no quarantine.
         self.quarantined.store(micros(now.plus(left)), Ordering::Relaxed);
         self.report(now);
     }

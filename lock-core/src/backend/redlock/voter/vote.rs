@@ -58,6 +58,7 @@ impl Voter {
 
     async fn ask(&self, claim: &Claim, (start, end): (Moment, Moment)) -> Result<Attempt, Refusal> {
         let voter = self.state();
+        // Checked before the request: a clock that was set may end the lease at any time, so the grant would not count.
         if let Some(left) = voter.distrusted(start) {
             return Err(Refusal::ClockJumped { left, granted: false });
         }
@@ -67,6 +68,7 @@ impl Voter {
         for _ in 0..TRIES {
             let sent = Clock::Suspend.now();
             let reply = match live.send(&command(&live, &session.registration(), claim, end)).await {
+                // The server does not know the script, so nothing ran: register it, and the request can be sent again.
                 Err(failure) if failure.reaction == Reaction::LoadScripts => {
                     session.register_again(&live).await?;
                     continue;
@@ -92,6 +94,7 @@ impl Voter {
                 }
                 (-5, [left, ..]) => {
                     let left = Duration::from_micros(number(left)?);
+                    // The listeners learn it from this answer, and need not wait for the next heartbeat.
                     voter.quarantined(Clock::Suspend.now(), left);
                     let until = Duration::from_micros(u64::try_from(reply.now).unwrap_or(0)) + left;
                     return Err(Refusal::Quarantined { left, until });
