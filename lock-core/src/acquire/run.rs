@@ -219,7 +219,7 @@ impl<'a> Acquire<'a> {
     async fn answer(&mut self, ask: Ask) -> Result<Attempt> {
         let is_asking = |waiter: &Option<Waiter<'_>>, asking| {
             if let Some(waiter) = waiter {
-                waiter.is_asking(asking, self.engine.clock.now());
+                waiter.set_asking(asking, self.engine.clock.now());
             }
         };
         is_asking(&self.waiter, true);

@@ -48,7 +48,7 @@ impl Acquire<'_> {
     /// What the others of the line have told.
     pub(super) fn queue_news(&mut self) -> Option<Wake> {
         let waiter = self.waiter.as_mut()?;
-        if let Some(handoff) = waiter.look_round() {
+        if let Some(handoff) = waiter.check_in() {
             return Some(Wake::Handoff(handoff));
         }
         if let Some(entry) = waiter.take_entry()
@@ -195,7 +195,7 @@ impl Acquire<'_> {
             let asks = due.is_some_and(|due| due.remaining(now) <= end.remaining(now));
             let wakes = due.filter(|_| asks).unwrap_or(end);
             if let Some(waiter) = &self.waiter {
-                waiter.is_alive(wakes);
+                waiter.checks_in_by(wakes);
             }
             match self.event(wakes.remaining(now)).await? {
                 Event::News => {}
@@ -224,7 +224,7 @@ impl Acquire<'_> {
         let (waiter, claim) = (&self.waiter, &self.claim);
         let news = async {
             match waiter {
-                Some(waiter) => waiter.news().await,
+                Some(waiter) => waiter.notified().await,
                 None => std::future::pending().await,
             }
         };

@@ -2,10 +2,10 @@
 
 use std::sync::atomic::{self, Ordering};
 
-use super::fence_sequence::FenceSequence;
 use super::lease::Lease;
 use crate::backend::{Fencing, FencingToken};
 use crate::error::{LossReason, Result};
+use crate::local_queue::FenceSequence;
 
 impl Lease {
     /// Returns the fencing token. Asks the store once, unless the token came with the grant or can be numbered here.

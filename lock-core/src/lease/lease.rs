@@ -7,13 +7,13 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::atomic_moment::AtomicMoment;
-use super::fence_sequence::FenceSequence;
 use super::schedule::{Schedule, Scheduled};
 use super::state;
 use crate::backend::{Claim, Grant};
 use crate::clock::Moment;
 use crate::engine::Engine;
 use crate::kind::Kind;
+use crate::local_queue::FenceSequence;
 use crate::observe::HoldRecorder;
 
 /// How a hold is to be kept.

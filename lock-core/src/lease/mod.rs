@@ -7,7 +7,7 @@
 //! | `deadline`, `atomic_moment` | until when it is certainly ours |
 //! | `loss` | whether it is still ours |
 //! | `lost_owners` | whose grants the store has reported as lost |
-//! | `fencing`, `fence_sequence` | its fencing token |
+//! | `fencing` | its fencing token |
 //! | `fork` | what is refused in a forked child |
 //! | `handoff` | passing it on inside the process |
 //! | `recorder` | what an operator sees of it: metrics, events, log |
@@ -31,7 +31,6 @@
 
 mod atomic_moment;
 mod deadline;
-mod fence_sequence;
 mod fencing;
 mod fork;
 mod handoff;
@@ -49,7 +48,6 @@ mod state;
 mod tests;
 mod watch;
 
-pub(crate) use fence_sequence::FenceSequence;
 pub(crate) use lease::{Lease, LeaseOptions};
 pub(crate) use renewers::Renewers;
 pub(crate) use schedule::Schedule;

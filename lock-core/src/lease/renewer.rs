@@ -11,7 +11,7 @@ use super::schedule::{Due, Schedule, instant};
 use crate::backend::{Renew, Renewal};
 use crate::clock::{Clock, Moment};
 use crate::error::{LockError, LockErrorKind, LossReason};
-use crate::local_queue::{LocalQueue, UNHEARD};
+use crate::local_queue::{LocalQueue, RECLAIM_AFTER};
 use crate::store::Store;
 
 /// The most grants in one call of the backend.
@@ -62,16 +62,16 @@ impl Renewer {
             if !look.is_past(now) {
                 return Some(look);
             }
-            survives(|| self.local_queue.look(UNHEARD));
+            survives(|| self.local_queue.reclaim(RECLAIM_AFTER));
         }
-        self.local_queue.is_open().then(|| now.plus(UNHEARD))
+        self.local_queue.needs_reclaim().then(|| now.plus(RECLAIM_AFTER))
     }
 
     /// Sleeps until the next look is due or something earlier is filed.
     async fn sleep(&self, look: Option<Moment>) {
-        let mut opens = pin!(self.local_queue.opens());
+        let mut opens = pin!(self.local_queue.reclaim_needed());
         opens.as_mut().enable();
-        if look.is_none() && self.local_queue.is_open() {
+        if look.is_none() && self.local_queue.needs_reclaim() {
             return;
         }
         let look_at = look.map_or(i64::MAX, instant);

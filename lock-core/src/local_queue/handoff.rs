@@ -4,28 +4,29 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::fence_sequence::FenceSequence;
 use crate::backend::Claim;
 use crate::clock::Moment;
 use crate::expiry;
 use crate::key::Key;
-use crate::lease::FenceSequence;
 use crate::pending::{Certainty, Cleanup};
 
 /// What a holder knows of its grant.
 #[derive(Debug)]
 pub(crate) struct HandoffLease {
     pub(crate) claim: Claim,
-    /// Until when it is certainly ours.
+    /// Until when the grant is certainly held.
     pub(crate) deadline: Moment,
     /// Until when the store may have it.
     pub(crate) store_until: Moment,
     /// When the last request was sent that the store has answered with yes.
     pub(crate) confirmed: Moment,
-    /// What its fencing tokens count on from.
+    /// The sequence that the next holder's fencing token goes on with.
     pub(crate) sequence: Option<FenceSequence>,
 }
 
-/// A lease that belongs to nobody for a moment; dropped, it goes back to the store.
+/// A grant without a holder. Dropping it releases the grant in the background: it may be dropped in the node of a waiter
+/// that left, or in the future of one that was cancelled.
 pub(crate) struct Handoff {
     cleanup: Arc<Cleanup>,
     lease: Option<Box<HandoffLease>>,
@@ -36,7 +37,7 @@ impl Handoff {
         Self { cleanup, lease: Some(lease) }
     }
 
-    /// A request for a lease of `ttl` is about to be sent.
+    /// Notes that a request for a lease of `ttl` is about to be sent.
     pub(crate) fn asked(&mut self, ttl: Duration) {
         // A session keeps its grants for as long as it lives, whatever is asked for.
         if self.cleanup.has_session() {
@@ -48,7 +49,7 @@ impl Handoff {
         }
     }
 
-    /// The store promised `length` from `sent` on.
+    /// Notes that the store promised `length` from `sent` on.
     pub(crate) fn leased(&mut self, sent: Moment, length: Duration) {
         let safe = expiry::safe(self.cleanup.capability.placement, length);
         if let Some(lease) = self.lease.as_deref_mut() {
@@ -59,16 +60,16 @@ impl Handoff {
     }
 
     pub(crate) fn lease(&self) -> &HandoffLease {
-        self.lease.as_deref().expect("BUG: only what consumes the handoff takes the lease")
+        self.lease.as_deref().expect("BUG: only what consumes the hand-off takes the lease")
     }
 
     pub(super) fn key(&self) -> &Key {
         &self.lease().claim.key
     }
 
-    /// Takes the lease out: the caller answers for it.
+    /// Takes the lease out. From now on the caller releases it.
     pub(crate) fn accept(mut self) -> Box<HandoffLease> {
-        self.lease.take().expect("BUG: only what consumes the handoff takes the lease")
+        self.lease.take().expect("BUG: only what consumes the hand-off takes the lease")
     }
 
     /// Returns whether the manager ends, so that nobody may get it any more.

@@ -1,31 +1,52 @@
-//! The waiters of one process on one key, and the hand-off between them.
+//! The waiters of one process, and the hand-off between them.
 //!
-//! A waiter of a barging claim joins the queue of its key. Only the head of the queue asks the store; all others wait for
-//! a *hand-off*: a holder of this process that releases passes the grant itself to the next waiter, without a message to
-//! the store. So a hot key costs the store one waiter for each process, and a hand-off costs a wake-up instead of two
-//! commands. The process has one entry in the queue of the store. It belongs to the key's queue here, so a head that gives
-//! up leaves it to the next one.
+//! A waiter of a barging claim joins the queue of its key. The head of the queue alone asks the store. The others wait for a
+//! *hand-off*: a holder of this process that releases gives its grant to the next in the queue, without a request to the
+//! store. So a hot key costs the store one waiter for each process, and a hand-off inside a process costs a wake-up.
 //!
-//! Once waiters of other processes are known, the hand-offs end after a quantum, 64 of them or 10 ms. The holder then
-//! releases, and the head queues in the store again. One script could do both, but two commands for 64 hand-offs are
-//! little, and their answers cannot be lost between two futures.
+//! ```text
+//!  release ---> hand_off ---> next in the queue      while the quantum lasts
+//!     |                            |
+//!     |  quantum over,             |  not polled for a while: reclaim
+//!     |  nobody waits              v
+//!     +--------> store <------ next in the queue
+//!                  |
+//!               freed ---> head asks
+//! ```
 //!
-//! A waiter whose future is not polled does not count. A hand-off that it does not take within 250 ms passes to the next
-//! waiter, or back to the store. The renewers [look](LocalQueue::look) after all keys at once, because a timer for each
-//! hand-off would cost more than the hand-off. Such a waiter leaves the queue until it is polled: one that was offered the
-//! grant in every round would slow down a hot key to one hand-off in 250 ms.
+//! Once others are known to wait in other processes, the hand-offs end after a [quantum](quantum::Quantum), and the grant goes back to
+//! the store.
+//!
+//! A waiter whose future nobody polls is no waiter. What it was given and has not taken after a moment is for the next, or
+//! for the store: the renewers [reclaim](LocalQueue::reclaim) it. Such a waiter leaves the queue, and joins it again when it
+//! is polled.
+//!
+//! | file | holds |
+//! | --- | --- |
+//! | `queues` | [`LocalQueue`]: the queues of all keys |
+//! | `key_queue` | the queue of one key |
+//! | `waiter_node` | a waiter's part of a queue |
+//! | `waiter` | [`Waiter`]: the waiter's side of it |
+//! | `handoff` | [`Handoff`]: a grant on its way from holder to holder |
+//! | `fence_sequence` | the fencing tokens of the holders of one grant |
+//! | `quantum` | how long a process may keep a grant that others want |
+//! | `recently_held` | which keys were held a moment ago |
+//! | `reclaim` | whether a waiter may have something that it does not take |
 
+mod fence_sequence;
 mod handoff;
 mod key_queue;
+mod quantum;
 mod queues;
 mod recently_held;
+mod reclaim;
 #[cfg(test)]
 mod tests;
-mod unheard;
 mod waiter;
 mod waiter_node;
 
+pub(crate) use fence_sequence::FenceSequence;
 pub(crate) use handoff::{Handoff, HandoffLease};
 pub(crate) use queues::LocalQueue;
-pub(crate) use unheard::UNHEARD;
+pub(crate) use reclaim::RECLAIM_AFTER;
 pub(crate) use waiter::Waiter;

@@ -9,9 +9,9 @@ use std::time::Duration;
 use tokio::sync::futures::Notified;
 
 use super::handoff::Handoff;
-use super::key_queue::{After, KeyQueue, Unheard};
+use super::key_queue::{Effects, KeyQueue, Reclaimed};
 use super::recently_held::RecentlyHeld;
-use super::unheard::Open;
+use super::reclaim::ReclaimSignal;
 use super::waiter_node::WaiterNode;
 use crate::backend::Capability;
 use crate::clock::{Clock, Moment};
@@ -23,18 +23,17 @@ const SHARDS: usize = 32;
 
 type Shard = HashMap<Key, KeyQueue>;
 
-/// All queues of one manager.
+/// The waiters of one manager, by key.
 #[derive(Debug)]
 pub(crate) struct LocalQueue {
     shards: [Mutex<Shard>; SHARDS],
     hasher: std::hash::RandomState,
-    /// How many queues there are; while it is zero, nothing need be looked up.
+    /// The number of queues. While it is zero, nothing need be looked up: a key that nobody waits for costs a load.
     queues: AtomicUsize,
     recently_held: RecentlyHeld,
-    /// Whether somebody was told something that may be unheard.
-    open: Open,
-    /// Whether the store tells when somebody waits elsewhere; where it does not, somebody always may.
-    told: bool,
+    signal: ReclaimSignal,
+    /// Whether the store tells a holder that somebody waits elsewhere. Where it does not, somebody may at any time.
+    tells_holder: bool,
     /// Whether the store has no queue, so that the head tries again by itself.
     polls: bool,
     clock: Clock,
@@ -42,12 +41,16 @@ pub(crate) struct LocalQueue {
 
 impl LocalQueue {
     pub(crate) fn new(store: &Capability) -> Self {
-        let shards = std::array::from_fn(|_| Mutex::default());
-        let hasher = std::hash::RandomState::new();
-        let (queues, recently_held, open) = (AtomicUsize::new(0), RecentlyHeld::default(), Open::default());
-        let (told, polls, clock) =
-            (store.waiting.tells_holder(), !store.waiting.in_order(), store.placement.clock());
-        Self { shards, hasher, queues, recently_held, open, told, polls, clock }
+        Self {
+            shards: std::array::from_fn(|_| Mutex::default()),
+            hasher: std::hash::RandomState::new(),
+            queues: AtomicUsize::new(0),
+            recently_held: RecentlyHeld::default(),
+            signal: ReclaimSignal::default(),
+            tells_holder: store.waiting.tells_holder(),
+            polls: !store.waiting.in_order(),
+            clock: store.placement.clock(),
+        }
     }
 
     fn shard(&self, key: &str) -> MutexGuard<'_, Shard> {
@@ -71,24 +74,24 @@ impl LocalQueue {
         Some(answer)
     }
 
-    /// How many tasks of this process wait for `key`.
+    /// Returns how many tasks of this process wait for `key`.
     pub(crate) fn waiters(&self, key: &Key) -> usize {
         self.with(key.as_str(), |queue| queue.waiting()).unwrap_or(0)
     }
 
-    /// Whether somebody of this process waits for `key`, or holds it and had to wait.
+    /// Returns whether somebody of this process waits for `key`, or waited for it and holds it.
     pub(crate) fn is_busy(&self, key: &Key) -> bool {
         self.with(key.as_str(), |_| ()).is_some()
     }
 
-    /// Joins the queue for `key`, behind those who wait already; `Err` says how many they are, if they are `max` or more.
+    /// Joins the queue of `key`, behind those who wait already. `Err` says how many they are, if they are `max` or more.
     pub(super) fn join(&self, key: &Key, max: usize, ttl: Duration) -> Result<Arc<WaiterNode>, usize> {
-        let (now, mut after) = (self.clock.now(), After::default());
+        let (now, mut effects) = (self.clock.now(), Effects::default());
         let mut shard = self.shard(key.as_str());
         let (mut waiting, mut alone) = (0, None);
         if let Some(queue) = shard.get_mut(key.as_str()) {
             // A head that nobody polls must not keep a newcomer from asking.
-            queue.skip_stalled(now, &mut after);
+            queue.skip_stalled(now, &mut effects);
             waiting = queue.waiting();
             // A head that tries again by itself may do so seldom as long as it is alone.
             alone = queue.head().filter(|_| waiting == 1 && self.polls);
@@ -96,18 +99,18 @@ impl LocalQueue {
         let node = (waiting < max).then(|| self.queue(&mut shard, key).join(ttl, now));
         drop(shard);
         if let Some(head) = alone.filter(|_| node.is_some()) {
-            head.ring();
+            head.notify();
         }
-        self.after(after);
+        self.carry_out(effects);
         node.ok_or(waiting)
     }
 
-    /// Lines one up at the end that was passed over, and is polled again.
+    /// Adds a waiter that was skipped, and is polled again, at the end.
     pub(super) fn rejoin(&self, key: &Key, node: &Arc<WaiterNode>) {
         self.queue(&mut self.shard(key.as_str()), key).rejoin(node);
     }
 
-    /// The queue of `key`, made if there is none.
+    /// Returns the queue of `key`, made if there is none.
     fn queue<'s>(&self, shard: &'s mut Shard, key: &Key) -> &'s mut KeyQueue {
         shard.entry(key.clone()).or_insert_with(|| {
             self.queues.fetch_add(1, Ordering::AcqRel);
@@ -115,127 +118,126 @@ impl LocalQueue {
         })
     }
 
-    /// Gives the grant of a holder that releases `key` to the next in queue. `false` where nobody waits, where others have
-    /// waited elsewhere for long enough, or where there is no `turn` to give: then the grant belongs to the store.
+    /// Hands the grant of a holder that releases `key` off to the next waiter. Returns `false` where nobody waits, where the
+    /// quantum is over, or where there is no `handoff` to give: then the grant belongs to the store.
     ///
-    /// `turn` makes it for one who asks for such a lease, and must not use the queue.
+    /// `handoff` makes it for a waiter that asks for a lease of this length. It runs under the lock of the queue, and must
+    /// not use it.
     pub(crate) fn hand_off(&self, key: &Key, handoff: impl FnOnce(Duration) -> Option<Handoff>) -> bool {
         if self.queues.load(Ordering::Acquire) == 0 {
             return false;
         }
-        let (now, mut after) = (self.clock.now(), After::default());
+        let (now, mut effects) = (self.clock.now(), Effects::default());
         let next = self.with(key.as_str(), |queue| {
-            if !self.told {
+            if !self.tells_holder {
                 queue.contend(now);
             }
-            queue.skip_stalled(now, &mut after);
+            queue.skip_stalled(now, &mut effects);
             queue.hand_off(handoff, now)
         });
-        self.after(after);
-        match next.flatten() {
-            Some(node) => {
-                node.ring();
-                self.open.tell();
-                true
-            }
-            None => false,
-        }
+        self.carry_out(effects);
+        let Some(node) = next.flatten() else { return false };
+        node.notify();
+        self.signal.raise();
+        true
     }
 
-    /// Hands `handoff` off to the next in the queue, because its waiter is gone, or not polled.
+    /// Hands `handoff` off to the next waiter, because its own is gone, or not polled.
     pub(super) fn pass_on(&self, handoff: Handoff) {
         if handoff.is_too_late() {
             return;
         }
         let key = handoff.key().clone();
         let mut handoff = Some(handoff);
-        // What is left of it here goes back to the store as it is dropped.
+        // What nobody takes is dropped here, and so goes back to the store.
         self.hand_off(&key, |_| handoff.take());
     }
 
-    /// A guard of this process gave `key` back to the store, or lost it: the head may ask.
+    /// Notes that a guard of this process released `key` to the store, or lost it. The head asks.
     pub(crate) fn freed(&self, key: &Key) {
         if self.queues.load(Ordering::Acquire) == 0 {
             return;
         }
         let now = self.clock.now();
         if let Some(head) = self.with(key.as_str(), |queue| queue.freed(now)).flatten() {
-            head.ring();
-            self.open.tell();
+            head.notify();
+            self.signal.raise();
         }
     }
 
-    /// Somebody waits elsewhere for `key`, which this process holds.
+    /// Notes that somebody waits elsewhere for `key`, which this process holds.
     pub(crate) fn contended(&self, key: &str) {
         let now = self.clock.now();
         self.with(key, |queue| queue.contend(now));
     }
 
-    /// Whether somebody is known to wait elsewhere.
+    /// Returns whether somebody is known to wait elsewhere.
     #[cfg(test)]
     pub(super) fn is_contended(&self, key: &Key) -> bool {
         self.with(key.as_str(), |queue| queue.is_contended()).unwrap_or(false)
     }
 
-    /// Passes over a head that nobody polls.
+    /// Skips the heads whose futures are not being polled.
     pub(super) fn skip_stalled(&self, key: &Key, now: Moment) {
-        let mut after = After::default();
-        self.with(key.as_str(), |queue| queue.skip_stalled(now, &mut after));
-        self.after(after);
+        let mut effects = Effects::default();
+        self.with(key.as_str(), |queue| queue.skip_stalled(now, &mut effects));
+        self.carry_out(effects);
     }
 
-    fn after(&self, after: After) {
-        if !after.ring.is_empty() {
-            self.open.tell();
+    /// Carries out what a change has left to be done, outside of the lock: a waker and the release of a queue entry may run
+    /// code of the application.
+    fn carry_out(&self, effects: Effects) {
+        if !effects.notify.is_empty() {
+            self.signal.raise();
         }
-        after.ring.into_iter().for_each(|node| node.ring());
-        drop(after.unused);
+        effects.notify.into_iter().for_each(|node| node.notify());
+        drop(effects.unused);
     }
 
-    /// Whether somebody was told something that may be unheard, so that a [look](Self::look) is worth it.
-    pub(crate) fn is_open(&self) -> bool {
-        self.open.is_told()
+    /// Returns whether a waiter may not take what it was given, so that [`reclaim`](Self::reclaim) is worth it.
+    pub(crate) fn needs_reclaim(&self) -> bool {
+        self.signal.is_raised()
     }
 
     /// Completes when that changes. Enable it before asking whether it has.
-    pub(crate) fn opens(&self) -> Notified<'_> {
-        self.open.rung()
+    pub(crate) fn reclaim_needed(&self) -> Notified<'_> {
+        self.signal.raised()
     }
 
-    /// Takes back what was told to waiters and not heard for `patience`, because nobody polls them: a turn goes to the next,
-    /// or to the store.
-    pub(crate) fn look(&self, patience: Duration) {
-        self.open.begin();
-        let (now, mut found) = (self.clock.now(), Unheard::default());
+    /// Takes back what was given to waiters and not taken for `patience`, because nobody polls them. A hand-off goes to the
+    /// next waiter, or to the store.
+    pub(crate) fn reclaim(&self, patience: Duration) {
+        self.signal.lower();
+        let (now, mut reclaimed) = (self.clock.now(), Reclaimed::default());
         for shard in &self.shards {
             if self.queues.load(Ordering::Acquire) == 0 {
                 break;
             }
             shard.lock().retain(|_, queue| {
-                queue.take_back(patience, now, &mut found);
+                queue.reclaim(patience, now, &mut reclaimed);
                 let ends = queue.is_idle();
                 self.queues.fetch_sub(usize::from(ends), Ordering::AcqRel);
                 !ends
             });
         }
-        if found.open {
-            self.open.stays();
+        if reclaimed.more {
+            self.signal.keep();
         }
-        found.handoffs.drain(..).for_each(|handoff| self.pass_on(handoff));
-        self.after(found.after);
+        reclaimed.handoffs.drain(..).for_each(|handoff| self.pass_on(handoff));
+        self.carry_out(reclaimed.effects);
     }
 
     pub(super) fn granted(&self, key: &Key, node: &Arc<WaiterNode>, contended: bool) {
         let now = self.clock.now();
-        let contended = contended || !self.told;
+        let contended = contended || !self.tells_holder;
         // What is dropped here may ask the store, and must not do so under the lock.
         drop(self.with(key.as_str(), |queue| queue.granted(node, contended, now)));
     }
 
     pub(super) fn leave(&self, key: &Key, node: &Arc<WaiterNode>, entry: Option<PendingClaim>) {
         let (now, mut entry) = (self.clock.now(), Some(entry));
-        let after = self.with(key.as_str(), |queue| queue.leave(node, entry.take().flatten(), now));
-        self.after(after.unwrap_or_default());
+        let effects = self.with(key.as_str(), |queue| queue.leave(node, entry.take().flatten(), now));
+        self.carry_out(effects.unwrap_or_default());
         drop(entry);
     }
 
@@ -243,7 +245,7 @@ impl LocalQueue {
         self.with(key.as_str(), |queue| queue.is_head(node)).unwrap_or(false)
     }
 
-    /// Whether `key` was held when it was last tried.
+    /// Returns whether `key` was held when it was last tried.
     pub(crate) fn was_held(&self, key: &Key) -> bool {
         self.recently_held.has(self.hasher.hash_one(key.as_str()))
     }

@@ -1,13 +1,13 @@
-//! Which keys were found held a moment ago.
+//! Which keys were held a moment ago.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const SLOTS: usize = 64;
 
-/// Remembers keys by hash, one for each slot: a hint, which a collision may overwrite.
+/// A memory of keys by hash, one for each slot. It is a hint, which a collision may overwrite.
 ///
-/// A key that was held at the last try is asked for with a place in the queue at once; the plain try before it would
-/// most likely be in vain.
+/// A key that was held at the last try is asked for with a queue entry at once; the plain try before it would most likely
+/// fail.
 #[derive(Debug)]
 pub(super) struct RecentlyHeld([AtomicU64; SLOTS]);
 
@@ -33,6 +33,7 @@ impl RecentlyHeld {
         if held {
             slot.store(hash, Ordering::Relaxed);
         } else {
+            // Only if it is this key's: the slot may be another key's by now.
             let _ = slot.compare_exchange(hash, 0, Ordering::Relaxed, Ordering::Relaxed);
         }
     }

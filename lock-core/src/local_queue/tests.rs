@@ -1,4 +1,4 @@
-//! The queue as such; turns and slices are tested with a store in `tests/locks/handoff.rs`.
+//! The queue by itself. Hand-offs and quanta are tested with a store, in `tests/locks/handoff.rs`.
 
 use std::time::Duration;
 
@@ -22,12 +22,12 @@ fn join(local_queue: &LocalQueue) -> Waiter<'_> {
     Waiter::join(local_queue, &key(), 9, TTL).expect("there is room")
 }
 
-async fn is_told(waiter: &Waiter<'_>) -> bool {
-    tokio::time::timeout(Duration::from_millis(1), waiter.news()).await.is_ok() && waiter.take_ask()
+async fn is_asked(waiter: &Waiter<'_>) -> bool {
+    tokio::time::timeout(Duration::from_millis(1), waiter.notified()).await.is_ok() && waiter.take_ask()
 }
 
 #[test]
-fn a_full_line_is_not_joined() {
+fn a_full_queue_is_not_joined() {
     let local_queue = local_queue();
     let first = Waiter::join(&local_queue, &key(), 1, TTL).expect("there is room");
     assert_eq!(Waiter::join(&local_queue, &key(), 1, TTL).err(), Some(1));
@@ -37,13 +37,13 @@ fn a_full_line_is_not_joined() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_head_asks_the_store_and_is_told_of_a_release() {
+async fn the_head_asks_the_store_and_is_notified_of_a_release() {
     let local_queue = local_queue();
     let (first, second) = (join(&local_queue), join(&local_queue));
     assert!(first.take_ask() && !first.take_ask() && !second.take_ask(), "the head, once");
-    assert!(!is_told(&first).await);
+    assert!(!is_asked(&first).await);
     local_queue.freed(&key());
-    assert!(is_told(&first).await && !is_told(&second).await);
+    assert!(is_asked(&first).await && !is_asked(&second).await);
     assert_eq!((local_queue.waiters(&key()), first.others()), (2, 1));
 }
 
@@ -54,33 +54,33 @@ async fn a_head_that_leaves_passes_the_news_on() {
     local_queue.freed(&key());
     drop(second);
     drop(first);
-    assert!(is_told(&third).await && third.is_head());
+    assert!(is_asked(&third).await && third.is_head());
     drop(third);
     assert!(local_queue.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_a_holder_came_through_the_line_newcomers_do_not_ask() {
+async fn while_a_holder_came_through_the_queue_newcomers_do_not_ask() {
     let local_queue = local_queue();
     let (mut first, second) = (join(&local_queue), join(&local_queue));
     assert!(first.take_ask());
     first.granted(false);
     drop(first);
-    assert!(second.is_head() && !is_told(&second).await, "it waits for the holder");
+    assert!(second.is_head() && !is_asked(&second).await, "it waits for the holder");
     drop(second);
     assert!(local_queue.is_busy(&key()) && local_queue.waiters(&key()) == 0);
     let third = join(&local_queue);
     assert!(!third.take_ask());
     local_queue.freed(&key());
-    assert!(is_told(&third).await);
+    assert!(is_asked(&third).await);
     drop(third);
     assert!(local_queue.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_cannot_tell_of_others_counts_as_contended() {
-    for (told, others, contended) in [(true, false, false), (true, true, true), (false, false, true)] {
-        let waiting = Waiting::Watch { order: Order::Any, tells_holder: told };
+    for (tells, others, contended) in [(true, false, false), (true, true, true), (false, false, true)] {
+        let waiting = Waiting::Watch { order: Order::Any, tells_holder: tells };
         let local_queue = LocalQueue::new(&Capability { waiting, ..Memory::new().capability() });
         let mut first = join(&local_queue);
         let _second = join(&local_queue);

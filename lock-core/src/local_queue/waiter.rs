@@ -1,4 +1,4 @@
-//! A place in the queue, as its waiter has it.
+//! A waiter of the local queue, as the acquire loop has it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use crate::clock::Moment;
 use crate::key::Key;
 use crate::pending::PendingClaim;
 
-/// A store answers within so long as a rule.
+/// The time within which a store usually answers.
 const ANSWER: Duration = Duration::from_secs(2);
 
-/// A place in the queue; dropping it leaves, and passes on what it was given.
+/// A waiter in the queue of one key. Dropping it leaves the queue, and passes on what the waiter was given.
 pub(crate) struct Waiter<'a> {
     local_queue: &'a LocalQueue,
     key: Key,
@@ -23,7 +23,7 @@ pub(crate) struct Waiter<'a> {
 }
 
 impl<'a> Waiter<'a> {
-    /// Joins the queue for `key`, behind those who wait already; `Err` says how many they are, if they are `max` or more.
+    /// Joins the queue of `key`, behind those who wait already. `Err` says how many they are, if they are `max` or more.
     pub(crate) fn join(
         local_queue: &'a LocalQueue,
         key: &Key,
@@ -34,78 +34,79 @@ impl<'a> Waiter<'a> {
         Ok(Self { local_queue, key: key.clone(), node, served: false })
     }
 
-    /// Whether it is the first in queue, who alone asks the store.
+    /// Returns whether it is the head, which alone asks the store.
     pub(crate) fn is_head(&self) -> bool {
         self.local_queue.is_head(&self.key, &self.node)
     }
 
-    /// Others in the queue.
+    /// Returns how many others are in the queue.
     pub(crate) fn others(&self) -> usize {
         self.local_queue.waiters(&self.key).saturating_sub(1)
     }
 
-    /// Whether it is to ask the store; tells once.
+    /// Returns, once, whether it must ask the store.
     pub(crate) fn take_ask(&self) -> bool {
-        std::mem::take(&mut self.node.news().ask)
+        std::mem::take(&mut self.node.state().must_ask)
     }
 
-    /// The grant of the holder before, if it is its turn.
+    /// Takes the grant of the holder before it, if it was handed off.
     fn take_handoff(&mut self) -> Option<Handoff> {
-        let handoff = self.node.news().handoff.take();
+        let handoff = self.node.state().handoff.take();
         self.served |= handoff.is_some();
         handoff
     }
 
-    /// The place in the store's queue that a head before it left.
+    /// Takes the entry in the store's queue that a head before it left.
     pub(crate) fn take_entry(&self) -> Option<PendingClaim> {
-        self.node.news().entry.take()
+        self.node.state().entry.take()
     }
 
-    /// Notes that somebody polls this waiter, which looks round again by `back`.
-    pub(crate) fn is_alive(&self, back: Moment) {
-        self.node.news().back = back;
+    /// Notes that somebody polls this waiter, which looks again by `then`.
+    pub(crate) fn checks_in_by(&self, then: Moment) {
+        self.node.state().check_in_by = then;
     }
 
-    /// Notes that this waiter awaits an answer of the store, from `now` on, or has it.
-    pub(crate) fn is_asking(&self, asking: bool, now: Moment) {
-        let mut news = self.node.news();
-        (news.asking, news.back) = (asking, if asking { now.plus(ANSWER) } else { now });
+    /// Notes that this waiter awaits an answer of the store, from `now` on, or has it. Until then the queue need not wonder
+    /// why its head does not look.
+    pub(crate) fn set_asking(&self, asking: bool, now: Moment) {
+        let mut state = self.node.state();
+        (state.asking, state.check_in_by) = (asking, if asking { now.plus(ANSWER) } else { now });
     }
 
-    /// Looks round: the turn, if it is this one's. One that was passed over because nobody polled it lines up again.
-    pub(crate) fn look_round(&mut self) -> Option<Handoff> {
+    /// Takes the hand-off, if it was given one. A waiter that was skipped because nobody polled it joins again.
+    pub(crate) fn check_in(&mut self) -> Option<Handoff> {
         let handoff = self.take_handoff();
-        if handoff.is_none() && self.node.news().skipped {
+        if handoff.is_none() && self.node.state().skipped {
             self.local_queue.rejoin(&self.key, &self.node);
         }
         handoff
     }
 
-    /// Completes when there is news. Cancel safe.
-    pub(crate) async fn news(&self) {
-        self.node.rung().await;
+    /// Completes when there is something to look at. Cancel safe.
+    pub(crate) async fn notified(&self) {
+        self.node.notified().await;
     }
 
-    /// Sees to it that the queue is not lost on a head that nobody polls.
+    /// Skips the waiters before this one whose futures are not being polled.
     pub(crate) fn skip_stalled(&self, now: Moment) {
-        self.is_alive(now);
+        self.checks_in_by(now);
         self.local_queue.skip_stalled(&self.key, now);
     }
 
-    /// The store granted the key to this head; `contended`: others wait there.
+    /// Notes that the store granted the key to this head. `contended`: others wait there.
     pub(crate) fn granted(&mut self, contended: bool) {
         self.served = true;
         self.local_queue.granted(&self.key, &self.node, contended);
-        // A turn on another grant, which has run out by now; dropped, it is given back.
+        // A hand-off of another grant, which has run out by now. Dropping it releases that.
         drop(self.take_handoff());
     }
 
-    /// Whether it has the key, and so is out of the queue.
+    /// Returns whether it has the key, and so is out of the queue.
     pub(crate) fn is_served(&self) -> bool {
         self.served
     }
 
-    /// Leaves, and leaves a place in the store's queue to the one behind.
+    /// Leaves the queue, and leaves an entry in the store's queue to the next waiter.
     pub(crate) fn leave_with(mut self, entry: Option<PendingClaim>) {
         self.leave(entry);
     }
@@ -116,7 +117,7 @@ impl<'a> Waiter<'a> {
         }
         self.served = true;
         self.local_queue.leave(&self.key, &self.node, entry);
-        // It may have been its turn, or become so until now: then it is the next one's, or the store's.
+        // It may have been handed the grant until now. From here on nobody can: the node is out of the queue.
         if let Some(handoff) = self.take_handoff() {
             self.local_queue.pass_on(handoff);
         }

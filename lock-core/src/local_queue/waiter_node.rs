@@ -1,4 +1,4 @@
-//! What one waiter is told by the others of its queue.
+//! A waiter's part of a queue: what the others have given it, and whether it is polled.
 
 use std::fmt;
 use std::sync::MutexGuard;
@@ -11,74 +11,81 @@ use crate::clock::Moment;
 use crate::pending::PendingClaim;
 use crate::sync::Mutex;
 
-/// A place in the queue.
+/// A waiter's part of a queue, shared between the queue and the waiter.
 pub(super) struct WaiterNode {
     /// The lease that its waiter asks for.
     ttl: Duration,
-    news: Mutex<News>,
+    state: Mutex<NodeState>,
     /// Keeps one permit, so that nothing is missed between two waits.
-    bell: Notify,
+    changed: Notify,
 }
 
-/// A waiter that is so much later than it meant to be is not polled.
+/// How late a waiter may be before it counts as not polled.
 const STALLED: Duration = Duration::from_secs(1);
 
 /// What has happened since the waiter last looked.
-pub(super) struct News {
+pub(super) struct NodeState {
     /// It is the head, and the store may have the key free.
-    pub(super) ask: bool,
-    /// It is its turn.
+    pub(super) must_ask: bool,
+    /// The grant of the holder before it.
     pub(super) handoff: Option<Handoff>,
-    /// The place in the store's queue that the head before it has left.
+    /// The entry in the store's queue that the head before it has left.
     pub(super) entry: Option<PendingClaim>,
-    /// When its waiter meant to look round again, at the latest.
-    pub(super) back: Moment,
-    /// Its waiter awaits an answer of the store, and hears the rest after it.
+    /// When its waiter looks again, at the latest.
+    pub(super) check_in_by: Moment,
+    /// Its waiter awaits an answer of the store, and looks after that.
     pub(super) asking: bool,
-    /// Its waiter was not polled and is not in the queue; it lines up again when it is.
+    /// Its waiter was not polled and is not in the queue. It joins again when it is.
     pub(super) skipped: bool,
     /// Its waiter has left.
     pub(super) gone: bool,
 }
 
-impl News {
-    /// Whether its waiter should have looked round long ago.
+impl NodeState {
+    /// Returns whether its waiter should have looked long ago.
     pub(super) fn is_stalled(&self, now: Moment) -> bool {
-        now.since(self.back) >= STALLED
+        now.since(self.check_in_by) >= STALLED
     }
 
-    /// Whether its waiter has a turn to take. One who is leaving passes it on itself.
+    /// Returns whether its waiter has a hand-off to take. One that is leaving passes it on by itself.
     pub(super) fn has_handoff(&self) -> bool {
         self.handoff.is_some() && !self.gone
     }
 
-    /// Whether its waiter is to ask, and would have begun to if it were polled.
-    pub(super) fn is_to_ask(&self) -> bool {
-        self.ask && !self.asking
+    /// Returns whether its waiter must ask, and would have begun to if it were polled.
+    pub(super) fn has_question(&self) -> bool {
+        self.must_ask && !self.asking
     }
 }
 
 impl WaiterNode {
     pub(super) fn new(ttl: Duration, now: Moment) -> Self {
-        let (handoff, entry) = (None, None);
-        let news = News { ask: false, handoff, entry, back: now, asking: false, skipped: false, gone: false };
-        Self { ttl, news: Mutex::new(news), bell: Notify::new() }
+        let state = NodeState {
+            must_ask: false,
+            handoff: None,
+            entry: None,
+            check_in_by: now,
+            asking: false,
+            skipped: false,
+            gone: false,
+        };
+        Self { ttl, state: Mutex::new(state), changed: Notify::new() }
     }
 
     pub(super) fn ttl(&self) -> Duration {
         self.ttl
     }
 
-    pub(super) fn news(&self) -> MutexGuard<'_, News> {
-        self.news.lock()
+    pub(super) fn state(&self) -> MutexGuard<'_, NodeState> {
+        self.state.lock()
     }
 
-    pub(super) fn ring(&self) {
-        self.bell.notify_one();
+    pub(super) fn notify(&self) {
+        self.changed.notify_one();
     }
 
-    pub(super) async fn rung(&self) {
-        self.bell.notified().await;
+    pub(super) async fn notified(&self) {
+        self.changed.notified().await;
     }
 }
 

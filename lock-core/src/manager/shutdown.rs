@@ -27,9 +27,9 @@ impl LockManager {
         let engine = self.engine();
         engine.close();
         // A turn that nobody polls for is no hold that could be waited for.
-        engine.local_queue.look(Duration::ZERO);
+        engine.local_queue.reclaim(Duration::ZERO);
         let _ = tokio::time::timeout(grace, engine.idle()).await;
-        engine.local_queue.look(Duration::ZERO);
+        engine.local_queue.reclaim(Duration::ZERO);
         let mut report = ShutdownReport::default();
         for lease in self.hub().leases() {
             if lease.lose(LossReason::ShutDown) {

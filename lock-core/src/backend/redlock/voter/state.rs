@@ -12,7 +12,6 @@ use crate::backend::redis::config::Address;
 use crate::backend::redis::units::millis;
 use crate::backend::remote::Listeners;
 use crate::clock::{Clock, Moment};
-use crate::sync::Mutex;
 
 /// This client's knowledge about one voter.
 #[derive(Debug)]

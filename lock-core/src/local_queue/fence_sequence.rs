@@ -23,18 +23,18 @@ pub(crate) struct FenceSequence {
 
 impl FenceSequence {
     /// A sequence that begins with a token of the store, which arrived at `arrived`.
-    pub(super) fn new(first: FencingToken, arrived: Moment) -> Self {
+    pub(crate) fn new(first: FencingToken, arrived: Moment) -> Self {
         Self { first, arrived, last: first }
     }
 
     /// Returns the token of the holder that has this sequence.
-    pub(super) fn token(self) -> FencingToken {
+    pub(crate) fn token(self) -> FencingToken {
         self.last
     }
 
     /// Returns the next number, if the store's clock had certainly passed it at `confirmed`. That is when the last
     /// request was sent that the store has answered with yes, and so has carried out later than that.
-    pub(super) fn next(self, confirmed: Moment) -> Option<Self> {
+    pub(crate) fn next(self, confirmed: Moment) -> Option<Self> {
         let between = confirmed.remaining(self.arrived);
         // 1 % for clocks that run at different speeds, as it is taken off a lease.
         let passed = u64::try_from((between - between / 100).as_micros()).unwrap_or(u64::MAX);
@@ -45,7 +45,7 @@ impl FenceSequence {
 
     /// Returns the number after `earlier` below a token that the store has just made, which then counts for the store's
     /// time alone.
-    pub(super) fn next_after(self, earlier: Self) -> Option<Self> {
+    pub(crate) fn next_after(self, earlier: Self) -> Option<Self> {
         Self { last: earlier.last, ..self }.next(self.arrived)
     }
 }

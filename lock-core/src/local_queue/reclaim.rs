@@ -1,0 +1,47 @@
+//! Whether a waiter may have been given something that it does not take.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+
+/// How long a waiter has to take what it was given. After that it is for the next: the waiter's future is not polled.
+pub(crate) const RECLAIM_AFTER: Duration = Duration::from_millis(250);
+
+/// Wakes the renewers when there is something to reclaim. While it is raised, raising it again costs one load.
+///
+/// A timer for each hand-off would cost more than the hand-off, so one flag and one pass serve all keys.
+#[derive(Debug, Default)]
+pub(super) struct ReclaimSignal {
+    raised: AtomicBool,
+    changed: Notify,
+}
+
+impl ReclaimSignal {
+    /// Notes that a waiter was given something. Call it after the waiter was given it, so that the pass which lowers the
+    /// signal finds it.
+    pub(super) fn raise(&self) {
+        if !self.raised.load(Ordering::Relaxed) && !self.raised.swap(true, Ordering::SeqCst) {
+            self.changed.notify_waiters();
+        }
+    }
+
+    /// A pass begins. Whatever is given to a waiter from now on raises the signal again.
+    pub(super) fn lower(&self) {
+        self.raised.store(false, Ordering::SeqCst);
+    }
+
+    /// The pass has found a waiter that still has time.
+    pub(super) fn keep(&self) {
+        self.raised.store(true, Ordering::SeqCst);
+    }
+
+    pub(super) fn is_raised(&self) -> bool {
+        self.raised.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn raised(&self) -> Notified<'_> {
+        self.changed.notified()
+    }
+}
