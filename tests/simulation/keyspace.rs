@@ -150,10 +150,10 @@ impl Keyspace {
             return Err("ERR value is not an integer or out of range");
         };
         match self.live(&words[1]).map(|entry| &entry.value) {
-            None => Ok(bulk(&Vec::new())),
+            None => Ok(bulk(Vec::new())),
             Some(Value::Text(text)) => {
                 let end = text.len().min(last + 1);
-                Ok(bulk(&text[first.min(end)..end].to_vec()))
+                Ok(bulk(&text[first.min(end)..end]))
             }
             Some(_) => Err(WRONG_TYPE),
         }

@@ -93,7 +93,7 @@ impl Role for Primary {
     }
 
     async fn heartbeat(&self, connection: &PrimaryConnection, shared: &Shared<Self>, count: u32) {
-        if count % BEATS_PER_LOOK == 0 {
+        if count.is_multiple_of(BEATS_PER_LOOK) {
             report_evictions(connection, shared).await;
         }
     }

@@ -143,19 +143,20 @@ impl Sessions {
         lives
     }
 
-    /// Files an entry in the session `number`; gives it back where that is over.
-    pub(super) fn file(&self, number: u64, entry: Entry) -> std::result::Result<(), Entry> {
+    /// Files an entry in the session `number`. Returns the entry where that session has ended.
+    #[must_use = "an entry that is returned must be released"]
+    pub(super) fn file(&self, number: u64, entry: Entry) -> Option<Entry> {
         let mut state = self.state();
         let process = entry.claim.owner.process();
         let Some(session) = state.sessions.get_mut(&process).filter(|session| session.number == number)
         else {
-            return Err(entry);
+            return Some(entry);
         };
         let before = session.claims.insert((entry.claim.owner, entry.claim.key.clone()), entry);
         // Its watch may call a listener as it goes.
         drop(state);
         drop(before);
-        Ok(())
+        None
     }
 
     /// Whether `claim` is granted in the session that its process has now.

@@ -132,13 +132,13 @@ impl Backend for SessionStore {
                 (entry, Attempt::Held(Held { remaining: None, queued_at, ..held }))
             }
         };
-        match entry.map(|entry| self.0.file(number, entry)) {
-            Some(Err(entry)) => {
+        match entry.and_then(|entry| self.0.file(number, entry)) {
+            Some(entry) => {
                 self.0.memory.release_now(entry.claim(), None);
                 let detail = "the session ended while the request was under way";
                 Err(LockError::new(LockErrorKind::Unavailable, detail).nothing_taken())
             }
-            Some(Ok(())) | None => Ok(attempt),
+            None => Ok(attempt),
         }
     }
 

@@ -185,7 +185,7 @@ impl VoterSession {
     }
 
     /// Registers the server again, because it forgot the scripts or its marker.
-    pub(super) async fn register_again(&self, live: &Connection<VoterSession>) -> Result<(), Failure> {
+    pub(super) async fn register_again(&self, live: &Connection<Self>) -> Result<(), Failure> {
         let answers = live.send_all(&transaction(self.voter.max_millis(), false)).await?;
         let registration = settle(&self.voter, &answers)?;
         *self.registration.lock() = registration;
@@ -194,7 +194,7 @@ impl VoterSession {
 
     /// Checks with every heartbeat whether the server evicted keys. Locks may have been among them, so the bootstrap
     /// starts a new quarantine then, for all clients.
-    pub(super) async fn look(&self, live: &Connection<VoterSession>) {
+    pub(super) async fn look(&self, live: &Connection<Self>) {
         self.voter.compare_once();
         self.voter.report(Clock::Suspend.now());
         let mut command = Cmd::new();
