@@ -227,7 +227,7 @@ impl VisitMut for EraseImplTrait {
     }
 }
 
-/// Generates the path of the function. See [`here`](crate::tokens::here).
+/// Generates the path of the function. See [`here`].
 fn label() -> TokenStream {
     let (private, here) = (private(), here());
     quote!(#private::path_around::<#here>())

@@ -120,7 +120,11 @@ impl Pace {
 
     fn time(&self, rng: &mut Rng) -> Duration {
         self.turns.set(self.turns.get() + 1);
-        if self.turns.get().is_multiple_of(self.every) { ms(rng.u64(1..=self.longest)) } else { Duration::ZERO }
+        if self.turns.get().is_multiple_of(self.every) {
+            ms(rng.u64(1..=self.longest))
+        } else {
+            Duration::ZERO
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::error::{LockError, Result};
 use crate::guard::LockGuard;
 use crate::observe::{HoldStart, LockEvent, LockName, Meter, Observer, Outcome, Warning, failed, millis};
 
-/// A request under way. Dropped before it has [ended](Self::ended), it was cancelled.
+/// A request under way. Dropped before it has [finished](Self::finish), it was cancelled.
 #[derive(Debug)]
 pub(super) struct AcquireRecorder<'a> {
     plan: &'a Plan,

@@ -43,7 +43,7 @@ impl LockGuard {
     /// the lock is lost, the body is dropped at its current await point.
     ///
     /// # Errors
-    /// [`Lost`](LockErrorKind::Lost) when the lock was lost before the body ended: what it did so far is not undone.
+    /// [`Lost`](crate::LockErrorKind::Lost) when the lock was lost before the body ended: what it did so far is not undone.
     ///
     /// # Cancel safety
     /// Dropping the future drops the body; the guard goes on holding.

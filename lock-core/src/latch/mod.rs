@@ -1,7 +1,7 @@
 //! The count-down latch.
 //!
 //! [`count_down`] is what a program holds, [`retry`] the steps that are asked for until they are answered, [`wait`] the
-//! loop that waits, and [`waiters`] the waiters of one process.
+//! loop that waits, and the `notifications` module the waiters of one process.
 
 mod count_down;
 mod retry;

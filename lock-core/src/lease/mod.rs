@@ -6,17 +6,16 @@
 //! | `state` | what it may be: held, endangered, ended, lost |
 //! | `deadline`, `atomic_moment` | until when it is certainly ours |
 //! | `loss` | whether it is still ours |
-//! | `lost_owners` | whose grants the store has reported as lost |
-//! | `fencing` | its fencing token |
+//! //! | `fencing` | its fencing token |
 //! | `fork` | what is refused in a forked child |
 //! | `handoff` | passing it on inside the process |
 //! | `recorder` | what an operator sees of it: metrics, events, log |
-//! | `renewer` | the loop that renews what is due and tells what is lost |
-//! | `schedule` | the queue ordered by due time |
-//! | `worker` | where the loop runs |
-//! | `cleanup` | releases that nobody waits for |
+//! | `release` | the release of a lease in the background |
+//! | `renew`, `renewer` | renewals: one at once, and the loop for all that are due |
+//! | `renewers` | the renewers of a manager, one for each runtime |
+//! | `schedule`, `watch` | the queue ordered by due time, and what is due for a lease |
 //!
-//! One [`Renewer`] has a schedule of grants, ordered by the time at which they need attention: a renewal is due at a third
+//! One `Renewer` has a schedule of grants, ordered by the time at which they need attention: a renewal is due at a third
 //! of the lease, a loss at its deadline. All grants that are due at about the same time leave as one batch for each shard of
 //! the store, so that a node that hangs delays no answer of another.
 //!
@@ -27,7 +26,7 @@
 //!
 //! A loss is reported before the lease ends, also over the memory store, 2 ms early: expiry and its timer are on one clock
 //! there, and without that margin a waiter could run before the old body is dropped. Releases of dropped guards and of
-//! cancelled acquires also run where the renewer runs (`cleanup`).
+//! cancelled acquires also run where the renewer runs (`pending/cleanup.rs`).
 
 mod atomic_moment;
 mod deadline;

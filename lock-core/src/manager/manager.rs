@@ -217,7 +217,7 @@ impl LockManager {
 
     /// Counts the locks of `template` from zero on, before one of them is asked for: a dashboard then shows 0, and an alert
     /// has something to compare with. The HTTP layer says so when it is built; for others there is
-    /// [`ManagerBuilder::template`]. Without the feature `metrics` it does nothing.
+    /// [`ManagerBuilder::template`](crate::ManagerBuilder::template). Without the feature `metrics` it does nothing.
     pub fn register_template(&self, template: &str) {
         self.hub.engine.observer.meters.know(template);
     }

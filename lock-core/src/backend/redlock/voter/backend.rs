@@ -22,7 +22,7 @@ use crate::key::Key;
 
 /// One Redis server as a voter of a quorum.
 ///
-/// See the [module](super) for what a server needs in order to vote. The lock store is a
+/// See the [module](crate::backend::redlock) for what a server needs in order to vote. The lock store is a
 /// [`Quorum`](crate::backend::redlock::quorum::Quorum) of voters. A single voter grants locks too, but it excludes only
 /// the clients that ask the same server through a voter.
 pub struct Voter {
