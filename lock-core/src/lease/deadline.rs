@@ -1,4 +1,4 @@
-//! How long a grant is certainly ours, and until when the store may have it.
+//! Until when a grant is certainly held, and until when the store may have it.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -17,28 +17,28 @@ impl Lease {
         self.ttl.store(nanos(ttl), Ordering::Release);
     }
 
-    /// A request for a lease of `ttl` is about to be sent, or was just answered. A session keeps its grants for as long as
-    /// it lives, whatever is asked for.
+    /// Notes that a request for a lease of `ttl` is about to be sent, or was just answered. A session keeps its grants for as
+    /// long as it lives, whatever is asked for.
     pub(crate) fn asked(&self, ttl: Duration) {
         if !self.engine.cleanup.has_session() {
             self.store_until.raise(expiry::forgotten(self.now(), ttl));
         }
     }
 
-    /// From here on the store has forgotten the grant by itself. A session has not: then the library gives a lost grant
-    /// back at this time.
+    /// Returns when the store has forgotten the grant by itself. A session forgets none: then the library releases a lost
+    /// grant at this time.
     pub(crate) fn store_until(&self) -> Moment {
         self.store_until.get()
     }
 
-    /// Whether the lease ends though the store keeps the grant: it is not renewed, and the session that it is in is.
+    /// Returns whether the lease ends although the store keeps the grant: it is not renewed, and its session is.
     pub(super) fn ends_by_itself(&self) -> bool {
         self.engine.cleanup.has_session() && !self.options.renew
     }
 
-    /// The store promised `lease` from `sent` on. A deadline never moves back.
+    /// Notes that the store promised `length` from `sent` on. A deadline never moves back.
     ///
-    /// A session promises the same to all of its grants. One that is not renewed counts no more than its own ttl.
+    /// A session promises the same to all of its grants. A lease that is not renewed counts no more than its own ttl.
     pub(crate) fn leased(&self, sent: Moment, length: Duration) {
         let length = if self.ends_by_itself() { length.min(self.ttl()) } else { length };
         if self.engine.cleanup.has_session() {
@@ -48,7 +48,7 @@ impl Lease {
         self.confirmed.raise(sent);
     }
 
-    /// A renewal was answered with yes, and with the lease that the store gave: at times not the one it was asked for.
+    /// Notes that a renewal was answered with yes. `length` is what the store gave, which need not be what was asked for.
     pub(crate) fn renewed(&self, sent: Moment, length: Duration) {
         if !self.engine.cleanup.has_session() {
             self.store_until.raise(expiry::forgotten(sent, length));
@@ -58,12 +58,12 @@ impl Lease {
             self.state.compare_exchange(state::ENDANGERED, state::HELD, Ordering::AcqRel, Ordering::Acquire);
     }
 
-    /// When the last request was sent that the store has answered with yes.
+    /// Returns when the last request was sent that the store has answered with yes.
     pub(crate) fn confirmed(&self) -> Moment {
         self.confirmed.get()
     }
 
-    /// Until when the grant is certainly ours: the lease, or `max_hold` if that is earlier.
+    /// Returns until when the grant is certainly held. `max_hold` may end it earlier.
     pub(crate) fn deadline(&self) -> Moment {
         self.deadline.get()
     }
@@ -72,7 +72,7 @@ impl Lease {
         self.options.max_hold.map(|max| self.since.plus(max))
     }
 
-    /// What is left, by the clock; zero once lost or ended.
+    /// Returns for how long the grant is certainly held; zero once it is lost or released.
     pub(crate) fn remaining(&self) -> Duration {
         if self.state.load(Ordering::Acquire) > state::ENDANGERED {
             return Duration::ZERO;
@@ -82,12 +82,12 @@ impl Lease {
         self.max_hold_end().map_or(left, |end| end.remaining(now).min(left))
     }
 
-    /// The end of `min_hold`: until then the key stays taken after the release.
+    /// Returns the end of `min_hold`: until then the key stays taken after the release.
     pub(crate) fn keep_until(&self) -> Option<Moment> {
         self.options.min_hold.map(|min| self.since.plus(min))
     }
 
-    /// What is left of `min_hold`.
+    /// Returns what is left of `min_hold`.
     pub(crate) fn keep_for(&self) -> Option<Duration> {
         self.keep_until().and_then(|end| expiry::left(end, self.now()))
     }

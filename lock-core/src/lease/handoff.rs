@@ -1,4 +1,4 @@
-//! A grant that goes on from one holder of this process to the next.
+//! Handing the grant of a lease off to the next holder of this process.
 
 use std::sync::Arc;
 use std::sync::atomic::{self, Ordering};
@@ -13,7 +13,7 @@ use crate::expiry;
 use crate::local_queue::{Handoff, HandoffLease};
 
 impl Lease {
-    /// The next holder of a grant of this process, for `ttl` from the next renewal on.
+    /// A lease for a grant that was handed off, which asks for `ttl` from its next renewal on.
     pub(crate) fn from_handoff(
         engine: Arc<Engine>,
         schedule: &Arc<Schedule<Self>>,
@@ -26,7 +26,7 @@ impl Lease {
         let HandoffLease { claim, mut deadline, mut store_until, confirmed, sequence } = handed;
         let lease = Self::unleased(engine, schedule, claim, options, ttl, now, span, sequence);
         if lease.ends_by_itself() {
-            // The holder before may have counted the whole lease of the session.
+            // The holder before it may have counted the whole lease of the session.
             let safe = expiry::safe(lease.engine.capability.placement, ttl);
             deadline = deadline.earlier(confirmed.plus(safe), now);
             store_until = store_until.earlier(expiry::forgotten(confirmed, ttl), now);
@@ -37,13 +37,14 @@ impl Lease {
         Arc::new(lease)
     }
 
-    /// The grant as the next turn gets it; `None` where it must go back to the store: it is lost, is to be kept for a
-    /// while yet, is of a kind whose waiters stand in the store's queue, or the manager closes.
+    /// Returns the grant for the next holder. Returns `None` where it must go back to the store: it is lost, its `min_hold`
+    /// is not over, its kind queues in the store, or the manager closes.
     ///
-    /// `ttl` is what the next one asks for. What is left of the lease must not be longer, or a crash of the next one would
-    /// keep others out for longer than it said. Where all grants live in a session, every crash costs what is left of that.
+    /// `ttl` is what the next holder asks for. What is left of the lease must not be longer, or a crash of the next holder
+    /// would keep others out for longer than it said. Where all grants live in a session, every crash costs what is left of
+    /// that.
     ///
-    /// For the last guard, once it has left.
+    /// For the last guard, once it has left: nobody uses the grant any more, and nobody else can hand it off.
     pub(crate) fn as_handoff(&self, ttl: Duration) -> Option<Handoff> {
         let passes = self.options.kind.queue() == Queue::Barging
             && self.claim.mode == Mode::Exclusive
@@ -58,8 +59,11 @@ impl Lease {
         {
             return None;
         }
+        // Pairs with the fence in `fence`. Either this sees the number that was just given, or the lease that gave it sees
+        // that it has ended, and keeps the number to itself.
         atomic::fence(Ordering::SeqCst);
         let sequence = match self.fence.get() {
+            // The store's token is ahead of this process: the next holder asks the store.
             Some(_) if self.claim.is_fence_ahead() => None,
             Some(made) => Some(*made),
             None => self.earlier,
@@ -76,7 +80,7 @@ impl Lease {
         Some(Handoff::new(Arc::clone(&self.engine.cleanup), Box::new(handed)))
     }
 
-    /// Ends the hold without giving the grant back: another one has it now.
+    /// Ends the lease without a release: another lease has the grant now.
     pub(crate) fn supersede(&self) {
         self.state.store(state::ENDED, Ordering::Release);
     }

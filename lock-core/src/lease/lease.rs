@@ -1,4 +1,4 @@
-//! One grant in use, and how many guards share it.
+//! A grant in use, and how many guards share it.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -16,7 +16,7 @@ use crate::kind::Kind;
 use crate::local_queue::FenceSequence;
 use crate::observe::HoldRecorder;
 
-/// How a hold is to be kept.
+/// How a lease is kept.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LeaseOptions {
     pub(crate) kind: Kind,
@@ -26,7 +26,8 @@ pub(crate) struct LeaseOptions {
     pub(crate) min_hold: Option<Duration>,
 }
 
-/// One grant, shared by its guards and handles; the renewer has a weak reference.
+/// A grant in use, shared by its guards and handles. The schedule has a weak reference: a lease that nobody holds is
+/// neither renewed nor watched.
 #[derive(Debug)]
 pub(crate) struct Lease {
     pub(crate) engine: Arc<Engine>,
@@ -36,30 +37,31 @@ pub(crate) struct Lease {
     pub(crate) span: tracing::Span,
     pub(crate) recorder: HoldRecorder,
     pub(super) state: AtomicU8,
-    /// Guards that share the grant: the outermost and those of nested calls.
+    /// The number of guards that share the grant: the outermost and those of nested calls.
     pub(super) entries: AtomicUsize,
-    /// The local deadline.
+    /// Until when the grant is certainly held, unless a renewal gets through.
     pub(super) deadline: AtomicMoment,
-    /// Until when the store may have the grant, whatever was answered: counted from when a request was sent, so later
+    /// Until when the store may have the grant, whatever it answered. Counted from when a request was sent, so it is later
     /// than the deadline.
     pub(super) store_until: AtomicMoment,
-    /// Where it is watched.
+    /// The schedule on which it is watched.
     pub(super) schedule: Weak<Schedule<Self>>,
-    /// The lease that renewals ask for, in nanoseconds; `extend` changes it.
+    /// The length that renewals ask for, in nanoseconds; `extend` changes it.
     pub(super) ttl: AtomicU64,
-    /// When the last request was sent that was answered with yes.
+    /// When the last request was sent that the store has answered with yes.
     pub(super) confirmed: AtomicMoment,
-    /// The token of this turn: the first that was made.
+    /// The fencing token: the first that was made.
     pub(super) fence: OnceLock<FenceSequence>,
-    /// Of the turns before this one.
+    /// The sequence of the holders before this one, who had the same grant.
     pub(super) earlier: Option<FenceSequence>,
     pub(super) changed: Notify,
-    /// When the renewer looks at this hold next; entries of its queue with another time are stale.
+    /// When the renewer looks at this lease next. Entries of the schedule with another time are stale.
     next_look: AtomicI64,
     pub(super) renewal_in_flight: AtomicBool,
 }
 
 impl Lease {
+    /// A lease for a grant of the store.
     pub(crate) fn new(
         engine: Arc<Engine>,
         schedule: &Arc<Schedule<Self>>,
@@ -128,12 +130,12 @@ impl Lease {
         self.engine.clock.now()
     }
 
-    /// Where it is watched; `None` when that runtime is gone.
+    /// Returns the schedule on which it is watched; `None` when that runtime is gone.
     pub(crate) fn schedule(&self) -> Option<Arc<Schedule<Self>>> {
         self.schedule.upgrade()
     }
 
-    /// Lets nobody enter any more; `false` where others have.
+    /// Lets no nested call enter any more. Returns `false` where one has.
     pub(crate) fn seal(&self) -> bool {
         self.entries.compare_exchange(1, 0, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
@@ -143,7 +145,7 @@ impl Lease {
         self.entries.store(1, Ordering::Release);
     }
 
-    /// One more guard shares the grant; `false` when it is lost, or the last guard has gone.
+    /// Adds a guard. Returns `false` when the grant is lost, or the last guard has gone.
     pub(crate) fn enter(&self) -> bool {
         if self.loss().is_some() {
             return false;
@@ -152,7 +154,7 @@ impl Lease {
         self.entries.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok()
     }
 
-    /// One guard less. `true` for the last one, which gives the grant back: from then on nothing renews it.
+    /// Removes a guard. Returns `true` for the last one, which releases the grant: from then on nothing renews it.
     pub(crate) fn leave(&self) -> bool {
         if self.entries.fetch_sub(1, Ordering::AcqRel) > 1 {
             return false;

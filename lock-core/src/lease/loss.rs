@@ -1,4 +1,4 @@
-//! Whether a grant is still ours, and telling those whom it concerns when it is not.
+//! Whether a grant is still held, and who is notified when it is lost.
 
 use std::sync::atomic::Ordering;
 
@@ -8,7 +8,7 @@ use crate::clock::Moment;
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
 
 impl Lease {
-    /// Renewals are late. Returns whether that is news.
+    /// Notes that renewals are late. Returns whether that is news.
     pub(crate) fn endanger(&self) -> bool {
         self.state
             .compare_exchange(state::HELD, state::ENDANGERED, Ordering::AcqRel, Ordering::Acquire)
@@ -27,12 +27,13 @@ impl Lease {
         self.state.load(Ordering::Acquire) == state::ENDED
     }
 
-    /// Whether a loss was told; the clock is not asked.
+    /// Returns whether a loss was reported. Does not read the clock.
     pub(super) fn is_revoked(&self) -> bool {
         self.state.load(Ordering::Acquire) > state::ENDED
     }
 
-    /// Why the grant is lost, if it is. Reads the clock: a lease that ran out is lost from then on, told or not.
+    /// Returns why the grant is lost, if it is. Reads the clock: a lease that ran out is lost from then on, whether or not
+    /// that was reported.
     pub(crate) fn loss(&self) -> Option<LossReason> {
         self.loss_at(self.now())
     }
@@ -51,24 +52,24 @@ impl Lease {
         reason(self.state.load(Ordering::Acquire))
     }
 
-    /// Tells everybody that the grant is lost. The first reason stays; an ended hold cannot be lost.
+    /// Loses the grant, and notifies everybody whom that concerns. The first reason stays; a released lease cannot be lost.
     pub(crate) fn lose(&self, why: LossReason) -> bool {
-        let told = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| {
+        let lost = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| {
             (now <= state::ENDANGERED).then_some(code(why))
         });
-        if told.is_ok() {
+        if lost.is_ok() {
             self.changed.notify_waiters();
-            // Who waits here waited for this guard, and now has to ask the store.
+            // The waiters of this process waited for this guard, and must ask the store now.
             self.claim.keys().for_each(|key| self.engine.local_queue.freed(key));
-            // The session keeps the grant for as long as this process is connected, also when nobody drops the guard. At its
-            // end there is nothing left to give back.
+            // The session keeps the grant for as long as this process is connected, even if nobody drops the guard. When the
+            // session has ended, there is nothing left to release.
             if self.engine.cleanup.has_session() && why != LossReason::SessionEnded {
                 self.release_when_forgotten();
             }
-            // Last, because it calls into the application, which may block or panic.
+            // Last, because the log belongs to the application, which may block or panic.
             self.record_lost(why);
         }
-        told.is_ok()
+        lost.is_ok()
     }
 
     pub(crate) fn check(&self) -> Result<()> {
@@ -81,7 +82,7 @@ impl Lease {
         }
     }
 
-    /// Completes when the grant is lost; never for one that was given back.
+    /// Completes when the grant is lost; never for one that was released.
     pub(crate) async fn lost(&self) -> LossReason {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
@@ -89,10 +90,10 @@ impl Lease {
             if let Some(reason) = self.loss() {
                 return reason;
             }
-            // The renewer tells, but may be late: its runtime is gone, or a log keeps its thread.
+            // The renewer notifies, but may be late: its runtime is gone, or the log blocks its thread.
             let left = self.remaining();
             tokio::select! {
-                // Not in an order of chance: a simulation is to be the same again.
+                // `biased` keeps the simulation deterministic.
                 biased;
                 () = changed => {}
                 () = tokio::time::sleep(left), if !self.has_ended() => {}

@@ -1,19 +1,20 @@
-//! One grant in use: its local deadline, how many guards share it, whether it is lost, and what renews it.
+//! A grant in use: its local deadline, how many guards share it, whether it is lost, and what renews it.
 //!
 //! | file | holds |
 //! | --- | --- |
 //! | `lease` | [`Lease`], and the guards that share it |
-//! | `state` | what it may be: held, endangered, ended, lost |
-//! | `deadline`, `atomic_moment` | until when it is certainly ours |
-//! | `loss` | whether it is still ours |
-//! //! | `fencing` | its fencing token |
+//! | `state` | its states: held, endangered, released, lost |
+//! | `deadline`, `atomic_moment` | until when it is certainly held |
+//! | `loss` | whether it is lost, and who is notified |
+//! | `fencing` | its fencing token |
 //! | `fork` | what is refused in a forked child |
-//! | `handoff` | passing it on inside the process |
+//! | `handoff` | handing its grant off inside the process |
+//! | `renew`, `release` | renewing it at once, releasing it in the background |
 //! | `recorder` | what an operator sees of it: metrics, events, log |
-//! | `release` | the release of a lease in the background |
-//! | `renew`, `renewer` | renewals: one at once, and the loop for all that are due |
-//! | `renewers` | the renewers of a manager, one for each runtime |
-//! | `schedule`, `watch` | the queue ordered by due time, and what is due for a lease |
+//! | `watch` | when it is looked at |
+//! | `schedule` | the queue of one loop, by due time |
+//! | `renewer` | the loop, which renews what is due and reports what is lost |
+//! | `renewers` | the loops of one manager |
 //!
 //! One `Renewer` has a schedule of grants, ordered by the time at which they need attention: a renewal is due at a third
 //! of the lease, a loss at its deadline. All grants that are due at about the same time leave as one batch for each shard of

@@ -1,4 +1,4 @@
-//! What is due when: the queue of one renewer, and the arithmetic of due times.
+//! What is due when: the queue of one loop, and the arithmetic of due times.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,32 +11,33 @@ use tokio::sync::Notify;
 use crate::clock::Moment;
 use crate::sync::Mutex;
 
-/// The most by which a renewal is sent before it is due, to travel in the batch of another.
+/// The longest time by which a renewal is sent early, to travel in the batch of another.
 const MAX_SLACK: Duration = Duration::from_millis(100);
 
-/// The clock that the queue goes by: the one that counts suspend. After a suspend everything is due at once.
+/// Returns a moment by the clock that orders the queue: the one that counts suspend. After a suspend everything is due at
+/// once.
 pub(super) fn instant(moment: Moment) -> i64 {
     moment.parts().1
 }
 
-/// When a grant needs its next look.
+/// When an item needs its next look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Due {
-    /// A look from here on is worth it.
+    /// From here on a look is worth it.
     pub(super) early: i64,
-    /// A look must not be later.
+    /// The look must not be later.
     pub(super) late: i64,
 }
 
 impl Due {
-    /// At one point in time, not before.
+    /// Due at one point in time, not before.
     pub(super) fn at(moment: Moment) -> Self {
         let at = instant(moment);
         Self { early: at, late: at }
     }
 
-    /// A third of the lease after `sent`, with `jitter` (0 to 1) of a twelfth taken off so that processes that
-    /// started together drift apart, and up to a twelfth earlier in company.
+    /// Due a third of the lease after `sent`. `jitter` (0 to 1) of a twelfth is taken off, so that processes that started
+    /// together drift apart. In company it is sent up to a twelfth earlier.
     pub(super) fn renewal(sent: Moment, ttl: Duration, jitter: f64) -> Self {
         let twelfth = ttl / 12;
         let late = sent.plus(ttl / 3 - twelfth.mul_f64(jitter.clamp(0.0, 1.0)));
@@ -44,14 +45,14 @@ impl Due {
         Self { early: late - slack(ttl), late }
     }
 
-    /// The next try after a renewal that was not answered: soon, and several times before the lease is over.
+    /// Due again after a renewal that was not answered: soon, and several times before the lease is over.
     pub(super) fn retry(now: Moment, ttl: Duration) -> Self {
         let pause = (ttl / 12).clamp(Duration::from_millis(2), Duration::from_millis(500));
         let late = instant(now.plus(pause));
         Self { early: late, late }
     }
 
-    /// This, but not after `limit`.
+    /// Returns this, but not after `limit`.
     pub(super) fn no_later_than(self, limit: Moment) -> Self {
         let limit = instant(limit);
         Self { early: self.early.min(limit), late: self.late.min(limit) }
@@ -64,7 +65,7 @@ fn slack(ttl: Duration) -> i64 {
 
 /// What a schedule keeps.
 pub(crate) trait Scheduled {
-    /// When it is looked at next. Entries of the queue with another time are stale.
+    /// Returns when it is looked at next. Entries of the queue with another time are stale.
     fn next_look(&self) -> &AtomicI64;
 
     /// Returns whether nothing need be looked at any more.
@@ -113,7 +114,7 @@ impl<T: Scheduled> Schedule<T> {
         self.queue().items()
     }
 
-    /// When the next look is due; `None` when nothing is filed.
+    /// Returns when the next look is due; `None` when nothing is filed.
     pub(super) fn next(&self) -> Option<i64> {
         self.queue().next()
     }
@@ -127,7 +128,7 @@ impl<T: Scheduled> Schedule<T> {
         (self.next().unwrap_or(i64::MAX) >= next).then_some(next)
     }
 
-    /// Completes when something was filed that is due before the loop wakes, or the loop is to end.
+    /// Completes when something was filed that is due before the loop wakes, or when the loop must end.
     pub(super) async fn woken(&self) {
         self.wake.notified().await;
     }
@@ -171,7 +172,7 @@ impl<T> Ord for Entry<T> {
 #[derive(Debug)]
 struct DueQueue<T> {
     heap: BinaryHeap<Reverse<Entry<T>>>,
-    /// Length at which dead entries are swept out next.
+    /// The length at which dead entries are swept out next.
     sweep_at: usize,
 }
 

@@ -1,11 +1,11 @@
-//! The states of a hold, one byte; those from [`EXPIRED`] on are a [`LossReason`].
+//! The states of a lease, one byte. Those from [`EXPIRED`] on are a [`LossReason`].
 
 use crate::error::LossReason;
 
 pub(super) const HELD: u8 = 0;
-/// Renewals are late; still ours.
+/// Renewals are late, and the grant is still held.
 pub(super) const ENDANGERED: u8 = 1;
-/// The last guard is gone; renewals end, losses are not told any more.
+/// The last guard is gone: renewals end, and losses are not reported any more.
 pub(super) const ENDED: u8 = 2;
 pub(super) const EXPIRED: u8 = 3;
 pub(super) const TAKEN: u8 = 4;
@@ -14,7 +14,7 @@ pub(super) const FORCED: u8 = 6;
 pub(super) const SHUT_DOWN: u8 = 7;
 pub(super) const SESSION_ENDED: u8 = 8;
 
-/// The state of a hold that is lost for this reason.
+/// Returns the state of a lease that is lost for this reason.
 pub(super) fn code(reason: LossReason) -> u8 {
     match reason {
         LossReason::Expired => EXPIRED,
@@ -26,7 +26,7 @@ pub(super) fn code(reason: LossReason) -> u8 {
     }
 }
 
-/// Why a hold in this state is lost, if it is.
+/// Returns why a lease in this state is lost, if it is.
 pub(super) fn reason(code: u8) -> Option<LossReason> {
     match code {
         EXPIRED => Some(LossReason::Expired),
