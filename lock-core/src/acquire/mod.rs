@@ -2,20 +2,20 @@
 //!
 //! | file | holds |
 //! | --- | --- |
-//! | `plan` | [`Plan`]: the request with its defaults, and what is found out without the store |
-//! | `run` | [`acquire`](acquire()): the loop, until the store or another holder of this process gives the key, or the strategy has had enough |
+//! | `plan` | [`Plan`]: the request with its defaults, and what is checked without the store |
+//! | `run` | [`acquire`](acquire()): the loop, until the store grants the key, a holder of this process hands it off, or the strategy has had enough |
 //! | `ask` | one question to the store |
 //! | `state` | where it waits, and what it knows |
 //! | `wait` | what the loop waits for |
 //! | `watch` | the pending notification of a store that is watched, and how long it is relied on |
-//! | `promote` | from what was offered to a guard |
+//! | `promote` | from a grant to a guard |
 //! | `refusal` | why a wait ended without the lock |
 //! | `recorder` | what an operator sees of a request: metrics, events, log |
 //! | `spans` | its span, and that of the grant |
 //! | `multi`, `partial_grants` | several keys: all or none |
 //! | `event` | what happens in the loop, as values |
 //!
-//! [`PendingClaim`](crate::pending::PendingClaim) gives back what a dropped loop may have taken.
+//! [`PendingClaim`](crate::pending::PendingClaim) rolls back what a dropped loop may have taken.
 //!
 //! # The ways in which a waiter is woken
 //!

@@ -1,8 +1,8 @@
 //! Several keys: all or none.
 //!
-//! All are asked for at once. While one of them is held, waiting for all at once would never end on busy keys, so they are
-//! waited for one after another, each with a place in its queue: in one order for everybody, so that no two requests wait
-//! for each other. All single grants have one owner; when the last one is there, asking for all at once turns them into
+//! The store is asked for all of them at once. While one is held, waiting for all at once would never end on busy keys. So
+//! the request waits for one after another, each with a queue entry, and in one order for everybody, so that no two requests
+//! wait for each other. All single grants have one owner. When the last one is there, asking for all at once turns them into
 //! one grant.
 
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use crate::kind::Kind;
 use crate::lease::LeaseOptions;
 use crate::pending::PendingClaim;
 
-/// In a box, because the future of a part is within that of the whole, and is made by the same function.
+/// Boxes the future of a part: it lies within that of the whole, and is made by the same function.
 fn boxed(acquire: Acquire<'_>) -> BoxFuture<'_, Result<LockGuard>> {
     Box::pin(acquire.run())
 }
 
 impl Plan {
-    /// One key of several.
+    /// Returns the plan for one of the keys.
     fn part(&self, key: &Key) -> Self {
         Self {
             hub: Arc::clone(&self.hub),
@@ -55,10 +55,10 @@ impl Acquire<'_> {
         !self.plan.more.is_empty()
     }
 
-    /// Gets the keys one after another. What comes next is to ask for all.
+    /// Acquires the keys one after another. Then the store is asked for all.
     pub(super) async fn gather(&mut self, pause: Duration) -> Result<Wake> {
         if self.partial_grants.len() == self.plan.keys().count() {
-            // All were there and yet the store says no: one was lost meanwhile. From the beginning, after a pause.
+            // All were there, and yet the store refuses: one was lost meanwhile. It begins again, after a pause.
             self.partial_grants.clear();
             self.engine.sleep(pause).await?;
         }
@@ -72,7 +72,8 @@ impl Acquire<'_> {
         }
     }
 
-    /// Whether all single grants have the owner of the whole claim. One whose answer was lost has another.
+    /// Acquires the keys. Returns whether all single grants have the owner of the whole claim: one whose answer was lost has
+    /// another.
     async fn gathered(&mut self) -> Result<bool> {
         let (plan, owner) = (self.plan, self.claim.claim.owner);
         for key in plan.keys() {

@@ -1,4 +1,4 @@
-//! A request with all its defaults filled in, and what is found out without the store.
+//! A request with its defaults, and what is checked without the store.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use crate::lease::LeaseOptions;
 use crate::owner::OwnerRecord;
 use crate::strategy::Strategy;
 
-/// A request with all its defaults filled in.
+/// A request with its defaults.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) hub: Arc<Hub>,
     pub(crate) key: Key,
-    /// Further keys, all or none.
+    /// The other keys of a request for several.
     pub(crate) more: Arc<[Key]>,
     pub(crate) ttl: Duration,
     pub(crate) options: LeaseOptions,
@@ -30,11 +30,11 @@ pub(crate) struct Plan {
     pub(crate) reentrant: bool,
     pub(crate) max_waiters: Option<usize>,
     pub(crate) label: Option<Cow<'static, str>>,
-    /// What the key was rendered from.
+    /// The template that the key was rendered from.
     pub(crate) template: Option<Cow<'static, str>>,
 }
 
-/// No lease is renewed more often.
+/// The shortest time between two renewals.
 const SHORTEST_CYCLE: Duration = Duration::from_millis(10);
 
 impl Plan {
@@ -42,7 +42,7 @@ impl Plan {
         &self.hub.engine
     }
 
-    /// Refuses what contradicts itself or is beyond the store, before any I/O.
+    /// Refuses a request that contradicts itself, or that the store cannot serve, before any I/O.
     pub(crate) fn check(&self) -> Result<()> {
         let store = &self.engine().capability;
         let invalid = |detail: String| Err(LockError::new(LockErrorKind::InvalidRequest, detail));
@@ -128,12 +128,12 @@ impl Plan {
         }
     }
 
-    /// Every key, in order.
+    /// Returns every key, in order.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &Key> {
         std::iter::once(&self.key).chain(self.more.iter())
     }
 
-    /// The grant that this task has already, if any.
+    /// Enters the grant that this task has already, if any.
     pub(crate) fn entered(&self) -> Result<Option<LockGuard>> {
         let live = |key| {
             LockScope::lease_of(self.engine(), key)

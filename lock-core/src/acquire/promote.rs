@@ -1,4 +1,4 @@
-//! From what was offered to a guard.
+//! From a grant to a guard.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,16 +13,16 @@ use crate::guard::LockGuard;
 use crate::lease::{Lease, Schedule};
 use crate::local_queue::Handoff;
 
-/// While a process takes turns, it talks to the store so often at least: should the store's word that others wait be
-/// lost, the answer says so.
+/// How often a process that hands a grant off asks the store all the same. If the notification that others wait was lost,
+/// the answer says so.
 const CONFIRM: Duration = Duration::from_secs(1);
 
 impl Acquire<'_> {
-    /// The store says that the claim was served.
+    /// Returns the grant that a notification of the store promised, if it can be used as it is.
     pub(super) fn served(&mut self, waiters: usize) -> Option<Won> {
         match self.claim.served(waiters).filter(|_| !self.engine.capability.waiting.confirms()) {
-            // A store that confirms its grants does it with the answer to the next sign of life, which is due now. A lease
-            // that is never renewed has to be the whole one, which the next sign of life brings.
+            // A store that confirms its grants does so with the answer to the next heartbeat, which is due now. A lease that
+            // is never renewed must be the whole one, which the next heartbeat brings.
             Some(grant) if self.plan.options.renew || grant.lease >= self.plan.ttl => {
                 Some(Won::Queued(grant))
             }
@@ -33,13 +33,13 @@ impl Acquire<'_> {
         }
     }
 
-    /// Makes a guard of what was offered; `None` where it turned out to be worth nothing, and the wait goes on.
+    /// Makes a guard of a grant. Returns `None` where the grant turned out to be worth nothing, and the wait goes on.
     pub(super) async fn take(
         &mut self,
         won: Won,
         schedule: &Arc<Schedule<Lease>>,
     ) -> Result<Option<LockGuard>> {
-        // A shutdown that began meanwhile does not wait for guards that come after it: dropping the offer gives it back.
+        // A shutdown that began meanwhile does not wait for guards that come after it. Dropping the grant releases it.
         self.engine.check_open()?;
         let length = match &won {
             Won::Store(grant) | Won::Queued(grant) => {
@@ -55,7 +55,7 @@ impl Acquire<'_> {
             }
             Won::Store(grant) | Won::Queued(grant) => self.granted(&grant, schedule),
             Won::Handoff(handoff) => {
-                // Its node is given up; should the turn be worth nothing, it lines up again, and is not turned down.
+                // It has left the queue. If the hand-off is worth nothing, it joins again, and is not turned down.
                 (self.waiter, self.has_queued) = (None, true);
                 match self.extended(handoff).await {
                     Some(handoff) => self.handed_off(handoff, schedule),
@@ -68,14 +68,14 @@ impl Acquire<'_> {
             None => schedule.watch_handoff(lease),
         };
         let needs_token = self.plan.fencing && lease.known_fence().is_none();
-        // A future that is not polled any more must not be renewed for, so renewals wait for the token.
+        // A future that is not polled any more must not keep its lease, so renewals wait for the token.
         if needs_token {
             schedule.watch_end(&lease)
         } else {
             keep(&lease)
         }
         if let Some(reason) = self.engine.reported_lost(lease.claim.owner) {
-            // Between the look before and the hold, which nobody knew of then.
+            // Reported between the check above and the lease, which nobody knew then.
             lease.lose(reason);
         }
         let guard = LockGuard::new(lease, Arc::clone(&self.plan.hub));
@@ -111,18 +111,18 @@ impl Acquire<'_> {
         lease
     }
 
-    /// A turn gives no less of a lease than its holder asks for: less than two thirds of it are extended first, and all
-    /// of one that will not be renewed. `None` where that fails: the grant goes back.
+    /// Extends a hand-off with less than two thirds of the lease that its holder asks for, and every one that will not be
+    /// renewed: a holder must not get less than it asks for. Returns `None` where that fails, and the grant is released.
     async fn extended(&self, mut handoff: Handoff) -> Option<Handoff> {
         let (now, ttl) = (self.engine.clock.now(), self.plan.ttl);
         let lease = handoff.lease();
         if self.engine.outlasts(lease.store_until, ttl, now)
             || self.engine.reported_lost(lease.claim.owner).is_some()
         {
-            // It was meant for another, or is nobody's any more.
+            // It was meant for another waiter, or is lost.
             return None;
         }
-        // The word of a store on which places live on beats may get lost.
+        // Over a store that takes heartbeats, the notification that others wait may be lost.
         let known = !self.engine.capability.waiting.by_heartbeats() || now.since(lease.confirmed) < CONFIRM;
         if self.plan.options.renew && known && lease.deadline.remaining(now) >= ttl * 2 / 3 {
             return Some(handoff);

@@ -1,4 +1,4 @@
-//! A request under way, until it is known what became of it.
+//! What an operator sees of a request: metrics, events, spans and the log.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::error::{LockError, Result};
 use crate::guard::LockGuard;
 use crate::observe::{HoldStart, LockEvent, LockName, Meter, Observer, Outcome, Warning, failed, millis};
 
-/// A request under way. Dropped before it has [finished](Self::finish), it was cancelled.
+/// The record of a request under way. A record that is dropped before it is [finished](Self::finish) was cancelled.
 #[derive(Debug)]
 pub(super) struct AcquireRecorder<'a> {
     plan: &'a Plan,
@@ -21,7 +21,7 @@ pub(super) struct AcquireRecorder<'a> {
 }
 
 impl<'a> AcquireRecorder<'a> {
-    /// A request that began at `started`, with its own span.
+    /// Begins the record of a request that began at `started`, with its own span.
     pub(super) fn begin(plan: &'a Plan, span: &'a Span, started: Moment) -> Self {
         let group = Observer::group(plan.template.as_deref(), plan.label.as_deref());
         let meter = plan.engine().observer.meters.of(group, started);
@@ -29,7 +29,7 @@ impl<'a> AcquireRecorder<'a> {
         Self { plan, span, started, meter, finished: false }
     }
 
-    /// Tells what became of it.
+    /// Records the outcome.
     pub(super) fn finish(mut self, outcome: &Result<LockGuard>) -> HoldStart {
         self.finished = true;
         match outcome {
@@ -48,8 +48,8 @@ impl<'a> AcquireRecorder<'a> {
 
     fn granted(&self, guard: &LockGuard) -> HoldStart {
         let meter = self.meter.clone();
-        let told = meter.is_on() || self.observer().events.are_wanted() || tracing::enabled!(Level::INFO);
-        if !told && self.span.is_disabled() {
+        let observed = meter.is_on() || self.observer().events.are_wanted() || tracing::enabled!(Level::INFO);
+        if !observed && self.span.is_disabled() {
             return HoldStart { meter, waited: None };
         }
         let waited = self.waited();
@@ -131,8 +131,8 @@ impl<'a> AcquireRecorder<'a> {
 
 impl Drop for AcquireRecorder<'_> {
     fn drop(&mut self) {
-        let told = self.meter.is_on() || self.observer().events.are_wanted() || !self.span.is_disabled();
-        if self.finished || !told {
+        let observed = self.meter.is_on() || self.observer().events.are_wanted() || !self.span.is_disabled();
+        if self.finished || !observed {
             return;
         }
         let waited = self.waited();
@@ -152,7 +152,7 @@ fn name(plan: &Plan) -> LockName {
     }
 }
 
-/// The store failed a request that goes on.
+/// Records that the store failed a request that goes on.
 pub(super) fn store_fails(plan: &Plan, error: &LockError) {
     let observer = &plan.engine().observer;
     let (template, label) = (plan.template.as_deref(), plan.label.as_deref());

@@ -1,12 +1,12 @@
-//! Why a wait ended without the lock, and what the strategy is told before it says so.
+//! Why a wait ended without the lock, and what the strategy knows when it decides.
 
 use super::run::Acquire;
 use crate::backend::Held;
 use crate::error::{LockError, LockErrorKind};
 use crate::strategy::{Contention, Decision};
 
-/// What an error adds when the holder is this process: another task as a rule, at times the very task that asks, or one
-/// that is done and whose `min_hold` is not over.
+/// What an error adds when the holder is this process. It is usually another task, sometimes the task that asks, or one that
+/// is done and whose `min_hold` is not over.
 const OWN_GUARD: &str = "it was taken in this process, by another task as a rule; should it be this very task: only inside \
                          `run` can it enter its own lock again";
 
@@ -22,7 +22,7 @@ impl Acquire<'_> {
             .with_wait_limit(self.plan.wait)
             .with_holder_remaining(held.remaining)
             .with_waiters(Some(local.max(held.waiters.unwrap_or(0))))
-            .with_told(self.is_told())
+            .with_told(self.is_notified())
             .with_jitter(fastrand::f64())
     }
 

@@ -1,4 +1,14 @@
-//! The loop: ask, ask the strategy, wait, ask again.
+//! The loop: ask the store, ask the strategy, wait, ask again.
+//!
+//! ```text
+//!            +-- Wake::Ask ------> store ---- granted ----> Won ---> guard
+//!            |                       |                      ^
+//!  first --->+-- Wake::Notified -----|----------------------+
+//!            +-- Wake::Handoff ------|----------------------+
+//!            +-- Wake::Again         | held
+//!            ^                       v
+//!            +------ wait <------ strategy ---- enough ---> refusal
+//! ```
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,23 +31,23 @@ use crate::local_queue::Waiter;
 use crate::pending::PendingClaim;
 use crate::strategy::Decision;
 
-/// How often a wait says in the log that the store keeps failing.
+/// How often the log says that the store keeps failing.
 const STORE_WARNING: Duration = Duration::from_secs(30);
 
-/// The shortest pause after a failure of the store: a strategy's first pauses are meant for holders.
+/// The shortest pause after a failure of the store. A strategy's first pauses are meant for holders.
 const STORE_PAUSE: Duration = Duration::from_millis(25);
 
-/// The longest pause of one with a place, which is to keep it.
+/// The longest pause of a claim with a queue entry, which it must keep alive.
 const LONGEST_STORE_PAUSE: Duration = Duration::from_secs(1);
 
-/// Acquires as planned.
+/// Acquires what is planned.
 pub(crate) async fn acquire(plan: Box<Plan>) -> Result<LockGuard> {
     let span = acquire_span(&plan);
     let key = plan.key.clone();
     observed(plan, span.clone()).instrument(span).await.map_err(|error| error.or_key(&key))
 }
 
-/// Acquires, and tells what came of it. To enter a lock again is nothing to tell.
+/// Acquires, and records the outcome. Entering a lock again is not recorded.
 async fn observed(mut plan: Box<Plan>, span: Span) -> Result<LockGuard> {
     plan.engine().check_process()?;
     let entered = plan.entered();
@@ -70,22 +80,22 @@ pub(super) struct Acquire<'a> {
     pub(super) has_queued: bool,
     /// The store failed: it is asked again then, not before.
     pub(super) ask_again: Option<Moment>,
-    /// Since when it relies on being notified: from its first pause after it last asked, or after it became the head of a
-    /// local queue.
+    /// Since when it relies on being notified: since its first pause after the last question, or after it became the head of
+    /// the local queue.
     pub(super) relies_since: Option<Moment>,
     /// [`Engine::reconnects`] before the store was last asked.
     pub(super) asked_in: u64,
     /// The pending notification of a store that is watched.
     pub(super) watch: Option<Watch>,
     pub(super) holder: Holder,
-    /// When the log was last told that the store fails.
+    /// When the log last said that the store fails.
     warned: Option<Moment>,
     pub(super) waiter: Option<Waiter<'a>>,
-    /// Of the request; a part of one has none.
+    /// The span of the request. One key of several has none.
     span: Option<&'a Span>,
-    /// Of a request for several keys: those that it has already.
+    /// The keys that a request for several has already.
     pub(super) partial_grants: PartialGrants,
-    /// Ends after the claim is given back, for a shutdown that waits for both.
+    /// Dropped after the claim has rolled back: a shutdown waits for both.
     _under_way: Acquiring<'a>,
 }
 
@@ -114,7 +124,7 @@ impl<'a> Acquire<'a> {
     }
 
     pub(super) async fn run(mut self) -> Result<LockGuard> {
-        // Found before the first byte is sent: without a renewer nothing could be held.
+        // Before the first byte is sent: without a renewer nothing could be held.
         let schedule = self.plan.hub.renewers.here()?;
         let (mut held, mut last) = (Held::default(), None);
         let mut wake = self.first();
@@ -157,7 +167,7 @@ impl<'a> Acquire<'a> {
         }
     }
 
-    /// How to begin: the cheapest question that can end in a grant, none where the answer is known.
+    /// Returns how to begin: with the cheapest question that can end in a grant, or without one where the answer is known.
     fn first(&self) -> Wake {
         let waits = || {
             matches!(self.plan.strategy.decide(&self.contention(&Held::default())), Decision::RetryAfter(_))
@@ -168,7 +178,7 @@ impl<'a> Acquire<'a> {
             _ if self.is_of_several() => Wake::Ask(Ask::Try),
             Queue::Fifo if waits() => Wake::Ask(Ask::Enqueue { room: self.plan.max_waiters }),
             Queue::Fifo => Wake::Ask(Ask::Try),
-            // A store where a look costs nothing is asked without asking the strategy first.
+            // Where a question costs nothing, the strategy need not be asked first.
             Queue::Barging
                 if !self.engine.capability.waiting.by_heartbeats()
                     && !self.engine.local_queue.is_busy(&self.plan.key) =>
@@ -176,7 +186,7 @@ impl<'a> Acquire<'a> {
                 Wake::Ask(Ask::Try)
             }
             Queue::Barging if !waits() => Wake::Ask(Ask::Try),
-            // It will not wait for another, so nothing is known without a question.
+            // It waits for nobody, so it must ask to know anything.
             Queue::Barging if self.plan.max_waiters == Some(0) => Wake::Ask(Ask::Probe),
             Queue::Barging if self.engine.local_queue.is_busy(&self.plan.key) => Wake::Again,
             Queue::Barging if queues && self.engine.local_queue.was_held(&self.plan.key) => Wake::Again,
@@ -186,7 +196,7 @@ impl<'a> Acquire<'a> {
 
     async fn ask(&mut self, ask: Ask) -> Result<Attempt> {
         self.engine.check_open()?;
-        // The copy of a future that waits, polled in a child, would speak over the connection of its parent.
+        // The copy of a waiting future, polled in a forked child, would use the connection of its parent.
         self.engine.check_process()?;
         self.attempts = self.attempts.saturating_add(1);
         self.question = LastQuestion::Fresh;
@@ -208,14 +218,14 @@ impl<'a> Acquire<'a> {
             let free_at = held.remaining.map(|left| self.engine.clock.now().plus(left));
             self.holder = if held.own { Holder::Here { free_at } } else { Holder::Elsewhere };
             if held.own && held.waiters.is_some_and(|waiters| waiters > 0) {
-                // The store's word may have come before there was a line to hear it.
+                // The store's notification may have come before there was a queue to receive it.
                 self.engine.local_queue.contended(self.plan.key.as_str());
             }
         }
         Ok(answer)
     }
 
-    /// Asks the store. The line need not wonder meanwhile why its head does not listen.
+    /// Asks the store. Meanwhile the local queue does not take its head for stalled.
     async fn answer(&mut self, ask: Ask) -> Result<Attempt> {
         let is_asking = |waiter: &Option<Waiter<'_>>, asking| {
             if let Some(waiter) = waiter {
@@ -245,30 +255,30 @@ impl<'a> Acquire<'a> {
             return Ok(Next::Go(Wake::Ask(Ask::Enqueue { room: None })));
         }
         self.question.age();
-        if self.is_told() && !self.engine.capability.waiting.by_heartbeats() {
+        if self.is_notified() && !self.engine.capability.waiting.by_heartbeats() {
             return self.stay(pause, held).await;
         }
         let wake = self.pause(pause).await?;
         if matches!(wake, Wake::Again) {
-            // The time is over, so the strategy is asked again, but not the store.
+            // The pause is over, so the strategy is asked again, and the store is not.
             self.attempts = self.attempts.saturating_add(1);
         }
         Ok(Next::Go(wake))
     }
 
-    /// What is looked at before the wait is over. Where the last try lies back, one more is owed: the key may be free by
-    /// now. One whose place lives on beats would have been told, and may have been this moment.
+    /// Returns what is tried before the wait is over. Where the last question lies back, one more is due: the key may be free
+    /// by now. A claim that sends heartbeats would have been notified, and may have been this moment.
     fn last_wake(&self) -> Option<Wake> {
-        let is_notified = self.engine.capability.waiting.by_heartbeats();
+        let by_heartbeats = self.engine.capability.waiting.by_heartbeats();
         match self.question {
             LastQuestion::None => Some(Wake::Ask(Ask::Try)),
-            LastQuestion::Stale if !is_notified => Some(Wake::Ask(Ask::Try)),
+            LastQuestion::Stale if !by_heartbeats => Some(Wake::Ask(Ask::Try)),
             LastQuestion::Fresh | LastQuestion::Stale => self.claim.take_notification().map(Wake::Notified),
         }
     }
 
-    /// Leaves the store's queue, and says why the wait is over. In this order: whoever hears the error may release, and
-    /// a place that is left later would be granted the key for nobody.
+    /// Leaves the store's queue, and returns why the wait is over. In this order, because the caller may release the key when
+    /// it has the error, and an entry that is still there would then be granted the key for nobody.
     async fn end(&mut self, decision: Decision, held: &Held) -> LockError {
         let error = self.give_up(decision, held);
         if !self.leaves_its_entry_to_another() {
@@ -285,7 +295,7 @@ impl<'a> Acquire<'a> {
         self.engine.clock.now().since(self.started)
     }
 
-    /// After a failure of the store: waits for another try, or returns the error.
+    /// Waits after a failure of the store, or returns the error.
     pub(super) async fn store_failed(&mut self, error: LockError) -> Result<()> {
         if !error.is_temporary() || error.kind() == LockErrorKind::Overloaded {
             return Err(error.with_waited(self.waited()));
@@ -317,7 +327,7 @@ impl<'a> Acquire<'a> {
 }
 
 impl Drop for Acquire<'_> {
-    /// The place in the store's queue belongs to the line, not to its head.
+    /// Leaves the entry in the store's queue to the next waiter: it belongs to the local queue, not to its head.
     fn drop(&mut self) {
         if let Some(waiter) = self.waiter.take().filter(|waiter| !waiter.is_served()) {
             let to_another = waiter.is_head() && waiter.others() > 0;

@@ -1,4 +1,4 @@
-//! Waiting: for a turn, for the store's word, for the time to ask.
+//! Waiting: for a hand-off, for a notification of the store, for the time to ask.
 
 use std::time::Duration;
 
@@ -12,20 +12,20 @@ use crate::error::{LockError, LockErrorKind, Result};
 use crate::local_queue::Waiter;
 use crate::strategy::Decision;
 
-/// The longest pause of a waiter with others behind it, where the store has no queue: a strategy with long pauses must
-/// not slow down those that have short ones.
+/// The longest pause of a waiter with others behind it, where the store has no queue. A strategy with long pauses must not
+/// slow down those behind it.
 const LONGEST_IN_COMPANY: Duration = Duration::from_millis(200);
 
-/// So often at least a waiter in line looks whether those before it are alive.
-const LOOK_ROUND: Duration = Duration::from_secs(1);
+/// How often a waiter in the local queue checks whether those before it are being polled.
+const CHECK_IN: Duration = Duration::from_secs(1);
 
-/// After the end of a holder's lease, as told, it is asked for again.
+/// How long after the end of a holder's lease the waiter asks again.
 const AFTER_LEASE: Duration = Duration::from_millis(1);
 
 impl Acquire<'_> {
-    /// Lines up with the other waiters of this process; whether the store is to be asked at once.
+    /// Joins the local queue. Returns whether the store must be asked at once.
     ///
-    /// It was asked before, but a holder of this process that has released since knew of nobody in the line.
+    /// It was asked before, but a holder of this process that has released since knew of nobody in the queue.
     pub(super) fn joins(&mut self) -> Result<bool> {
         let hands_off = self.plan.options.kind.queue() == Queue::Barging;
         if self.waiter.is_some() || !hands_off || self.is_of_several() {
@@ -45,7 +45,7 @@ impl Acquire<'_> {
         }
     }
 
-    /// What the others of the line have told.
+    /// Returns what the others of the local queue have left for this waiter.
     pub(super) fn queue_news(&mut self) -> Option<Wake> {
         let waiter = self.waiter.as_mut()?;
         if let Some(handoff) = waiter.check_in() {
@@ -59,7 +59,7 @@ impl Acquire<'_> {
         (waiter.take_ask() && !self.claim.is_queued()).then(|| Wake::Ask(self.question()))
     }
 
-    /// What the store is asked while the claim waits.
+    /// Returns what the store is asked while the claim waits.
     fn question(&self) -> Ask {
         match self.claim.claim.queue {
             _ if !self.engine.capability.waiting.in_order() || self.is_of_several() => Ask::Try,
@@ -68,7 +68,7 @@ impl Acquire<'_> {
         }
     }
 
-    /// Where the acquisition waits.
+    /// Returns where the acquisition waits.
     pub(super) fn waiting(&self) -> Waiting {
         match &self.waiter {
             Some(waiter) if !waiter.is_head() => Waiting::BehindHead,
@@ -106,18 +106,19 @@ impl Acquire<'_> {
         self.waiting() != Waiting::BehindHead
     }
 
-    /// When a waiter that the store notifies asks all the same, so that a lost notification costs a delay and not the wait.
+    /// Returns when a waiter that the store notifies asks all the same, so that a lost notification costs a delay and not the
+    /// wait.
     fn floor(&mut self) -> Moment {
         let since = *self.relies_since.get_or_insert(self.engine.clock.now());
         since.plus(watch::floor(self.engine.capability.placement))
     }
 
-    /// Whether the store has lost notifications since it was last asked, so that this waiter asks again.
+    /// Returns whether the store has lost notifications since it was last asked, so that this waiter asks again.
     fn has_missed(&self) -> bool {
         self.asks() && self.asked_in != self.engine.reconnects()
     }
 
-    /// The pending notification of the store: the one that is kept, or a new one. `None` where nothing is watched.
+    /// Takes the pending notification of the store, or makes a new one. `None` where nothing is watched.
     fn take_watch(&mut self) -> Option<Watch> {
         let kept = self.watch.take();
         if !self.engine.capability.waiting.watches() || !self.asks() {
@@ -128,17 +129,17 @@ impl Acquire<'_> {
         Some(kept.unwrap_or_else(|| Watch::new(self.engine, &self.claim)))
     }
 
-    /// Whether it has a place of its own in the queue of a store, and is told when its turn comes. Those of a line have one
-    /// for all of them, and look after each other.
-    pub(super) fn is_told(&self) -> bool {
+    /// Returns whether it has an entry of its own in the store's queue, and is notified when that is served. The waiters of a
+    /// local queue share one entry, and watch over each other.
+    pub(super) fn is_notified(&self) -> bool {
         let store = &self.engine.capability;
         let tells = store.waiting.by_heartbeats() || store.waiting.watches();
         tells && self.waiter.is_none() && self.claim.is_queued() && self.ask_again.is_none()
     }
 
-    /// Waits in the queue of a store that tells, which is asked nothing until it has told, or the floor is reached: the
-    /// strategy's pauses go by within one wait. With thousands of waiters, the store would else be busy with those that
-    /// only look on.
+    /// Waits in the queue of a store that is watched. The store is asked nothing until it notifies, or the floor is reached:
+    /// the strategy's pauses pass within one wait. With thousands of waiters, the store would otherwise be busy with those
+    /// that cannot be served yet.
     pub(super) async fn stay(&mut self, mut pause: Duration, held: &Held) -> Result<Next> {
         let engine = self.engine;
         let ask = |wait: &Self| Ok(Next::Go(Wake::Ask(wait.question())));
@@ -183,9 +184,9 @@ impl Acquire<'_> {
             if let Some(wake) = self.queue_news() {
                 return Ok(wake);
             }
-            // Company may come in the middle of the pause, and rings.
+            // Others may join in the middle of the pause, and notify.
             let longest = match &self.waiter {
-                Some(_) if !polls => LOOK_ROUND,
+                Some(_) if !polls => CHECK_IN,
                 Some(waiter) if waiter.others() > 0 => LONGEST_IN_COMPANY,
                 _ => pause,
             };
@@ -211,7 +212,7 @@ impl Acquire<'_> {
         }
     }
 
-    /// Completes with what happens first, and after `sleep` at the latest.
+    /// Completes with the first event, and after `sleep` at the latest.
     async fn event(&mut self, sleep: Duration) -> Result<Event> {
         let engine = self.engine;
         let mut changed = std::pin::pin!(engine.changed.notified());
@@ -222,7 +223,7 @@ impl Acquire<'_> {
         }
         let mut watch = self.take_watch();
         let (waiter, claim) = (&self.waiter, &self.claim);
-        let news = async {
+        let left = async {
             match waiter {
                 Some(waiter) => waiter.notified().await,
                 None => std::future::pending().await,
@@ -230,9 +231,9 @@ impl Acquire<'_> {
         };
         let event = tokio::select! {
             biased;
-            () = news => Event::News,
+            () = left => Event::News,
             waiters = claim.notified() => Event::Served(waiters),
-            // Completed, it is not kept.
+            // A watch that has completed is not kept.
             () = notified(&mut watch) => return Ok(Event::Changed),
             () = changed => {
                 engine.check_open()?;
@@ -247,7 +248,7 @@ impl Acquire<'_> {
 
 /// What ends a pause.
 enum Event {
-    /// Something in this process has changed: the waiter looks round.
+    /// Something in this process has changed: the waiter checks in.
     News,
     /// The store has served the waiter; this many more wait.
     Served(usize),

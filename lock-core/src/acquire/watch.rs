@@ -49,7 +49,7 @@ impl Watch {
         Self { owner, until, changed: Mutex::new(changed) }
     }
 
-    /// Whether it still watches for `owner` at `now`.
+    /// Returns whether it still watches for `owner` at `now`.
     pub(super) fn is_of(&self, owner: Owner, now: Moment) -> bool {
         self.owner == owner && !self.until.is_past(now)
     }
