@@ -22,7 +22,7 @@ impl Acquire<'_> {
             .with_wait_limit(self.plan.wait)
             .with_holder_remaining(held.remaining)
             .with_waiters(Some(local.max(held.waiters.unwrap_or(0))))
-            .with_told(self.is_notified())
+            .with_notified(self.is_notified())
             .with_jitter(fastrand::f64())
     }
 

@@ -16,8 +16,8 @@ use crate::backoff::doubled;
 /// the key may be free then; and it never goes beyond what is left of the wait, so that the last try comes at its very
 /// end.
 ///
-/// A caller that is [told](Contention::told) when its turn comes asks nothing after a pause, so none has to be drawn for
-/// it: it pauses for 1 s, or for what is left of the wait.
+/// A caller that is [notified](Contention::notified) when the key is granted to it asks nothing after a pause, so its pause is
+/// not drawn: it is 1 s, or what is left of the wait.
 ///
 /// # Examples
 ///
@@ -42,8 +42,8 @@ impl Backoff {
     /// The default of `max`: 200 ms.
     pub const DEFAULT_MAX: Duration = Duration::from_millis(200);
 
-    /// How often one who is told when its turn comes is asked whether it waits on: for thousands of waiters that only wait,
-    /// this is what they cost.
+    /// How often a waiter that is notified is asked whether it still waits. This is all that thousands of waiters cost while
+    /// they wait.
     const TOLD: Duration = Duration::from_secs(1);
     const FLOOR: Duration = Duration::from_millis(1);
     /// How long after the end of the holder's lease the next try comes: stores count in milliseconds and round.
@@ -59,7 +59,7 @@ impl Backoff {
     #[must_use]
     pub fn delay(&self, contention: &Contention, left: Option<Duration>) -> Duration {
         let left = left.unwrap_or(Duration::MAX);
-        if contention.told {
+        if contention.notified {
             return Self::TOLD.min(left);
         }
         let lease_end = contention.holder_remaining.map(|rest| rest.saturating_add(Self::AFTER_LEASE));

@@ -1,4 +1,4 @@
-//! What a strategy is told.
+//! What a strategy knows when it decides.
 
 use std::time::Duration;
 
@@ -16,25 +16,26 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Contention {
-    /// How many tries there were so far, this one included: 1 at the first decision.
+    /// The number of tries so far, this one included: 1 at the first decision.
     pub attempts: u32,
     /// How long the caller has waited since the first try.
     pub waited: Duration,
-    /// The limit that the request itself sets to the wait; it goes before the strategy's own.
+    /// The limit that the request sets to the wait. It overrides the strategy's own.
     pub wait_limit: Option<Duration>,
     /// What is left of the holder's lease, where known. A holder that renews keeps it longer.
     pub holder_remaining: Option<Duration>,
-    /// How many others wait for the key, where known.
+    /// The number of others that wait for the key, where known.
     pub waiters: Option<usize>,
-    /// Whether the caller has a place in a queue and is told when its turn comes. A pause then puts off no question to the
-    /// store: when it is over, only the strategy is asked again.
-    pub told: bool,
+    /// Whether the caller is queued and will be notified when the key is granted to it. A pause then delays no question to
+    /// the store: after it, only the strategy is asked again.
+    pub notified: bool,
     /// A random number, uniform in 0..1, that the caller draws anew for every decision.
     pub jitter: f64,
 }
 
 impl Contention {
-    /// The first try, no wait so far, nothing known of the holder or of others, and nobody tells; `jitter` is 0.5.
+    /// The first try: no wait so far, nothing known of the holder or of others, and no notification to expect. `jitter` is
+    /// 0.5.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -43,7 +44,7 @@ impl Contention {
             wait_limit: None,
             holder_remaining: None,
             waiters: None,
-            told: false,
+            notified: false,
             jitter: 0.5,
         }
     }
@@ -83,10 +84,10 @@ impl Contention {
         self
     }
 
-    /// Sets [`told`](Self::told).
+    /// Sets [`notified`](Self::notified).
     #[must_use]
-    pub fn with_told(mut self, told: bool) -> Self {
-        self.told = told;
+    pub fn with_notified(mut self, notified: bool) -> Self {
+        self.notified = notified;
         self
     }
 

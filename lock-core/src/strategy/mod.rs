@@ -1,28 +1,28 @@
 //! Strategies: what to do when the key is held.
 //!
-//! A strategy is a pure decision. It is told what is known about the contention and answers what to do; it never waits,
-//! reads a clock or draws a random number. The acquire loop does that, once, for all of them.
+//! A strategy is a pure decision. It receives what is known about the contention and returns what to do. It never waits,
+//! reads a clock or draws a random number: the acquire loop does that for all strategies.
 //!
 //! | strategy | when the key is held | for |
 //! | --- | --- | --- |
 //! | [`retry()`] | waits up to 5 s, then fails with `TimedOut`; the default | work that a caller waits for |
-//! | [`retry_or_skip()`] | waits up to 5 s, then does without | work that may be left out, but rarely should |
+//! | [`retry_or_skip()`] | waits up to 5 s, then does without | work that may be skipped, but rarely should |
 //! | [`fail_fast()`] | fails at once with `Contended` | requests that must answer now; double clicks |
 //! | [`skip()`] | does without at once | jobs that every machine starts and one should do; with `min_hold`, or a short job runs on each in turn |
 //! | [`wait()`] | waits for ever | work in the background that must happen |
 //! | [`shed()`] | waits like another strategy while few wait, fails at once with `Overloaded` when many do | hot keys under load |
 //!
-//! A strategy also decides how long the store may be away: [`wait()`] waits through an outage, and a bounded strategy waits
+//! A strategy also decides how long the store may be unavailable: [`wait()`] waits through an outage, and a bounded strategy waits
 //! until its bound.
 //!
 //! To *do without* means that the body does not run and nothing is wrong: a locked function gives `None` or `()`, and
 //! [`LockError::is_skipped`](crate::LockError::is_skipped) is true.
 //!
-//! Where a name is wanted instead of a value, as in a configuration file, [`NamedStrategy`] is parsed from one.
+//! A [`NamedStrategy`] is parsed from a name, for example in a configuration file.
 //!
-//! # An own strategy
+//! # A strategy of your own
 //!
-//! One that waits only for a holder that is about to end:
+//! This one waits only for a holder whose lease is about to end:
 //!
 //! ```
 //! use std::borrow::Cow;

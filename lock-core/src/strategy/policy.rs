@@ -1,4 +1,4 @@
-//! The trait, and what it answers.
+//! The trait, and its answers.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{Backoff, Contention};
 
-/// What to do when the key is held; see the [module](super) for the ones there are and for how to write one.
+/// Decides what to do when the key is held. The [module](super) lists the strategies and shows how to write one.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no strategy",
     label = "expected a strategy, such as `strategy::retry()`",
@@ -21,18 +21,17 @@ pub trait Strategy: fmt::Debug + Send + Sync + 'static {
     /// the caller), and it must not panic.
     fn decide(&self, contention: &Contention) -> Decision;
 
-    /// Its name in spans and errors, such as `retry`.
+    /// Returns the name in spans and errors, such as `retry`.
     fn name(&self) -> Cow<'static, str>;
 
-    /// Whether [`Contention::wait_limit`] means something to it. A request that sets a limit for a strategy without one
-    /// is refused instead of being ignored. Default: `false`.
+    /// Returns whether the strategy uses [`Contention::wait_limit`]. A request that sets a limit for any other strategy is
+    /// refused, not ignored. Default: `false`.
     fn takes_wait_limit(&self) -> bool {
         false
     }
 
-    /// The same strategy with other pauses between tries; `None` for one that does not pause, or whose pauses are not a
-    /// [`Backoff`]. A request that sets a backoff for such a strategy is refused instead of being ignored. Default:
-    /// `None`.
+    /// Returns the same strategy with other pauses between tries, or `None` if it does not pause or its pauses are not a
+    /// [`Backoff`]. A request that sets a backoff for such a strategy is refused, not ignored. Default: `None`.
     fn with_backoff(&self, backoff: Backoff) -> Option<Arc<dyn Strategy>> {
         let _ = backoff;
         None
@@ -57,7 +56,7 @@ impl<S: Strategy + ?Sized> Strategy for Arc<S> {
     }
 }
 
-/// What a [`Strategy`] answers.
+/// The answer of a [`Strategy`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Decision {
     /// Try again after this time, or sooner when the key is known to be free.

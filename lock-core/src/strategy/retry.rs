@@ -1,4 +1,4 @@
-//! Wait up to a limit, then fail or do without.
+//! Waiting up to a limit, then failing or doing without.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{Backoff, Contention, Decision, Strategy};
 
-/// What the two strategies share: a limit and a backoff.
+/// The part that both strategies share: a limit and a backoff.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Bounded {
     within: Duration,
@@ -57,7 +57,7 @@ impl Retry {
     /// How long [`retry`] and [`retry_or_skip`] wait by default: 5 s.
     pub const DEFAULT_WAIT: Duration = Duration::from_secs(5);
 
-    /// Sets the limit of the wait. A limit of the request goes before it. Zero: no wait at all.
+    /// Sets the limit of the wait. A limit of the request overrides it. Zero means no wait at all.
     #[must_use]
     pub fn within(mut self, limit: Duration) -> Self {
         self.0.within = limit;
@@ -102,7 +102,7 @@ pub struct RetryOrSkip(Bounded);
 
 /// Waits up to a limit, 5 s by default, then does without: the body does not run, and nothing is wrong.
 ///
-/// For work that may be left out, but rarely should.
+/// For work that may be skipped, but rarely should.
 ///
 /// # Examples
 ///
@@ -119,7 +119,7 @@ pub fn retry_or_skip() -> RetryOrSkip {
 }
 
 impl RetryOrSkip {
-    /// Sets the limit of the wait. A limit of the request goes before it. Zero: no wait at all.
+    /// Sets the limit of the wait. A limit of the request overrides it. Zero means no wait at all.
     #[must_use]
     pub fn within(mut self, limit: Duration) -> Self {
         self.0.within = limit;

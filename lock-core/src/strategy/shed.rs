@@ -1,4 +1,4 @@
-//! Wait while few do.
+//! Waiting while few others do.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ pub struct Shed<S> {
     max_waiters: usize,
 }
 
-/// Decides like `inner` while fewer than `max_waiters` others wait for the key; else a newcomer does not join them and
-/// fails at once with [`Overloaded`](crate::LockErrorKind::Overloaded).
+/// Decides like `inner` while fewer than `max_waiters` others wait for the key. Otherwise a newcomer fails at once with
+/// [`Overloaded`](crate::LockErrorKind::Overloaded).
 ///
-/// For hot keys: under load, the callers that would time out anyway are told so at once. It is asked on arrival only, so
-/// that those who wait already do not lose their turn to a newcomer. An `inner` that would not wait decides alone, and
-/// so it does where the number of waiters is not known. With 0 it sheds everybody who would have to wait.
+/// For hot keys: under load, the callers that would time out anyway fail at once. The number is checked on arrival only, so
+/// that a newcomer takes nobody's turn. An `inner` that would not wait decides alone, and so does any `inner` where the
+/// number of waiters is not known. With 0, everybody who would have to wait is shed.
 ///
 /// # Examples
 ///

@@ -153,11 +153,11 @@ fn shed_refuses_newcomers_to_a_long_queue_only() {
 }
 
 #[test]
-fn one_who_is_told_pauses_for_a_second_or_for_what_is_left() {
-    let told = Contention::new().with_told(true).with_holder_remaining(Some(MS)).with_jitter(0.0);
-    let late = told.clone().with_waited(LIMIT - MS * 300);
+fn a_waiter_that_is_notified_pauses_for_a_second_or_for_what_is_left() {
+    let notified = Contention::new().with_notified(true).with_holder_remaining(Some(MS)).with_jitter(0.0);
+    let late = notified.clone().with_waited(LIMIT - MS * 300);
     for strategy in [&retry().within(LIMIT) as &dyn Strategy, &retry_or_skip().within(LIMIT), &wait()] {
-        assert_eq!(pause(strategy.decide(&told)), MS * 1_000, "{strategy:?}");
+        assert_eq!(pause(strategy.decide(&notified)), MS * 1_000, "{strategy:?}");
     }
     assert_eq!(
         pause(retry().within(LIMIT).decide(&late)),
@@ -229,13 +229,13 @@ fn contentions() -> impl proptest::strategy::Strategy<Value = Contention> {
     let jitter = prop_oneof![0.0..1.0_f64, any::<f64>(), Just(f64::NAN)];
     let waiters = proptest::option::of(any::<usize>());
     (attempts, durations(), optional(), optional(), waiters, any::<bool>(), jitter).prop_map(
-        |(attempts, waited, wait_limit, holder_remaining, waiters, told, jitter)| Contention {
+        |(attempts, waited, wait_limit, holder_remaining, waiters, notified, jitter)| Contention {
             attempts,
             waited,
             wait_limit,
             holder_remaining,
             waiters,
-            told,
+            notified,
             jitter,
         },
     )
@@ -303,9 +303,9 @@ proptest! {
             }
         }
         let pause = pause(wait().backoff(backoff).decide(&contention));
-        let longest = if contention.told { MS * 1_000 } else { max.max(MS) };
+        let longest = if contention.notified { MS * 1_000 } else { max.max(MS) };
         prop_assert!(pause >= MS && pause <= longest);
-        if let Some(rest) = contention.holder_remaining.filter(|_| !contention.told) {
+        if let Some(rest) = contention.holder_remaining.filter(|_| !contention.notified) {
             prop_assert!(pause <= rest.saturating_add(MS));
         }
     }
