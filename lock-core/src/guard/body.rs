@@ -1,4 +1,4 @@
-//! Running a body under a guard: dropped when the lock is lost, and always before the lock is given back.
+//! Running a body under a guard: it is dropped when the lock is lost, and always before the lock is released.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -18,35 +18,35 @@ pub enum OnLost {
     /// The body is dropped at its current await point, and the caller gets `Lost`. The default.
     #[default]
     Cancel,
-    /// The body goes on to its end, and the caller gets `Lost` after that. For work that must not stop half way and
-    /// whose effects are fenced.
+    /// The body runs to its end, and the caller gets `Lost` after that. For work that must not stop half way and whose effects
+    /// are fenced.
     Finish,
 }
 
-/// How long a caller waits for its release to be answered; then the background goes on with it.
+/// How long a caller waits for its release to be answered. After that the release continues in the background.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Runs `body` under `guard`, then gives it back.
+/// Runs `body` under `guard`, then releases the lock.
 pub(crate) fn under<F: Future>(guard: LockGuard, on_lost: OnLost, body: Pin<Box<F>>) -> Locked<F> {
     let inside = Inside::new(guard.lease(), on_lost);
     Locked::new(body, Stage::Inside(inside, Some(guard)), on_lost)
 }
 
-/// Runs `body` under `guard`, which goes on holding.
+/// Runs `body` under `guard`, which holds the lock afterwards.
 pub(crate) fn inside<F: Future>(guard: &LockGuard, on_lost: OnLost, body: Pin<Box<F>>) -> Locked<F> {
     Locked::new(body, Stage::Inside(Inside::new(guard.lease(), on_lost), None), on_lost)
 }
 
 impl LockGuard {
-    /// Runs `body` under this lock, which is held on afterwards: as [`LockRequest::run`](crate::LockRequest::run), for
-    /// callers that decide themselves when to release. A nested request for the same key enters the grant again; when
-    /// the lock is lost, the body is dropped at its current await point.
+    /// Runs `body` under this lock, which is still held afterwards. Like [`LockRequest::run`](crate::LockRequest::run), for
+    /// callers that decide themselves when to release. A nested request for the same key enters the grant again. When the
+    /// lock is lost, the body is dropped at its current await point.
     ///
     /// # Errors
-    /// [`Lost`](crate::LockErrorKind::Lost) when the lock was lost before the body ended: what it did so far is not undone.
+    /// [`Lost`](crate::LockErrorKind::Lost) when the lock was lost before the body ended. What the body has done is not undone.
     ///
     /// # Cancel safety
-    /// Dropping the future drops the body; the guard goes on holding.
+    /// Dropping the future drops the body. The guard still holds the lock.
     ///
     /// # Examples
     /// ```
@@ -65,8 +65,8 @@ impl LockGuard {
         self.run_on_lost(OnLost::Cancel, body).await
     }
 
-    /// As [`run`](Self::run), with a choice of what becomes of the body when the lock is lost. With
-    /// [`OnLost::Finish`] it comes to its end, and the caller is told after it.
+    /// Like [`run`](Self::run), with a choice of what happens to the body when the lock is lost. With [`OnLost::Finish`] it runs
+    /// to its end, and the caller gets the error after that.
     ///
     /// # Errors
     /// As [`run`](Self::run).
@@ -79,11 +79,11 @@ impl LockGuard {
     }
 }
 
-/// A guard that is waited for.
+/// The future of a guard.
 #[cfg_attr(not(feature = "macros"), allow(dead_code, reason = "what the attribute asks for"))]
 pub(crate) type Asking = Pin<Box<dyn Future<Output = Result<LockGuard>> + Send>>;
 
-/// Waits for a guard, runs `body` under it, then gives it back.
+/// Waits for a guard, runs `body` under it, then releases the lock.
 #[cfg(feature = "macros")]
 pub(crate) fn after<F: Future>(asking: Asking, on_lost: OnLost, body: Pin<Box<F>>) -> Locked<F> {
     Locked::new(body, Stage::Asking(asking), on_lost)
@@ -91,11 +91,11 @@ pub(crate) fn after<F: Future>(asking: Asking, on_lost: OnLost, body: Pin<Box<F>
 
 /// A body and its lock.
 ///
-/// A program has one of these for each of its locked functions, and the compiler translates each. So there is little in
-/// it: what does not depend on the body is in [`Frame`].
+/// The compiler translates this once for each locked function of a program. So it is small: what does not depend on the type
+/// of the body is in [`Frame`].
 pub(crate) struct Locked<F: Future> {
     body: Body<F>,
-    /// After the body, which is dropped first.
+    /// Declared after the body, which is dropped first.
     frame: Frame,
 }
 
@@ -130,7 +130,7 @@ impl<F: Future> Drop for Locked<F> {
     }
 }
 
-/// The body, until it has ended, and then its output.
+/// A body until it has ended, and then its output.
 struct Body<F: Future> {
     future: Option<Pin<Box<F>>>,
     output: Option<F::Output>,
@@ -138,9 +138,9 @@ struct Body<F: Future> {
 
 /// A body whose type does not matter.
 trait AnyBody {
-    /// Goes on; the output stays with the body. One that has ended is pending for ever.
+    /// Polls the body. The output stays in it. A body that has ended is pending for ever.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()>;
-    /// Drops the future, if it is still there.
+    /// Drops the future, unless it is gone.
     fn end(&mut self);
 }
 
@@ -161,7 +161,7 @@ impl<F: Future> AnyBody for Body<F> {
     }
 }
 
-/// What is around a body, whatever that is.
+/// The part of a locked body that does not depend on its type.
 struct Frame {
     stage: Stage,
     on_lost: OnLost,
@@ -171,7 +171,7 @@ enum Stage {
     /// Nothing has started.
     #[cfg_attr(not(feature = "macros"), allow(dead_code, reason = "only the attribute asks from inside"))]
     Asking(Asking),
-    /// The body runs; the guard is there when it is to be given back after that.
+    /// The body runs. The guard is there if the lock is released after that.
     Inside(Inside, Option<LockGuard>),
     /// The body is gone.
     Releasing(Pin<Box<dyn Future<Output = ()> + Send>>),
@@ -179,7 +179,7 @@ enum Stage {
 }
 
 impl Frame {
-    /// Goes on with whatever is next. Once this is ready the body is gone, before its guard.
+    /// Runs the stages in turn. Once this is ready, the body is gone, before its guard.
     fn poll(&mut self, body: &mut dyn AnyBody, cx: &mut Context<'_>) -> Poll<Result<()>> {
         loop {
             let outcome = match &mut self.stage {
@@ -209,7 +209,7 @@ impl Frame {
         }
     }
 
-    /// Drops what is left of the body where it ran.
+    /// Drops what is left of the body, within its span and scope.
     fn end(&self, body: &mut dyn AnyBody) {
         match &self.stage {
             Stage::Inside(inside, _) => inside.end(body),
@@ -218,11 +218,11 @@ impl Frame {
     }
 }
 
-/// A body under its lock: what its task knows, and what ends it.
+/// A body under its lock: the scope in which it runs, and the loss that ends it.
 struct Inside {
     lease: Arc<Lease>,
     scope: LockScope,
-    /// What tells of a loss, when a loss cancels. Made when the body waits for the first time.
+    /// Completes on a loss, if a loss cancels the body. Made when the body waits for the first time.
     lost: Option<Pin<Box<dyn Future<Output = LossReason> + Send>>>,
     cancels: bool,
 }
@@ -239,7 +239,7 @@ impl Inside {
 
     /// Polls `body`, unless the lock is lost. Once this is ready, the body is gone.
     fn poll(&mut self, body: &mut dyn AnyBody, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        // The clock is read before every poll: after a pause of the whole process the body must not run on.
+        // Read the clock before every poll: after a pause of the whole process the body must not continue.
         if self.cancels
             && let Some(reason) = self.lease.loss()
         {
@@ -266,10 +266,10 @@ impl Inside {
         Err(LockError::lost(&self.lease.claim.key, reason))
     }
 
-    /// Drops what is left of the body where it ran.
+    /// Drops what is left of the body, within its span and scope.
     fn end(&self, body: &mut dyn AnyBody) {
         let _entered = self.lease.span.enter();
-        // By the drop of a future: that never panics, also where a thread that ends has no task-locals any more.
+        // By dropping a future in the scope. That never panics, even where a thread that ends has no task-locals any more.
         drop(self.scope.clone().enter(Ending(body)));
     }
 
@@ -279,7 +279,7 @@ impl Inside {
     }
 }
 
-/// Ends the body when it is dropped.
+/// Ends the body when it is dropped, which happens within its scope.
 struct Ending<'a>(&'a mut dyn AnyBody);
 
 impl Drop for Ending<'_> {

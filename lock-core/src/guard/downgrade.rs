@@ -13,20 +13,20 @@ use crate::kind::Kind;
 use crate::lease::{Lease, LeaseOptions};
 use crate::pending::Certainty;
 
-/// Pauses between questions that are not answered.
+/// Pauses between requests that are not answered.
 const PAUSES: Pauses = Pauses::new(Duration::from_millis(25), Duration::from_millis(200));
 
 impl LockGuard {
-    /// Turns a write lock into a read lock, without letting another writer in between: readers may share it from now on,
-    /// and those at the head of the queue are served at once. The fencing token stays.
+    /// Turns a write lock into a read lock, without letting another writer in between. Readers may share it from now on, and
+    /// those at the head of the queue are served at once. The fencing token stays the same.
     ///
     /// # Errors
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest) for a guard that is not of kind `write`, or that nested calls
     /// share; [`Lost`](LockErrorKind::Lost); [`Unavailable`](LockErrorKind::Unavailable) when the store did not answer
-    /// for as long as the lease lasted. After an error the lock is given back.
+    /// for as long as the lease lasted. After an error the lock is released.
     ///
     /// # Cancel safety
-    /// Dropping the future gives the lock back in the background.
+    /// Dropping the future releases the lock in the background.
     ///
     /// # Examples
     /// ```
@@ -56,7 +56,7 @@ async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
         return refused("only a write lock can be turned into a read lock");
     }
     let schedule = lease.schedule().map_or_else(|| guard.hub().renewers.here(), Ok)?;
-    // From here on no nested call enters: it would write beside readers.
+    // From here on no nested call may enter: it would write beside readers.
     if !lease.seal() {
         return refused("nested calls share this lock, and they need it for writing");
     }
@@ -79,7 +79,7 @@ async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
     Ok(LockGuard::new(reader, hub))
 }
 
-/// Asks until there is an answer; when the question was sent that was answered, and the lease that it brought.
+/// Asks until the store answers. Returns when the answered request was sent, and the lease that it brought.
 async fn ask(lease: &Lease) -> Result<(Moment, Duration)> {
     let mut pauses = PAUSES;
     lease.claim.mark_shared();
@@ -98,7 +98,8 @@ async fn ask(lease: &Lease) -> Result<(Moment, Duration)> {
     }
 }
 
-/// What the store may have made of the grant; given back beside the guard unless the answer is there.
+/// The shared grant that the store may have made of the exclusive one. It is released beside the guard unless the answer is
+/// there: a request without an answer may have been carried out.
 struct Shared<'a> {
     lease: &'a Lease,
     claim: Claim,
@@ -108,7 +109,7 @@ struct Shared<'a> {
 impl Drop for Shared<'_> {
     fn drop(&mut self) {
         if !self.answered {
-            // The guard, which is dropped next, gives back what is its own.
+            // The guard, which is dropped next, releases the exclusive grant.
             self.lease.unseal();
             let until = self.lease.store_until();
             self.lease.engine.cleanup.release(&self.claim, None, Certainty::Granted, until);

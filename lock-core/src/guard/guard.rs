@@ -1,4 +1,4 @@
-//! The Rust value that holds.
+//! The value that holds a lock.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,19 +16,19 @@ use crate::observe::ReleaseError;
 
 /// Holds a lock until it is released, dropped or lost.
 ///
-/// - **Renewal** runs in the background while the guard lives. A lock can be *lost* all the same: when the store cannot
-///   be reached for as long as the lease lasts, when somebody deletes the key, when the process was stopped for longer
-///   than the lease. [`is_held`](Self::is_held) says so without I/O, [`lost`](Self::lost) tells when it happens; what the
-///   lock protects should refuse an old [`fencing_token`](Self::fencing_token).
+/// - **Renewal** runs in the background while the guard lives. A lock can still be *lost*: when the store cannot be reached
+///   for as long as the lease lasts, when somebody deletes the key, or when the process is stopped for longer than the
+///   lease. [`is_held`](Self::is_held) says so without I/O, and [`lost`](Self::lost) completes when it happens. The protected
+///   resource should refuse an old [`fencing_token`](Self::fencing_token).
 /// - **Release**: [`release`](Self::release) waits for the store's answer and reports it.
-/// - **Drop** gives the lock back in the background, best effort: it works outside a runtime, while unwinding and at
-///   the end of a runtime, and retries until the lease is over. A process that exits right after it may leave the key to
-///   its ttl; [`LockManager::shutdown`](crate::LockManager::shutdown) waits.
-/// - **Fork**: the lock stays the parent's. In the child, dropping the copy of a guard does nothing to the store, and whatever
-///   answers with a `Result` is [`InvalidRequest`](LockErrorKind::InvalidRequest).
+/// - **Drop** releases the lock in the background, best effort. It works outside a runtime, while unwinding and at the end of
+///   a runtime, and retries until the lease is over. If the process exits right after the drop, the key may stay locked
+///   until its ttl is over; [`LockManager::shutdown`](crate::LockManager::shutdown) waits for the release.
+/// - **Fork**: the lock stays the parent's. In the child, dropping the copy of a guard does nothing to the store, and every
+///   call that returns a `Result` fails with [`InvalidRequest`](LockErrorKind::InvalidRequest).
 /// - **A forgotten guard** ([`mem::forget`](std::mem::forget), an `Arc` in a cycle) is renewed for as long as its manager lives,
-///   and nobody else gets the key: [`max_hold`](crate::LockRequest::max_hold) ends that.
-/// - **`let _ = ..`** drops a guard at once, and the compiler says nothing: bind it to a name, `let _guard = ..`.
+///   and nobody else gets the key. [`max_hold`](crate::LockRequest::max_hold) ends that.
+/// - **`let _ = ..`** drops a guard at once, without a warning from the compiler. Bind it to a name: `let _guard = ..`.
 /// - **Poisoning**: none. A panic while the guard is held releases the lock.
 /// - **Re-entrancy**: a guard from [`acquire`](crate::LockRequest::acquire) is entered again only from within a
 ///   [`LockScope`](crate::LockScope) that knows it; use [`run`](crate::LockRequest::run) for nested calls.
@@ -42,7 +42,7 @@ pub struct LockGuard {
 }
 
 impl LockGuard {
-    /// A guard for one entry of `hold`, which the caller has counted.
+    /// A guard for one entry of `lease`, which the caller has counted.
     pub(crate) fn new(lease: Arc<Lease>, hub: Arc<Hub>) -> Self {
         Self { lease: Some(lease), hub }
     }
@@ -57,33 +57,33 @@ impl LockGuard {
             .expect("BUG: only `release` and `drop` take the lease, and they take the guard too")
     }
 
-    /// The key, with its namespace.
+    /// Returns the key, with its namespace.
     #[must_use]
     pub fn key(&self) -> &str {
         self.lease().claim.key.as_str()
     }
 
-    /// For how long the lock is certainly held yet, if no renewal is answered any more. Zero when it is lost. No I/O.
+    /// Returns for how long the lock is certainly held, even if no further renewal is answered. Zero once it is lost. No I/O.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.lease().remaining()
     }
 
-    /// Whether the lock is certainly held now. Local, no I/O: from the deadline of the lease on it is `false`, whatever
+    /// Returns whether the lock is certainly held now. Local, no I/O: it is `false` from the deadline of the lease on, whatever
     /// the network does.
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.lease().is_held()
     }
 
-    /// Whether a renewal has failed and none was answered since. The lock is still held; it will be lost at its
+    /// Returns whether a renewal has failed and none was answered since. The lock is still held, and will be lost at its
     /// deadline unless a renewal gets through.
     #[must_use]
     pub fn is_endangered(&self) -> bool {
         self.lease().is_endangered()
     }
 
-    /// Returns an error once the lock is lost: `guard.check()?` before each step that must not be done without it.
+    /// Returns an error once the lock is lost. Call `guard.check()?` before each step that must not run without it.
     ///
     /// # Errors
     /// [`Lost`](LockErrorKind::Lost), with the reason.
@@ -100,15 +100,15 @@ impl LockGuard {
         self.lease().lost().await
     }
 
-    /// The fencing token of this grant: a number larger than that of every earlier owner of the key. Nested guards have
-    /// the same.
+    /// Returns the fencing token of this grant: a number larger than that of every earlier owner of the key. Nested guards
+    /// have the same token.
     ///
-    /// Free where the store gives it with the grant or [`fencing(true)`](crate::LockRequest::fencing) asked for it; else
-    /// one round trip on first use.
+    /// It costs nothing where the store returns it with the grant, or where [`fencing(true)`](crate::LockRequest::fencing)
+    /// asked for it. Otherwise the first use costs one round trip.
     ///
     /// # Errors
-    /// [`Lost`](LockErrorKind::Lost) when the grant is not ours any more, [`Unavailable`](LockErrorKind::Unavailable)
-    /// when the store does not answer.
+    /// [`Lost`](LockErrorKind::Lost) when the lock is lost, [`Unavailable`](LockErrorKind::Unavailable) when the store does not
+    /// answer.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -117,18 +117,18 @@ impl LockGuard {
         self.lease().fence().await
     }
 
-    /// A view of this lock for the code under it. It does not hold.
+    /// Returns a view of this lock for the code under it. The view does not hold the lock.
     #[must_use]
     pub fn handle(&self) -> LockHandle {
         LockHandle::new(Arc::clone(self.lease()), Arc::clone(&self.hub))
     }
 
-    /// Sets the lease to `ttl` from now on, and renews at once. A lease is never shortened: a shorter `ttl` counts from
+    /// Sets the lease to `ttl` from now on, and renews it at once. A lease is never shortened: a shorter `ttl` takes effect with
     /// the next renewal that would end later.
     ///
     /// # Errors
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest) when the store cannot hold such a lease,
-    /// [`Lost`](LockErrorKind::Lost), [`Unavailable`](LockErrorKind::Unavailable): then the old lease goes on.
+    /// [`Lost`](LockErrorKind::Lost), [`Unavailable`](LockErrorKind::Unavailable): then the old lease continues.
     ///
     /// # Cancel safety
     /// Cancel safe; the lease may or may not have been extended.
@@ -144,12 +144,12 @@ impl LockGuard {
         Ok(())
     }
 
-    /// Gives the lock back and waits for the store's answer.
+    /// Releases the lock, and waits for the store's answer.
     ///
     /// # Errors
     /// [`Lost`](LockErrorKind::Lost) when the lock was lost before; [`Unavailable`](LockErrorKind::Unavailable) when the
-    /// store did not answer: then the release goes on in the background until the lease is over;
-    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) in a forked child, whose parent goes on holding.
+    /// store did not answer: then the release continues in the background until the lease is over;
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) in a forked child: its parent still holds the lock.
     ///
     /// # Cancel safety
     /// Dropping the future hands the release to the background.
@@ -163,7 +163,7 @@ impl LockGuard {
         }
         let releasing = Releasing::new(lease);
         if let Some(reason) = lost {
-            // The store forgets a lost grant by itself; the background sees to it that it does so soon.
+            // The store forgets a lost grant by itself. Dropping `releasing` has the background release it sooner.
             return Err(LockError::lost(releasing.key(), reason));
         }
         releasing.release().await
@@ -171,8 +171,8 @@ impl LockGuard {
 }
 
 impl LockGuard {
-    /// Releases the lock, and waits for at most `patience`: then the background goes on. A release that fails is reported
-    /// by the lock itself. For the layers above.
+    /// Releases the lock, and waits for at most `patience`. After that the release continues in the background. A release that
+    /// fails is reported by the lock itself. For the layers above.
     #[doc(hidden)]
     pub async fn release_within(self, patience: Duration) {
         let lease = Arc::clone(self.lease());
@@ -189,7 +189,7 @@ impl fmt::Debug for LockGuard {
 }
 
 impl LockGuard {
-    /// Ends the guard without giving anything back: the grant has another hold now.
+    /// Ends the guard without a release: another lease has the grant now.
     pub(crate) fn supersede(mut self) {
         if let Some(lease) = self.lease.take() {
             lease.supersede();
@@ -200,7 +200,7 @@ impl LockGuard {
 
 impl Drop for LockGuard {
     fn drop(&mut self) {
-        // In a forked child, what the copy of a guard hands over goes nowhere, and nothing is given back.
+        // In a forked child, a hand-off reaches nobody, and nothing is released.
         if let Some(lease) = self.lease.take().filter(|lease| lease.leave()) {
             drop(Releasing::new(lease));
         }

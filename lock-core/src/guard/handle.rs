@@ -1,4 +1,4 @@
-//! A view of a held lock, which does not hold.
+//! A view of a held lock, which does not hold it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use crate::guard::LockGuard;
 use crate::hub::Hub;
 use crate::lease::Lease;
 
-/// A view of a held lock: its key, its fencing token, whether it is lost. Cheap to clone; does not hold the lock, but
-/// keeps its manager's connections open.
+/// A view of a held lock: its key, its fencing token, and whether it is lost. It is cheap to clone. It does not hold the lock,
+/// but keeps the connections of its manager open.
 #[derive(Clone)]
 pub struct LockHandle {
     lease: Arc<Lease>,
@@ -34,7 +34,7 @@ impl LockHandle {
         &self.lease
     }
 
-    /// The key, with its namespace.
+    /// Returns the key, with its namespace.
     #[must_use]
     pub fn key(&self) -> &str {
         self.lease.claim.key.as_str()
@@ -94,7 +94,7 @@ impl fmt::Debug for LockHandle {
     }
 }
 
-/// What a reader of a log can use. Never the owner token, and the key only where the log may show it.
+/// Writes what a reader of a log can use. Never the owner token, and the key only where the log may show it.
 pub(super) fn describe(lease: &Lease, mut text: fmt::DebugStruct<'_, '_>) -> fmt::Result {
     let remaining = lease.remaining();
     text.field("key", &lease.redacted_key().to_string());

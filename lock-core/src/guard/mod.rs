@@ -1,11 +1,11 @@
-//! What holds a lock, and what looks on; the body that runs under it, and the scope in which that knows its locks.
+//! The guard that holds a lock, the body that runs under it, and the scope in which a task knows its locks.
 //!
 //! | file | holds |
 //! | --- | --- |
 //! | `guard` | [`LockGuard`] |
-//! | `handle` | [`LockHandle`], a view that does not hold |
-//! | `release` | the last guard's way back to the store, or on to the next waiter |
-//! | `body` | a body under its lock: dropped when that is lost, and before it is released |
+//! | `handle` | [`LockHandle`], a view that does not hold the lock |
+//! | `release` | the release by the last guard: to the store, or to the next waiter |
+//! | `body` | a body under its lock: dropped when the lock is lost, and always before it is released |
 //! | `scope` | the locks of a task, for nested calls |
 //! | `downgrade` | from a write lock to a read lock |
 //! | `return_type` | what a locked function returns when it did not run |

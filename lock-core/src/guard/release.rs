@@ -1,4 +1,4 @@
-//! The way of a grant from its last guard: back to the store, or on to the next waiter of this process.
+//! The release by the last guard: to the store, or to the next waiter of this process.
 
 use std::sync::Arc;
 
@@ -8,7 +8,10 @@ use crate::key::Key;
 use crate::lease::Lease;
 use crate::observe::ReleaseError;
 
-/// A hold without guards, until the store has answered its release; dropped before, the background takes over.
+/// A lease without guards, until the store has answered its release.
+///
+/// It exists before the request is sent, so that a future which is dropped at any await point leaves the release to the
+/// background. A release that was sent frees the key, answered or not, so from then on there is nothing to hand off.
 pub(super) struct Releasing {
     lease: Arc<Lease>,
     /// The store was asked to free the key.
@@ -17,7 +20,7 @@ pub(super) struct Releasing {
 }
 
 impl Releasing {
-    /// For the last guard of `hold`, which has left it.
+    /// For the last guard of `lease`, which has left it.
     pub(super) fn new(lease: Arc<Lease>) -> Self {
         Self { lease, asked: false, answered: false }
     }
@@ -26,7 +29,7 @@ impl Releasing {
         &self.lease.claim.key
     }
 
-    /// Gives the grant to the next waiter of this process, if that is how it goes on.
+    /// Hands the grant off to the next waiter of this process. Returns whether there is one that may have it.
     fn handed_off(&self) -> bool {
         let (lease, local_queue) = (&self.lease, &self.lease.engine.local_queue);
         lease.options.kind.queue() == Queue::Barging
@@ -61,7 +64,6 @@ impl Drop for Releasing {
     fn drop(&mut self) {
         let lease = &self.lease;
         let engine = &lease.engine;
-        // A release that was sent frees the key, answered or not: from then on there is nothing to hand over.
         if !self.answered && (self.asked || !self.handed_off()) {
             lease.release_in_background();
         }

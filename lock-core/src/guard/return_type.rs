@@ -106,10 +106,10 @@ impl<T> Skipped for Option<T> {
     }
 }
 
-/// A failure that the return type cannot carry must not vanish.
+/// Logs a failure that the return type cannot carry.
 fn log_unless_skipped(error: &LockError, function: &'static str) {
     if !error.is_skipped() {
-        // Without the key, which may not be shown; the lock itself has told it where it may.
+        // Without the key, which the log may not show. The lock itself has logged it where it may.
         tracing::error!(function, error = %Unnamed(error), "the locked function did not run to its end");
     }
 }

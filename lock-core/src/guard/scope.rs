@@ -1,4 +1,4 @@
-//! What a task carries along: the locks that it holds, and the manager that it is to use.
+//! The locks that a task holds, and the manager that it uses.
 
 use std::fmt;
 use std::future::Future;
@@ -15,12 +15,11 @@ tokio::task_local! {
 
 /// The locks that the current task holds, and its manager.
 ///
-/// Inside [`run`](crate::LockRequest::run), the attribute and the HTTP layer a task knows which locks it holds, so that
-/// a nested call for the same key enters the same grant again without asking the store. A spawned task is another
-/// task: it enters the locks of its parent only when it is told to.
+/// Inside [`run`](crate::LockRequest::run), the attribute and the HTTP layer, a task knows which locks it holds. A nested call
+/// for the same key then enters the same grant again without asking the store. A spawned task is another task: it enters the
+/// locks of its parent only through [`enter`](Self::enter).
 ///
-/// A guard that came from [`acquire`](crate::LockRequest::acquire) can be moved to another task and so is not part of
-/// any scope.
+/// A guard from [`acquire`](crate::LockRequest::acquire) can be moved to another task, so it is not part of any scope.
 ///
 /// # Examples
 /// ```
@@ -46,20 +45,20 @@ pub struct LockScope {
     innermost: Option<Arc<Entered>>,
 }
 
-/// One hold of the task, and those further out.
+/// A lease that the task has entered, and those further out.
 struct Entered {
     lease: Weak<Lease>,
     outer: Option<Arc<Self>>,
 }
 
 impl LockScope {
-    /// The scope of the calling task; an empty one outside.
+    /// Returns the scope of the calling task, which is empty outside of one.
     #[must_use]
     pub fn current() -> Self {
         CURRENT.try_with(Clone::clone).unwrap_or_default()
     }
 
-    /// Runs `future` in this scope, in whatever task it is polled.
+    /// Runs `future` in this scope, whatever task polls it.
     ///
     /// # Cancel safety
     /// As `future`.
@@ -82,12 +81,12 @@ impl LockScope {
         self
     }
 
-    /// The manager of this scope.
+    /// Returns the manager of this scope.
     pub(crate) fn manager(&self) -> Option<&Arc<Hub>> {
         self.manager.as_ref()
     }
 
-    /// The hold of the calling task on `key` of the manager `engine`.
+    /// Returns the lease of the calling task on `key` of this manager.
     pub(crate) fn lease_of(engine: &Arc<Engine>, key: &Key) -> Option<Arc<Lease>> {
         CURRENT.try_with(|scope| scope.find(engine, key)).ok().flatten()
     }
@@ -106,8 +105,9 @@ impl LockScope {
         None
     }
 
-    /// The grants of `key` that were entered in this scope, held yet or not: those of `manager` where it is given, else of
-    /// any. The key is in the namespace of `current`, or without it in that of the manager that holds.
+    /// Returns the leases of `key` that were entered in this scope, whether or not they are still held: those of `manager` where
+    /// it is given, else those of any manager. The key is in the namespace of `current`, or without it in that of the manager
+    /// of the lease.
     pub(crate) fn entered(
         &self,
         manager: Option<&Arc<Engine>>,
@@ -121,8 +121,8 @@ impl LockScope {
         })
     }
 
-    /// The keys that are held in this scope, with their namespaces, the innermost first. A key that was entered again is
-    /// named once.
+    /// Returns the keys that are held in this scope, with their namespaces, the innermost first. A key that was entered again is
+    /// listed once.
     #[must_use]
     pub fn keys(&self) -> Vec<String> {
         let mut keys: Vec<String> = Vec::new();
