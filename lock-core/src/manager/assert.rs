@@ -5,7 +5,7 @@ use crate::guard::LockScope;
 use crate::key::{IntoKey, Key};
 use crate::manager::LockManager;
 
-/// Asserts that the calling task holds a lock, in debug builds: for functions that others must call under one.
+/// Asserts in debug builds that the calling task holds a lock: for functions that must be called under one.
 ///
 /// The key is a text with the arguments of `format!`, or anything else that is a key. The attribute and the HTTP layer
 /// encode the values that they put into a key, and `format!` does not: a number is the same either way, but of text that
@@ -81,7 +81,7 @@ pub fn __assert_locked(key: impl IntoKey) {
     assert(None, key.into_key());
 }
 
-/// What it calls with one.
+/// What it calls with a manager.
 #[doc(hidden)]
 #[track_caller]
 pub fn __assert_locked_of(manager: &LockManager, key: impl IntoKey) {

@@ -1,4 +1,4 @@
-//! What a manager is made of: its store, namespace and defaults.
+//! Making a manager from its store, namespace and defaults.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::options::{Profile, Profiles};
 use crate::owner::Identity;
 use crate::strategy::Strategy;
 
-/// Begins a manager: its store, namespace and defaults.
+/// Builds a manager from its store, namespace and defaults.
 ///
 /// # Examples
 /// ```
@@ -52,7 +52,7 @@ impl ManagerBuilder {
         }
     }
 
-    /// As [`LockManager::connect`], with defaults to follow.
+    /// Like [`LockManager::connect`], before the defaults are set.
     ///
     /// # Errors
     /// As [`LockManager::connect`].
@@ -63,7 +63,7 @@ impl ManagerBuilder {
         connect::connect(url).await.map(Self::new)
     }
 
-    /// As [`LockManager::from_env`], with defaults to follow.
+    /// Like [`LockManager::from_env`], before the defaults are set.
     ///
     /// # Errors
     /// As [`LockManager::from_env`].
@@ -74,80 +74,81 @@ impl ManagerBuilder {
         connect::from_env().await.map(Self::new)
     }
 
-    /// Put before every key, with a colon: services that share a store and not their locks need different ones. At
-    /// most 64 of `A-Z a-z 0-9 . _ -`. Default: none, the key stands in the store as it is.
+    /// Sets the prefix of every key, followed by a colon. Services that share a store but not their locks need different
+    /// namespaces. At most 64 characters of `A-Z a-z 0-9 . _ -`. Default: none, so that the key is stored as it is.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = namespace.into();
         self
     }
 
-    /// Name of the service in owner records. Default: none.
+    /// Sets the name of the service in owner records. Default: none.
     pub fn service(mut self, service: impl Into<String>) -> Self {
         self.service = service.into();
         self
     }
 
-    /// The lease of requests that say nothing else. Default: 10 s.
+    /// Sets the lease of requests that set none. Default: 10 s.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.profiles.defaults.ttl = Some(ttl);
         self
     }
 
-    /// The strategy of requests that say nothing else; the HTTP layer has a default of its own. Default: [`retry`](crate::strategy::retry()).
+    /// Sets the strategy of requests that set none. The HTTP layer has a default of its own. Default:
+    /// [`retry`](crate::strategy::retry()).
     pub fn strategy(mut self, strategy: impl Strategy) -> Self {
         self.profiles.defaults.strategy = Some(Arc::new(strategy));
         self
     }
 
-    /// How long the manager's strategy waits. Default: as long as the strategy says.
+    /// Sets how long the manager's strategy waits. Default: the strategy's own limit.
     pub fn wait(mut self, limit: Duration) -> Self {
         self.profiles.defaults.wait = Some(limit);
         self
     }
 
-    /// How many keys one request for [several](LockManager::all) may have, 1 to 1,000. The store takes all of them in one
-    /// step, and serves nobody else meanwhile: on Redis 100 keys take about a millisecond, and 1,000 about ten. A request
-    /// for more is [`InvalidRequest`](LockErrorKind::InvalidRequest). Default: 100.
+    /// Sets how many keys one request for [several](LockManager::all) may have, from 1 to 1,000. The store takes all of them in
+    /// one step, and serves nobody else meanwhile: on Redis 100 keys take about a millisecond, and 1,000 about ten. A request
+    /// for more fails with [`InvalidRequest`](LockErrorKind::InvalidRequest). Default: 100.
     pub fn max_keys(mut self, max: usize) -> Self {
         self.profiles.max_keys = max;
         self
     }
 
-    /// Adds a named set of defaults; the last of one name counts.
+    /// Adds a named set of defaults. The last one with the same name counts.
     pub fn profile(mut self, name: impl Into<String>, profile: Profile) -> Self {
         self.profiles.named.insert(name.into(), profile);
         self
     }
 
-    /// Counts the locks of `template` from zero on: see [`LockManager::register_template`]. Install the recorder of metrics
-    /// before.
+    /// Registers the metrics of `template` at zero: see [`LockManager::register_template`]. Install the recorder of metrics
+    /// first.
     pub fn template(mut self, template: impl Into<String>) -> Self {
         self.settings.templates.push(template.into());
         self
     }
 
-    /// Whether keys are kept out of spans and of the log, which then say the template: for keys that name people. Errors
-    /// and [`events`](LockManager::events) have the key all the same, so what the program does with those is its own
-    /// choice. Default: no.
+    /// Sets whether spans and the log show the template in place of the key: for keys that name people. Errors and
+    /// [`events`](LockManager::events) contain the key all the same; what happens to those is the program's choice. Default:
+    /// no.
     pub fn redact_keys(mut self, redact: bool) -> Self {
         self.settings.redact_keys = redact;
         self
     }
 
-    /// A lock that is held for longer says so, once, at WARN and in the metrics: it may be a body that hangs, or a guard
-    /// that was forgotten. Default: one hour.
+    /// Sets after which time a held lock is reported, once, at WARN and in the metrics. Its body may hang, or its guard may be
+    /// forgotten. Default: one hour.
     pub fn warn_held_after(mut self, held: Duration) -> Self {
         self.settings.held_long = held;
         self
     }
 
-    /// A lock that was waited for longer, and was granted, says so at INFO. Default: 1 s.
+    /// Sets after which wait a granted lock is reported at INFO. Default: 1 s.
     pub fn log_waited_after(mut self, waited: Duration) -> Self {
         self.settings.waited_long = waited;
         self
     }
 
-    /// Makes the manager.
+    /// Builds the manager.
     ///
     /// # Errors
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest) for a namespace with other characters, a ttl of the defaults or of
@@ -165,10 +166,10 @@ impl ManagerBuilder {
 }
 
 impl LockManager {
-    /// A manager over a new store in this process's memory: nothing to install, and nobody else is excluded.
+    /// Makes a manager over a new store in the memory of this process. It needs no server, and excludes no other process.
     ///
     /// # Panics
-    /// When the operating system gives no random bytes.
+    /// When the operating system provides no random bytes.
     #[must_use]
     pub fn in_memory() -> Self {
         Self::builder(Memory::new()).build().expect("the operating system gives random bytes")
@@ -180,10 +181,10 @@ impl LockManager {
     /// `redlock://host:port,host:port,host:port/db`, and `redlocks://` over TLS.
     ///
     /// # Errors
-    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) for a URL that cannot be read or a scheme that nobody knows,
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) for a URL that cannot be parsed or an unknown scheme,
     /// [`Unsupported`](LockErrorKind::Unsupported) for a store that this build does not have,
     /// [`Unavailable`](LockErrorKind::Unavailable) when the store cannot be reached or refuses, and
-    /// [`NoQuorum`](LockErrorKind::NoQuorum) when too few servers of `redlock://` answer; the text says what to do.
+    /// [`NoQuorum`](LockErrorKind::NoQuorum) when too few servers of `redlock://` answer. The text says what to do.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -191,8 +192,8 @@ impl LockManager {
         ManagerBuilder::connect(url).await?.build()
     }
 
-    /// Connects to the store that the environment variable `LOCK_URL` names. Unset or empty is `memory://`, and one
-    /// warning says so: a fleet of processes that each lock for themselves is rarely what is meant.
+    /// Connects to the store that the environment variable `LOCK_URL` names. If it is unset or empty, the store is `memory://`,
+    /// and a warning says so: processes that each lock only for themselves are rarely what is meant.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
@@ -203,7 +204,7 @@ impl LockManager {
         ManagerBuilder::from_env().await?.build()
     }
 
-    /// Begins a manager over `backend`.
+    /// Starts building a manager over `backend`.
     pub fn builder(backend: impl Backend) -> ManagerBuilder {
         ManagerBuilder::new(Arc::new(backend))
     }

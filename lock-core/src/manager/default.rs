@@ -1,4 +1,4 @@
-//! The manager of the process, set once.
+//! The default manager of the process, set once.
 
 use std::sync::Arc;
 
@@ -33,10 +33,10 @@ pub(super) fn installed() -> Result<Arc<Hub>> {
 }
 
 impl LockManager {
-    /// The manager of the calling task's [`scope`](Self::scope), else the one that was [installed](Self::install).
+    /// Returns the manager of the calling task's [`scope`](Self::scope), or else the [installed](Self::install) one.
     ///
     /// # Errors
-    /// [`NotInstalled`](LockErrorKind::NotInstalled), with the line to add.
+    /// [`NotInstalled`](LockErrorKind::NotInstalled); the text has the line to add.
     pub fn current() -> Result<Self> {
         LockScope::current().manager().cloned().map_or_else(installed, Ok).map(Self::of)
     }
@@ -44,7 +44,7 @@ impl LockManager {
     /// Makes this manager the default of the process.
     ///
     /// # Errors
-    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) when there is one already: it stays.
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) when there is one already, which stays.
     pub fn install(&self) -> Result<()> {
         install(Arc::clone(self.hub()))
     }

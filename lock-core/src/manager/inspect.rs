@@ -1,4 +1,4 @@
-//! Who holds what: for operators, and for those who ask why nothing moves.
+//! Which locks are held, and by whom: for operators, and for anyone who looks for what blocks.
 
 use crate::backend::{GrantId, Listed, LockInfo};
 use crate::error::Result;
@@ -7,20 +7,20 @@ use crate::error::{LockErrorKind, LossReason};
 use crate::key::IntoKey;
 use crate::manager::LockManager;
 
-/// More than anybody reads.
+/// The largest number of locks in one list.
 const LIMIT: usize = 10_000;
 
 impl LockManager {
-    /// Every lock of this manager's namespace in the store, whoever holds it: holders, what is left of their leases, and
-    /// who waits. At most 10,000; [`Listed::truncated`] says that there are more.
+    /// Lists every lock of this manager's namespace in the store, whoever holds it: the holders, what is left of their leases,
+    /// and who waits. The list has at most 10,000 locks; [`Listed::truncated`] says whether there are more.
     ///
-    /// With a namespace, what clients of other libraries have locked in it is there too, without a record. A manager
-    /// without one sees all locks of the store that this library made. For people, not for decisions: by the time it is
-    /// read it may have changed. Redis goes through all of its keys for it, in steps that let others in between.
+    /// With a namespace, the list contains locks of other client libraries in it too, without a record. A manager without a
+    /// namespace sees all locks of the store that this library made. The list is for people, not for decisions: it may be out
+    /// of date when it arrives. Redis scans all of its keys for it, in steps that let other clients in between.
     ///
     /// # Errors
-    /// [`Unsupported`](LockErrorKind::Unsupported) on a store that cannot say, [`Unavailable`](LockErrorKind::Unavailable)
-    /// when it does not answer.
+    /// [`Unsupported`](LockErrorKind::Unsupported) on a store that cannot list locks,
+    /// [`Unavailable`](LockErrorKind::Unavailable) when it does not answer.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -45,7 +45,7 @@ impl LockManager {
         self.locks_matching("").await
     }
 
-    /// As [`locks`](Self::locks), of the keys that begin with `prefix`, behind the namespace.
+    /// Like [`locks`](Self::locks), for the keys that begin with `prefix` after the namespace.
     ///
     /// # Errors
     /// As [`locks`](Self::locks).
@@ -63,11 +63,11 @@ impl LockManager {
         Ok(listed)
     }
 
-    /// Who holds `key` and who waits for it, as [`locks`](Self::locks) tells it; `None` when nobody holds it. One question
-    /// to the store, however many keys that has. For people and for metrics: by the time it is read it may have changed, so
-    /// whoever wants the lock asks for it.
+    /// Returns who holds `key` and who waits for it, as in [`locks`](Self::locks); `None` when nobody holds it. It is one request
+    /// to the store, however many keys that has. It is for people and for metrics: the answer may be out of date when it
+    /// arrives, so whoever wants the lock requests it.
     ///
-    /// A holder of another library is told too, without a record.
+    /// A holder that uses another library is included, without a record.
     ///
     /// # Errors
     /// As [`locks`](Self::locks), and [`InvalidKey`](LockErrorKind::InvalidKey).
@@ -101,8 +101,8 @@ impl LockManager {
         Ok(found)
     }
 
-    /// Whether anybody holds `key`: readers, holders of a permit, clients of another library and a key that is
-    /// [kept](crate::LockRequest::min_hold) included. As [`inspect`](Self::inspect): the answer may be out of date when it
+    /// Returns whether anybody holds `key`. Readers, holders of a permit, clients of other libraries and a key that is
+    /// [kept](crate::LockRequest::min_hold) count. As with [`inspect`](Self::inspect), the answer may be out of date when it
     /// arrives, and is no lock.
     ///
     /// # Errors
@@ -127,16 +127,16 @@ impl LockManager {
         Ok(self.inspect(key).await?.is_some())
     }
 
-    /// Takes one grant of `key` away from its holder, and serves the next who waits; whether it was still there. `id` is
-    /// that of the holder which [`locks`](Self::locks) showed: one that came later is not hit, but for a task of the same
-    /// process to which the grant was passed on since. The log says so with `reason`.
+    /// Takes one grant of `key` away from its holder, and serves the next waiter. Returns whether the grant was still there.
+    /// `id` is that of a holder in [`locks`](Self::locks). A later holder is not affected, except for a task of the same process
+    /// to which the grant was handed off since. The log records the call with `reason`.
     ///
-    /// `key` is written as for a request, and as [`locks`](Self::locks) shows it: without the manager's namespace.
+    /// `key` is written as in a request, and as [`locks`](Self::locks) shows it: without the manager's namespace.
     ///
-    /// The victim's lock is [lost](LossReason::Forced) at once: every process that holds is told. Where that message does not
-    /// arrive (its connection broke, or is a few milliseconds old), the lock is lost at its next renewal, as
-    /// [`Taken`](LossReason::Taken): up to a third of its ttl later. Until then two may be at work. What the lock protects
-    /// should compare [fencing tokens](crate::LockGuard::fencing_token).
+    /// The holder's lock is [lost](LossReason::Forced) at once: every process that holds locks is notified. Where that message
+    /// does not arrive (its connection broke, or is a few milliseconds old), the lock is lost at its next renewal, as
+    /// [`Taken`](LossReason::Taken), up to a third of its ttl later. Until then two holders may be at work. The protected
+    /// resource should compare [fencing tokens](crate::LockGuard::fencing_token).
     ///
     /// # Errors
     /// As [`locks`](Self::locks), and [`InvalidKey`](LockErrorKind::InvalidKey).
@@ -171,7 +171,7 @@ impl LockManager {
     }
 }
 
-/// Names the key as it is written in a request: without the namespace.
+/// Removes the namespace from the key, so that it is written as in a request.
 fn strip(lock: &mut LockInfo, namespace: &str) {
     if !namespace.is_empty()
         && let Some(key) = lock.key.strip_prefix(namespace).and_then(|key| key.strip_prefix(':'))

@@ -50,11 +50,10 @@ impl LockManager {
         Self { hub }
     }
 
-    /// Asks for `key`: one holder, and the task that holds may enter again.
+    /// Requests `key` for one holder. The task that holds it may enter again.
     ///
-    /// The text is taken as it is, placeholders are not filled in. Where a part of it comes from outside, encode it as
-    /// the attribute and the HTTP layer do, so that no value can spell another key, and so that the same value means
-    /// the same key everywhere:
+    /// The text is taken as it is; placeholders are not filled in. Encode parts that come from outside as the attribute and
+    /// the HTTP layer do. Then no value can spell another key, and the same value means the same key everywhere:
     /// ```
     /// # fn main() -> Result<(), lock_core::LockError> {
     /// use lock_core::{LockManager, key::KeyBuilder};
@@ -70,15 +69,16 @@ impl LockManager {
         self.request(key, Kind::Reentrant)
     }
 
-    /// Asks for all of `keys`, or none: one holder for each. They are sorted and taken once each, so that two requests
-    /// with the same keys in different orders never wait for each other; waiting for one of them and losing one of them
-    /// is waiting for all and losing all. [`Unsupported`](LockErrorKind::Unsupported) on a store that cannot.
+    /// Requests all of `keys` or none, each for one holder. The keys are sorted and deduplicated, so that two requests with the
+    /// same keys in different orders never wait for each other. Waiting for one key is waiting for all, and losing one is
+    /// losing all. [`Unsupported`](LockErrorKind::Unsupported) on a store that cannot lock several keys.
     ///
-    /// While one of them is held, the others are waited for one after another and held meanwhile, so the time limit is one
-    /// for all, and an error names the key that was held. There is one [fencing token](crate::LockGuard::fencing_token), larger
-    /// than every earlier one of each key. `max_waiters` counts for each key by itself. A task that holds some of the keys
-    /// and not all is refused with [`Reentered`](LockErrorKind::Reentered): it would wait for itself. At most
-    /// [`max_keys`](crate::ManagerBuilder::max_keys), 100 unless the manager says otherwise.
+    /// While one of the keys is held, the request waits for them one after another, and holds those that it has. So there is
+    /// one time limit for all, and an error names the key that was held. There is one
+    /// [fencing token](crate::LockGuard::fencing_token), larger than every earlier one of each key. `max_waiters` applies to
+    /// each key separately. A task that holds some of the keys but not all is refused with
+    /// [`Reentered`](LockErrorKind::Reentered): it would wait for itself. A request may have at most
+    /// [`max_keys`](crate::ManagerBuilder::max_keys) keys, by default 100.
     ///
     /// # Examples
     /// ```
@@ -96,8 +96,8 @@ impl LockManager {
         LockRequest::all(Arc::clone(&self.hub), keys)
     }
 
-    /// Asks for `key` in strict order of arrival, over all processes. Every waiter has a place in the store's queue, and
-    /// every hand-off goes by the store; [`lock`](Self::lock) is much faster on a key that one process wants many times.
+    /// Requests `key` in strict order of arrival, over all processes. Every waiter has an entry in the store's queue, and every
+    /// hand-off goes through the store. [`lock`](Self::lock) is much faster on a key that one process wants many times.
     /// A waiter that dies delays those behind it by its ttl, and by the [waiter lease](crate::backend::Order::Arrival) of
     /// the store where that is shorter: 2 s on every store of this crate.
     /// [`Unsupported`](LockErrorKind::Unsupported) on a store without a queue.
@@ -105,49 +105,50 @@ impl LockManager {
         self.request(key, Kind::Fair)
     }
 
-    /// Asks for `key` to read: any number of readers, no writer. Waits behind a writer that waits already. Each reader has
-    /// a lease of its own: one that died never outlives it because others renew theirs. A task that reads cannot write:
-    /// that is [`Upgrade`](LockErrorKind::Upgrade), at once. [`Unsupported`](LockErrorKind::Unsupported) on a store without
-    /// shared locks.
+    /// Requests `key` to read: any number of readers, and no writer. A reader waits behind a writer that already waits. Each
+    /// reader has a lease of its own: the lease of a reader that died ends although others renew theirs. A task that reads
+    /// cannot write; that fails at once with [`Upgrade`](LockErrorKind::Upgrade). [`Unsupported`](LockErrorKind::Unsupported)
+    /// on a store without shared locks.
     pub fn read(&self, key: impl IntoKey) -> LockRequest {
         self.request(key, Kind::Read)
     }
 
-    /// Asks for `key` to write: one writer, no readers. Goes before readers that come later, and turns into a read lock
-    /// with [`downgrade`](crate::LockGuard::downgrade). As [`read`](Self::read). A read lock that can be turned into a write lock
-    /// is not provided: whoever may have to write asks for `write` and turns that into a read lock.
+    /// Requests `key` to write: one writer, and no readers. A writer goes before readers that arrive later, and can become a
+    /// reader with [`downgrade`](crate::LockGuard::downgrade). Otherwise like [`read`](Self::read). A read lock cannot become a
+    /// write lock: whoever may have to write requests `write`, and downgrades.
     pub fn write(&self, key: impl IntoKey) -> LockRequest {
         self.request(key, Kind::Write)
     }
 
-    /// Asks for one of `permits` permits of `key`, in order of arrival. Each permit is a lease of its own, renewed like a
-    /// lock. Everybody must name the same number: another one, or another kind, while permits are out is
-    /// [`InvalidRequest`](LockErrorKind::InvalidRequest), and the text names both and the way out.
+    /// Requests one of `permits` permits of `key`, in order of arrival. Each permit is a lease of its own, renewed like a lock.
+    /// Every request must name the same number. Another number, or another kind, while permits are held fails with
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest); the text names both and says what to do.
     /// [`Unsupported`](LockErrorKind::Unsupported) on a store without semaphores.
     ///
-    /// A deployment that changes the number must therefore let the old permits run out first, or name the key anew: while
-    /// instances with the old number hold permits, those with the new one are refused. With `permits` in the key,
-    /// `pool:8` beside `pool:10`, both go on, and until the last old instance is gone the two numbers add up.
+    /// A deployment that changes the number must therefore let the old permits run out first, or use a new key: while instances
+    /// with the old number hold permits, those with the new number are refused. With the number in the key, `pool:8` beside
+    /// `pool:10`, both continue, and until the last old instance is gone the two numbers add up.
     pub fn semaphore(&self, key: impl IntoKey, permits: u32) -> LockRequest {
         self.request(key, Kind::Semaphore { permits })
     }
 
-    /// Asks for `key` as `kind`, for callers that get the kind as a value.
+    /// Requests `key` as `kind`, for callers that have the kind as a value.
     pub fn request(&self, key: impl IntoKey, kind: Kind) -> LockRequest {
         LockRequest::new(Arc::clone(&self.hub), key, kind)
     }
 
-    /// The count-down latch `key`: waiting until so many others are done. The key is taken as [`lock`](Self::lock) takes
-    /// its own. [`Unsupported`](LockErrorKind::Unsupported) on a store without latches.
+    /// Returns the count-down latch `key`, to wait until a number of others are done. The key is taken as in
+    /// [`lock`](Self::lock). [`Unsupported`](LockErrorKind::Unsupported) on a store without latches.
     pub fn latch(&self, key: impl IntoKey) -> CountDownLatch {
         CountDownLatch::new(Arc::clone(&self.hub), key)
     }
 
-    /// Checks at start-up what a call would find out late: that the manager has every profile which the program names, in
-    /// `#[distributed_lock(profile = "..")]` for one. What the profiles say was checked when the manager was built.
+    /// Checks that the manager has every profile that the program names, for example in
+    /// `#[distributed_lock(profile = "..")]`. Without it, the first call would find out. The contents of the profiles were
+    /// checked when the manager was built.
     ///
     /// # Errors
-    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) with every name that is missing, and what it may have meant.
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) with every missing name, and the name that it may stand for.
     ///
     /// # Examples
     /// ```
@@ -164,10 +165,10 @@ impl LockManager {
         self.hub.engine.profiles.require(names.iter().map(AsRef::as_ref))
     }
 
-    /// The profile of this name.
+    /// Returns the profile with this name.
     ///
     /// # Errors
-    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) when there is none, with those that there are.
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) when there is none; the text lists the profiles.
     pub fn profile(&self, name: &str) -> Result<Profile> {
         self.hub.engine.profiles.get(name).cloned()
     }
@@ -180,19 +181,20 @@ impl LockManager {
         &self.hub.engine
     }
 
-    /// Name of the store: `memory`; `redis`, also with sentinels and on a Cluster; `quorum`, for `redlock://`.
+    /// Returns the name of the store: `memory`; `redis`, also with sentinels and on a Cluster; `quorum`, for `redlock://`.
     #[must_use]
     pub fn store(&self) -> &'static str {
         self.hub.engine.capability.store
     }
 
-    /// How many locks this manager holds in this process now.
+    /// Returns how many locks this manager holds in this process now.
     #[must_use]
     pub fn held(&self) -> usize {
         self.hub.engine.held()
     }
 
-    /// What happens to the locks of this manager from now on. Any number may listen; while nobody does, it costs nothing.
+    /// Subscribes to what happens to the locks of this manager from now on. There may be any number of subscribers; without one,
+    /// events cost nothing.
     ///
     /// # Examples
     /// ```
@@ -215,28 +217,29 @@ impl LockManager {
         self.hub.engine.observer.events.subscribe()
     }
 
-    /// Counts the locks of `template` from zero on, before one of them is asked for: a dashboard then shows 0, and an alert
-    /// has something to compare with. The HTTP layer says so when it is built; for others there is
-    /// [`ManagerBuilder::template`](crate::ManagerBuilder::template). Without the feature `metrics` it does nothing.
+    /// Registers the metrics of `template` at zero, before one of its locks is requested. A dashboard then shows 0, and an alert
+    /// has something to compare with. The HTTP layer does this when it is built; for others there is
+    /// [`ManagerBuilder::template`](crate::ManagerBuilder::template). Does nothing without the feature `metrics`.
     pub fn register_template(&self, template: &str) {
         self.hub.engine.observer.meters.know(template);
     }
 
-    /// Counts a piece of work that ran without its lock because the store failed, as the HTTP layer does when it is told
-    /// to; whoever runs something of the kind calls this. `template` is what the key is rendered from, never the key.
+    /// Counts a piece of work that ran without its lock because the store failed. The HTTP layer calls this where it is
+    /// configured to continue without a lock; other callers that do so call it too. `template` is the template of the key,
+    /// never the key.
     pub fn record_bypass(&self, template: &str) {
         self.hub.engine.observer.record_bypass(template);
     }
 
-    /// An error as the log may show it: by its kind alone where keys are to be kept out of the log. For the layers above.
+    /// Returns an error as the log may show it: only its kind, where keys must stay out of the log. For the layers above.
     #[doc(hidden)]
     #[must_use]
     pub fn redacted<'a>(&self, error: &'a LockError) -> impl fmt::Display + use<'a> {
         self.hub.engine.observer.redact_error(error)
     }
 
-    /// Whether the log is to be told now that a request of `template` was refused, and how many like it were left out
-    /// before: one in ten seconds is told. For the layers above.
+    /// Returns whether the log should now say that a request of `template` was refused, and how many like it were left out
+    /// before: one in ten seconds is logged. For the layers above.
     #[doc(hidden)]
     #[must_use]
     pub fn admit_refusal(&self, template: &str) -> Option<Option<u64>> {

@@ -2,12 +2,12 @@
 //!
 //! | file | holds |
 //! | --- | --- |
-//! | `manager` | [`LockManager`]: the lock types, and what it says of itself |
-//! | `builder` | what a manager is made of |
+//! | `manager` | [`LockManager`]: the lock types, events and figures |
+//! | `builder` | [`ManagerBuilder`], and the ways to make a manager |
 //! | `connect` | the URL schemes, and the store behind each |
 //! | `default` | the manager of the process |
-//! | `scope` | the manager of a task, and the locks that this holds |
-//! | `inspect` | who holds what, for operators |
+//! | `scope` | the manager of a task, and the locks that the task holds |
+//! | `inspect` | which locks are held, and by whom, for operators |
 //! | `shutdown` | the orderly end |
 //! | `assert` | the check of code that must only run under a lock |
 

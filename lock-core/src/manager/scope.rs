@@ -1,4 +1,4 @@
-//! The scope of a task, as a manager sees it.
+//! The manager of a task, and the locks that the task holds.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -11,23 +11,24 @@ use crate::key::{IntoKey, Key};
 use crate::lease::Lease;
 
 impl LockManager {
-    /// Runs `future` with this manager as [`current`](Self::current): for tests that must not share locks, and for
-    /// tenants. A task that the future spawns is outside, unless it enters [`LockScope::current`].
+    /// Runs `future` with this manager as the [`current`](Self::current) one: for tests that must not share locks, and for
+    /// tenants. A task that the future spawns is outside of it, unless it enters [`LockScope::current`].
     ///
     /// # Cancel safety
     /// As `future`.
     pub fn scope<F: Future>(&self, future: F) -> impl Future<Output = F::Output> + use<F> {
         let manager = Arc::clone(self.hub());
-        // The scope is that of the task which polls: a task that was spawned with this has none of its parent's locks.
+        // The scope is read in the task that polls: a task that was spawned with this has none of its parent's locks.
         async move { LockScope::current().with_manager(manager).enter(future).await }
     }
 }
 
 impl LockScope {
-    /// Whether `key` is held in this scope, and not lost.
+    /// Returns whether `key` is held in this scope, and not lost.
     ///
-    /// The key is written without its namespace, as for a request. The namespace is that of the scope's manager
-    /// ([`LockManager::current`]), whichever manager holds; where there is none, that of the manager that holds.
+    /// The key is written without its namespace, as in a request. The namespace is that of the scope's manager
+    /// ([`LockManager::current`]), whichever manager the lock is from. Without such a manager, it is that of the lock's
+    /// manager.
     ///
     /// # Examples
     /// ```
@@ -47,20 +48,20 @@ impl LockScope {
         self.grants_of(None, &key).any(|lease| lease.is_held())
     }
 
-    /// As [`holds`](Self::holds), of locks of `manager` alone, in its namespace.
+    /// Like [`holds`](Self::holds), for locks of `manager` only, in its namespace.
     #[must_use]
     pub fn holds_of(&self, manager: &LockManager, key: impl IntoKey) -> bool {
         let Ok(key) = key.into_key() else { return false };
         self.grants_of(Some(manager), &key).any(|lease| lease.is_held())
     }
 
-    /// Why a lock of `key` that was held in this scope is not held any more; `None` where there was none.
+    /// Returns why a lock of `key` that was held in this scope is not held any more; `None` where there was none.
     pub(super) fn why_not(&self, manager: Option<&LockManager>, key: &Key) -> Option<LockError> {
         self.grants_of(manager, key).find_map(|lease| lease.check().err())
     }
 
-    /// The grants of `key` that were entered in this scope, held yet or not: those of `manager` in its namespace, or of
-    /// any in the namespace of the scope's manager.
+    /// Returns the leases of `key` that were entered in this scope, whether or not they are still held: those of `manager` in its
+    /// namespace, or those of any manager in the namespace of the scope's manager.
     fn grants_of(&self, manager: Option<&LockManager>, key: &Key) -> impl Iterator<Item = Arc<Lease>> {
         let current = || self.manager().cloned().or_else(|| installed().ok());
         let current = manager.map_or_else(current, |manager| Some(Arc::clone(manager.hub())));
@@ -69,7 +70,7 @@ impl LockScope {
 }
 
 impl LockHandle {
-    /// The manager that it comes from, and the template that it is counted under. For the layers above.
+    /// Returns the manager of the lock, and the template that it is counted under. For the layers above.
     #[doc(hidden)]
     #[must_use]
     pub fn origin(&self) -> (LockManager, Option<&str>) {

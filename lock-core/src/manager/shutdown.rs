@@ -11,22 +11,22 @@ use crate::error::LockErrorKind;
 use crate::error::LossReason;
 
 impl LockManager {
-    /// Ends the manager in good order: refuses new requests, wakes waiters with
-    /// [`ShuttingDown`](LockErrorKind::ShuttingDown), waits up to `grace` for guards to go and releases to be answered,
-    /// then tells what is left that it is lost, releases it by owner, and closes the connections.
+    /// Shuts the manager down in good order. It refuses new requests, wakes waiters with
+    /// [`ShuttingDown`](LockErrorKind::ShuttingDown), and waits up to `grace` for guards to be dropped and for releases to be
+    /// answered. Then it marks the remaining locks as lost, releases them by owner, and closes the connections.
     ///
-    /// It may take longer than `grace` by as long as the last releases get to be answered: a second for those of locks that
-    /// were held to its end. Where nothing was, a store that does not answer gets a tenth of a second more, and with a
-    /// `grace` of less than a second that second in all.
+    /// It may take longer than `grace`, while the last releases are answered: up to a second if locks were held to the end of
+    /// `grace`. Otherwise a store that does not answer gets a tenth of a second more, or with a `grace` of less than a second,
+    /// that second in all.
     ///
-    /// Call it after the server has stopped taking work.
+    /// Call it after the server has stopped accepting work.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the manager closed to new requests; calling again goes on.
+    /// Dropping the future leaves the manager closed to new requests. Calling it again continues.
     pub async fn shutdown(&self, grace: Duration) -> ShutdownReport {
         let engine = self.engine();
         engine.close();
-        // A turn that nobody polls for is no hold that could be waited for.
+        // A hand-off whose waiter is not polled is no lease that could be waited for.
         engine.local_queue.reclaim(Duration::ZERO);
         let _ = tokio::time::timeout(grace, engine.idle()).await;
         engine.local_queue.reclaim(Duration::ZERO);
@@ -47,13 +47,13 @@ impl LockManager {
     }
 }
 
-/// How long a shutdown waits for the releases of what it took away to be answered.
+/// How long a shutdown waits for the releases of the locks that it took away.
 const LAST_RELEASES: Duration = Duration::from_secs(1);
 
-/// The same of a release that began with the last moment of the grace: a store that is well answers much sooner.
+/// Extra time for releases started at the end of the grace period. A healthy store answers well within it.
 const LAST_ANSWERS: Duration = Duration::from_millis(100);
 
-/// How long a shutdown waits after its `grace`: what was not answered all that time is not worth another second.
+/// Returns how long a shutdown waits after its `grace`. What was not answered in all that time is not worth another second.
 fn last(grace: Duration, report: &ShutdownReport) -> Duration {
     if report.revoked.is_empty() {
         LAST_RELEASES.saturating_sub(grace).max(LAST_ANSWERS)
@@ -62,13 +62,13 @@ fn last(grace: Duration, report: &ShutdownReport) -> Duration {
     }
 }
 
-/// What a [`shutdown`](LockManager::shutdown) could not end in good order. Empty is good.
+/// What a [`shutdown`](LockManager::shutdown) could not end in good order. An empty report is a good one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShutdownReport {
-    /// Keys that were still held when the grace was over; their holders were told that they are lost.
+    /// Keys that were still held when the grace period was over. Their locks are lost.
     pub revoked: Vec<String>,
-    /// Requests and releases that the store did not answer; if one of those keys is taken, it frees itself when its ttl
-    /// is over.
+    /// The number of requests and releases that the store did not answer. If one of their keys is locked, it is free when its
+    /// ttl is over.
     pub unanswered: usize,
 }

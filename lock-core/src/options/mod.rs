@@ -1,4 +1,4 @@
-//! What a request leaves unsaid: the defaults of a manager, and named sets of them.
+//! The options of requests, the defaults of a manager, and named sets of them.
 
 #[allow(clippy::module_inception, reason = "the folder is named after its type")]
 mod options;

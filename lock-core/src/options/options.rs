@@ -1,4 +1,4 @@
-//! What a request, its profile and its manager can say alike, and whose word counts.
+//! The options that a request, its profile and its manager share, and their precedence.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use crate::backend::Capability;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::strategy::{self, Strategy};
 
-/// What may be left unsaid: a request leaves it to its profile, that to the manager, and that to this crate.
+/// The options that may be left unset: the request's come first, then those of its profile, of the manager, and of this crate.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Options {
     pub(crate) ttl: Option<Duration>,
@@ -17,10 +17,10 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// The lease when nobody says otherwise: a holder that crashed keeps others out for at most this long.
+    /// The default lease: a holder that crashed keeps others out for at most this long.
     const TTL: Duration = Duration::from_secs(10);
 
-    /// What counts when nobody says otherwise. Every field but the limit is set.
+    /// The options of this crate. All are set but the limit.
     pub(crate) fn of_this_crate() -> Self {
         Self {
             ttl: Some(Self::TTL),
@@ -30,10 +30,10 @@ impl Options {
         }
     }
 
-    /// The precedence: what is said here counts, and the rest comes from `defaults`.
+    /// Fills in what is not set from `defaults`. This is the precedence.
     ///
-    /// A limit belongs to the strategy beside it. Where a strategy is said here, the limit of `defaults` does not count: it
-    /// must not clash with a strategy that takes none.
+    /// A limit belongs to the strategy beside it. Where a strategy is set here, the limit of `defaults` does not apply: it must
+    /// not clash with a strategy that takes none.
     pub(crate) fn or(self, defaults: &Self) -> Self {
         let wait = if self.strategy.is_none() { defaults.wait } else { None };
         Self {
@@ -57,8 +57,8 @@ impl Options {
         self.strategy.take().unwrap_or_else(|| Arc::new(strategy::retry()))
     }
 
-    /// Refuses what the store cannot hold, and a limit that the strategy does not take. `whose` begins the error. A
-    /// strategy that is not said here comes from `defaults`.
+    /// Refuses a lease that the store cannot hold, and a limit that the strategy does not take. `whose` begins the error. A
+    /// strategy that is not set here comes from `defaults`.
     pub(crate) fn check(&self, whose: &str, defaults: &Self, store: &Capability) -> Result<()> {
         let invalid = |detail: String| Err(LockError::new(LockErrorKind::InvalidRequest, detail));
         if let Some(Err(error)) = self.ttl.map(|ttl| store.check_ttl(ttl)) {
@@ -81,7 +81,7 @@ impl Options {
 mod tests {
     use super::*;
 
-    fn said(
+    fn options(
         ttl: Option<u64>,
         strategy: Option<&'static str>,
         wait: Option<u64>,
@@ -96,14 +96,14 @@ mod tests {
 
     #[test]
     fn the_request_counts_then_its_profile_then_the_manager() {
-        let manager = said(Some(3), Some("retry"), Some(30), Some(true)).or(&Options::of_this_crate());
-        let profile = said(Some(2), None, Some(20), Some(false));
-        // What the request says, and what counts: ttl, strategy, limit, renewal.
+        let manager = options(Some(3), Some("retry"), Some(30), Some(true)).or(&Options::of_this_crate());
+        let profile = options(Some(2), None, Some(20), Some(false));
+        // The options of the request, and what comes of them: ttl, strategy, limit, renewal.
         let table = [
-            (said(None, None, None, None), (2, "retry", Some(20), false)),
-            (said(Some(1), None, None, Some(true)), (1, "retry", Some(20), true)),
-            (said(None, None, Some(10), None), (2, "retry", Some(10), false)),
-            (said(None, Some("fail_fast"), None, None), (2, "fail_fast", None, false)),
+            (options(None, None, None, None), (2, "retry", Some(20), false)),
+            (options(Some(1), None, None, Some(true)), (1, "retry", Some(20), true)),
+            (options(None, None, Some(10), None), (2, "retry", Some(10), false)),
+            (options(None, Some("fail_fast"), None, None), (2, "fail_fast", None, false)),
         ];
         for (request, (ttl, name, wait, renew)) in table {
             let mut all = request.or(&profile).or(&manager);
@@ -111,7 +111,7 @@ mod tests {
             assert_eq!(all.wait.map(|wait| wait.as_secs()), wait, "{all:?}");
             assert_eq!(all.take_strategy().name(), name);
         }
-        let profile = said(None, Some("fail_fast"), None, None);
+        let profile = options(None, Some("fail_fast"), None, None);
         let all = Options::default().or(&profile).or(&manager);
         assert_eq!(all.wait, None, "the limit of the manager belongs to the strategy of the manager");
     }

@@ -9,7 +9,7 @@ use crate::backend::Capability;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::strategy::Strategy;
 
-/// A named set of defaults: what a request does not say itself comes from its profile, then from the manager.
+/// A named set of defaults. What a request does not set comes from its profile, then from the manager.
 ///
 /// # Examples
 /// ```
@@ -25,36 +25,36 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// A profile that says nothing yet.
+    /// A profile without any default.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The lease; default 10 s.
+    /// Sets the lease. Default: the manager's, 10 s.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.options.ttl = Some(ttl);
         self
     }
 
-    /// What to do when the key is held; default [`retry`](crate::strategy::retry()).
+    /// Sets what to do when the key is held. Default: the manager's, [`retry`](crate::strategy::retry()).
     pub fn strategy(mut self, strategy: impl Strategy) -> Self {
         self.options.strategy = Some(Arc::new(strategy));
         self
     }
 
-    /// How long a bounded strategy waits; default: as long as the strategy says.
+    /// Sets how long a bounded strategy waits. Default: the strategy's own limit.
     pub fn wait(mut self, limit: Duration) -> Self {
         self.options.wait = Some(limit);
         self
     }
 
-    /// Whether the lease is renewed; default yes.
+    /// Sets whether the lease is renewed. Default: yes.
     pub fn renew(mut self, renew: bool) -> Self {
         self.options.renew = Some(renew);
         self
     }
 
-    /// Whether it says what to do when the key is held: a strategy, or how long to wait.
+    /// Returns whether it sets what to do when the key is held: a strategy, or how long to wait.
     #[must_use]
     pub fn has_strategy(&self) -> bool {
         self.options.strategy.is_some() || self.options.wait.is_some()
@@ -71,8 +71,8 @@ pub(crate) struct Profiles {
 }
 
 impl Profiles {
-    /// How many keys a request may have when nobody says otherwise, and how many anybody may say: one script sees all of
-    /// them, and the server does nothing else meanwhile. 100 take about a millisecond.
+    /// How many keys a request may have by default, and the largest number that can be set. One script handles all of them, and
+    /// the server does nothing else meanwhile: 100 take about a millisecond.
     pub(crate) const DEFAULT_KEYS: usize = 100;
     pub(crate) const MOST_KEYS: usize = 1_000;
 
@@ -93,7 +93,7 @@ impl Profiles {
         })
     }
 
-    /// Refuses defaults and profiles that the store or their own strategy cannot keep.
+    /// Refuses defaults and profiles that the store or their own strategy cannot serve.
     pub(crate) fn check(&self, store: &Capability) -> Result<()> {
         if !(1..=Self::MOST_KEYS).contains(&self.max_keys) {
             let detail = format!("max_keys is {}: it is 1 to {}", self.max_keys, Self::MOST_KEYS);
@@ -106,7 +106,7 @@ impl Profiles {
         Ok(())
     }
 
-    /// All of `names` that are not there, in one error.
+    /// Refuses `names` without a profile, all in one error.
     pub(crate) fn require<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Result<()> {
         let missing: Vec<LockError> = names.into_iter().filter_map(|name| self.get(name).err()).collect();
         if missing.is_empty() {

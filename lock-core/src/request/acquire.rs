@@ -12,12 +12,12 @@ use crate::lease::LeaseOptions;
 use crate::strategy::{self, Backoff, Strategy};
 
 impl LockRequest {
-    /// Says whether the request could ever be granted, without any I/O: for whoever builds requests from settings, at the
-    /// start and not at the first call.
+    /// Checks whether the request could ever be granted, without any I/O: for programs that build requests from settings, at
+    /// the start and not at the first call.
     ///
     /// # Errors
     /// [`InvalidKey`](LockErrorKind::InvalidKey), [`InvalidRequest`](LockErrorKind::InvalidRequest),
-    /// [`Unsupported`](LockErrorKind::Unsupported): what [`acquire`](Self::acquire) would answer before any I/O.
+    /// [`Unsupported`](LockErrorKind::Unsupported): what [`acquire`](Self::acquire) would return before any I/O.
     ///
     /// # Examples
     /// ```
@@ -35,30 +35,30 @@ impl LockRequest {
     /// Acquires the lock, waiting as the strategy says.
     ///
     /// # Errors
-    /// - [`Contended`](LockErrorKind::Contended), [`TimedOut`](LockErrorKind::TimedOut): another holder; the error says
-    ///   who, where the store knows, and [`is_skipped`](LockError::is_skipped) when the strategy does without.
+    /// - [`Contended`](LockErrorKind::Contended), [`TimedOut`](LockErrorKind::TimedOut): the key is held. The error says by
+    ///   whom, where the store knows, and [`is_skipped`](LockError::is_skipped) is true when the strategy does without.
     /// - [`Overloaded`](LockErrorKind::Overloaded): too many wait.
-    /// - [`Unavailable`](LockErrorKind::Unavailable): the store. A waiting strategy tries again within its limit;
-    ///   [`wait`](strategy::wait()) goes on for ever, and says so in the log.
+    /// - [`Unavailable`](LockErrorKind::Unavailable): the store does not answer. A waiting strategy tries again within its
+    ///   limit; [`wait`](strategy::wait()) continues for ever, and logs that.
     /// - [`InvalidKey`](LockErrorKind::InvalidKey), [`InvalidRequest`](LockErrorKind::InvalidRequest),
-    ///   [`Unsupported`](LockErrorKind::Unsupported): the request, before any I/O.
+    ///   [`Unsupported`](LockErrorKind::Unsupported): the request is refused before any I/O.
     /// - [`Upgrade`](LockErrorKind::Upgrade), [`Reentered`](LockErrorKind::Reentered): this task holds the key already.
     /// - [`ShuttingDown`](LockErrorKind::ShuttingDown).
     ///
     /// # Panics
-    /// In a tokio runtime without its timer; a store on the network needs the I/O driver too (`enable_all`).
+    /// In a tokio runtime without the timer. A store on the network needs the I/O driver too (`enable_all`).
     ///
     /// # Cancel safety
-    /// Dropping the future leaves nothing behind: what may have been taken is given back in the background, and a place
-    /// in a queue is left.
+    /// Dropping the future leaves nothing behind: what may have been granted is released in the background, and the queue entry
+    /// is removed.
     pub async fn acquire(self) -> Result<LockGuard> {
         acquire::acquire(self.plan()?).await
     }
 
-    /// Tries exactly once: `None` when another holds the key. The strategy is not asked, and nothing waits.
+    /// Tries exactly once. Returns `None` when the key is held. The strategy is not asked, and nothing waits.
     ///
     /// # Errors
-    /// As [`acquire`](Self::acquire), but for the contention itself.
+    /// Those of [`acquire`](Self::acquire), except for a held key.
     ///
     /// # Cancel safety
     /// As [`acquire`](Self::acquire).
@@ -73,19 +73,19 @@ impl LockRequest {
         }
     }
 
-    /// Acquires the lock, runs `body` under it, and gives it back.
+    /// Acquires the lock, runs `body` under it, and releases the lock.
     ///
-    /// The body runs at most once and never unlocked. When the lock is lost it is dropped (see [`on_lost`](Self::on_lost)).
-    /// What the body borrowed or held is dropped before the lock is given back. A nested request for the same key in
-    /// the same task enters the grant again. The release is waited for, for at most a second; then it goes on in the
-    /// background. A release that fails never masks the body's result.
+    /// The body runs at most once, and never without the lock. When the lock is lost, the body is dropped (see
+    /// [`on_lost`](Self::on_lost)). What the body borrowed or owned is dropped before the lock is released. A nested request for
+    /// the same key in the same task enters the grant again. The caller waits for the release for at most a second; after that
+    /// it continues in the background. A release that fails never masks the body's result.
     ///
     /// # Errors
-    /// As [`acquire`](Self::acquire); [`Lost`](LockErrorKind::Lost) when the lock was lost while the body ran: what it
-    /// did so far is not undone.
+    /// Those of [`acquire`](Self::acquire), and [`Lost`](LockErrorKind::Lost) when the lock was lost while the body ran. What the
+    /// body has done is not undone.
     ///
     /// # Cancel safety
-    /// Dropping the future drops the body first, then gives the lock back in the background.
+    /// Dropping the future drops the body first, then releases the lock in the background.
     ///
     /// # Examples
     /// ```
@@ -98,14 +98,14 @@ impl LockRequest {
     /// # }
     /// ```
     pub async fn run<F: Future>(self, body: F) -> Result<F::Output> {
-        // In a box, because every function that passes a future on by value keeps a copy of it in its own.
+        // Boxed, because every async function that takes a future by value stores a copy of it in its own.
         let body = Box::pin(body);
         let on_lost = self.on_lost;
         let guard = self.acquire().await?;
         body::under(guard, on_lost, body).await
     }
 
-    /// As [`run`](Self::run), with a handle on the lock for the body: its fencing token, what is left, whether it is lost.
+    /// Like [`run`](Self::run), with a handle for the body: the fencing token, the time left, and whether the lock is lost.
     ///
     /// # Errors
     /// As [`run`](Self::run).
@@ -151,7 +151,7 @@ impl LockRequest {
                 with_backoff(&*strategy, backoff).map_err(|error| error.with_key(&key))?
             }
         };
-        // In a box, because it is passed on through several futures.
+        // Boxed, because it is passed through several futures.
         let plan = Box::new(Plan {
             ttl: options.ttl(),
             wait: options.wait,

@@ -1,4 +1,4 @@
-//! A lock that is about to be asked for.
+//! A request for a lock.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,12 +13,11 @@ use crate::kind::Kind;
 use crate::options::Options;
 use crate::strategy::Backoff;
 
-/// A lock that is about to be asked for. Made by [`LockManager::lock`](crate::LockManager::lock) and its siblings;
-/// does nothing until [`acquire`](Self::acquire), [`try_acquire`](Self::try_acquire), [`run`](Self::run) or
-/// [`run_with`](Self::run_with).
+/// A request for a lock. Made by [`LockManager::lock`](crate::LockManager::lock) and its siblings. It does nothing until
+/// [`acquire`](Self::acquire), [`try_acquire`](Self::try_acquire), [`run`](Self::run) or [`run_with`](Self::run_with).
 ///
-/// What is not said here comes from the [profile](Self::profile), then from the manager. A request of a task that holds
-/// the key already enters that grant again, on the terms of the grant: its own ttl, ceilings and label do not count.
+/// What is not set here comes from the [profile](Self::profile), then from the manager. A request of a task that already
+/// holds the key enters that grant again, with the options of the grant: its own ttl, bounds and label do not count.
 ///
 /// # Examples
 /// ```
@@ -60,7 +59,7 @@ pub struct LockRequest {
     pub(super) on_lost: OnLost,
 }
 
-/// What is asked for, and of the rest what was said and not left to the defaults.
+/// Writes what is requested, and which options are set.
 impl fmt::Debug for LockRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = f.debug_struct("LockRequest");
@@ -88,7 +87,7 @@ impl fmt::Debug for LockRequest {
     }
 }
 
-/// Why a key was refused; kept until the request is made.
+/// Why a key was refused. Kept until the request is made.
 #[derive(Debug, Clone)]
 pub(super) struct BadKey {
     pub(super) kind: LockErrorKind,

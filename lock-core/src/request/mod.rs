@@ -1,4 +1,4 @@
-//! What is asked for: key, kind, ttl, strategy and options, validated once.
+//! What a program requests: key, kind, ttl, strategy and options, validated once.
 
 mod acquire;
 mod lock_request;
