@@ -96,7 +96,7 @@ impl Listener for Hub {
     }
 
     fn keys_evicted(&self, count: u64) {
-        self.engine.observer.evicted(count);
+        self.engine.observer.record_evicted(count);
     }
 
     fn quarantined(&self, node: &str, stays_out: bool) {

@@ -221,7 +221,7 @@ impl LockManager {
     /// has something to compare with. The HTTP layer does this when it is built; for others there is
     /// [`ManagerBuilder::template`](crate::ManagerBuilder::template). Does nothing without the feature `metrics`.
     pub fn register_template(&self, template: &str) {
-        self.hub.engine.observer.meters.know(template);
+        self.hub.engine.observer.meters.register(template);
     }
 
     /// Counts a piece of work that ran without its lock because the store failed. The HTTP layer calls this where it is

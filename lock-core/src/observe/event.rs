@@ -1,4 +1,4 @@
-//! What happens to a lock, as a value.
+//! The events of a lock.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use crate::key::Key;
 use crate::kind::Kind;
 use crate::owner::OwnerRecord;
 
-/// Which lock an event is about.
+/// The lock that an event is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LockName {
-    /// The key, with its namespace; of several, the first. It is there also with
-    /// [`redact_keys`](crate::ManagerBuilder::redact_keys), which is about what leaves the program as text.
+    /// The key, with its namespace; of several keys the first. It is there even with
+    /// [`redact_keys`](crate::ManagerBuilder::redact_keys), which only applies to spans and the log.
     pub key: Key,
     /// The other keys of a request for several.
     pub more: Arc<[Key]>,
-    /// What the key was rendered from.
+    /// The template that the key was rendered from.
     pub template: Option<Cow<'static, str>>,
     /// What the lock is for.
     pub label: Option<Cow<'static, str>>,
@@ -39,7 +39,7 @@ impl LockName {
     }
 }
 
-/// What happened to a lock. Nested calls that enter a lock again are no events.
+/// An event of a lock. A nested call that enters a lock again is no event.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum LockEvent {
@@ -48,9 +48,9 @@ pub enum LockEvent {
     Granted {
         /// Which lock.
         lock: LockName,
-        /// From the request to the grant.
+        /// The time from the request to the grant.
         waited: Duration,
-        /// The fencing token, where it came with the grant.
+        /// The fencing token, if it came with the grant.
         fencing_token: Option<FencingToken>,
     },
     /// A request for the lock ended without it.
@@ -58,34 +58,34 @@ pub enum LockEvent {
     Refused {
         /// Which lock.
         lock: LockName,
-        /// Why: another holder, a wait that was over, a store that failed.
+        /// The reason: another holder, the end of the wait, a failure of the store.
         why: LockErrorKind,
         /// Whether the strategy decided to do without.
         skipped: bool,
-        /// From the request to the refusal.
+        /// The time from the request to the refusal.
         waited: Duration,
-        /// Who held it, where the store knows.
+        /// The holder, where the store knows it.
         holder: Option<OwnerRecord>,
     },
-    /// The caller no longer wanted the lock: the future that asked for it was dropped.
+    /// The request was cancelled: its future was dropped.
     #[non_exhaustive]
     Cancelled {
         /// Which lock.
         lock: LockName,
-        /// From the request to its end.
+        /// The time from the request to its end.
         waited: Duration,
     },
-    /// The last guard is gone; the store is told, or was.
+    /// The last guard is gone. The release was sent to the store, or will be.
     #[non_exhaustive]
     Released {
         /// Which lock.
         lock: LockName,
-        /// From the grant to here.
+        /// The time since the grant.
         held: Duration,
-        /// The fencing token, if it was ever asked for.
+        /// The fencing token, if it was requested.
         fencing_token: Option<FencingToken>,
     },
-    /// A renewal was not answered; the lock is held yet, and lost after `left` unless one is.
+    /// A renewal was not answered. The lock is still held, and will be lost after `left` unless one is answered.
     #[non_exhaustive]
     Endangered {
         /// Which lock.
@@ -93,55 +93,55 @@ pub enum LockEvent {
         /// What is left of the lease.
         left: Duration,
     },
-    /// The lock is lost to its holder, by force ([`LossReason::Forced`]) or otherwise.
+    /// The holder has lost the lock, by force ([`LossReason::Forced`]) or otherwise.
     #[non_exhaustive]
     Lost {
         /// Which lock.
         lock: LockName,
-        /// Why.
+        /// The reason.
         reason: LossReason,
-        /// From the grant to here.
+        /// The time since the grant.
         held: Duration,
-        /// The fencing token, if it was ever asked for.
+        /// The fencing token, if it was requested.
         fencing_token: Option<FencingToken>,
     },
     /// The lock is held for longer than
-    /// [`warn_held_after`](crate::ManagerBuilder::warn_held_after). Told once for each grant.
+    /// [`warn_held_after`](crate::ManagerBuilder::warn_held_after). Emitted once for each grant.
     #[non_exhaustive]
     HeldLong {
         /// Which lock.
         lock: LockName,
-        /// From the grant to here.
+        /// The time since the grant.
         held: Duration,
     },
-    /// A release did not go well: the store did not answer, or the lock was another's by then. An unanswered one goes on
-    /// in the background.
+    /// A release failed: the store did not answer, or the lock belonged to another holder by then. An unanswered release
+    /// continues in the background.
     #[non_exhaustive]
     ReleaseFailed {
         /// Which lock.
         lock: LockName,
     },
-    /// The store failed a request for the lock, which goes on waiting.
+    /// The store failed a request for the lock, which continues to wait.
     #[non_exhaustive]
     StoreFailed {
         /// Which lock.
         lock: LockName,
-        /// What the store, or the way to it, said.
+        /// The error of the store, or of the connection to it.
         error: String,
     },
-    /// Something ran without its lock, as it was told to do when the store fails.
+    /// A piece of work ran without its lock, as configured for a failure of the store.
     #[non_exhaustive]
     Bypassed {
-        /// What the key is rendered from.
+        /// The template of the key.
         template: Arc<str>,
     },
-    /// The store has thrown keys away for lack of memory, and locks may be among them; a holder whose lock is gone is told
-    /// by its next renewal.
+    /// The store has evicted keys for lack of memory, and locks may be among them. A holder whose lock is gone loses it at its
+    /// next renewal.
     #[non_exhaustive]
     StoreEvicted {
-        /// How many since it was last looked at. Locks need not be among them.
+        /// The number of keys since the last check. Locks need not be among them.
         keys: u64,
     },
-    /// So many events were told before this one and are gone: the listener was too far behind.
+    /// The number of events before this one that were dropped, because the subscriber was too far behind.
     Missed(u64),
 }

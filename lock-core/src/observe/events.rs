@@ -1,4 +1,4 @@
-//! The stream of what happens to the locks of a manager.
+//! The stream of events of a manager.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,16 +9,16 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use super::event::LockEvent;
 use crate::sync::Mutex;
 
-/// Sees every event at once, in the order in which they are told: for tests. Must not use the manager.
+/// Sees every event at once, in the order in which they are emitted: for tests. Must not use the manager.
 #[cfg(feature = "testing")]
 pub(crate) trait Witness: Send + Sync + fmt::Debug {
     fn see(&self, event: &LockEvent);
 }
 
-/// How many events a listener may be behind.
+/// How many events a subscriber may be behind.
 const CAPACITY: usize = 1024;
 
-/// The events of one manager, on their way to those who listen.
+/// The events of one manager, on their way to the subscribers.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     listeners: Arc<AtomicUsize>,
@@ -29,7 +29,7 @@ pub(crate) struct Events {
 
 #[derive(Debug, Default)]
 enum To {
-    /// Nobody has listened yet.
+    /// There was no subscriber yet.
     #[default]
     Nobody,
     Listeners(broadcast::Sender<LockEvent>),
@@ -57,13 +57,13 @@ impl Events {
         LockEvents { events, listeners: Arc::clone(&self.listeners) }
     }
 
-    /// Whether anybody listens: what makes an event is worth its cost only then.
+    /// Returns whether there is a subscriber. Only then is making an event worth its cost.
     #[inline]
     pub(crate) fn are_wanted(&self) -> bool {
         self.listeners.load(Ordering::Relaxed) > 0
     }
 
-    /// Tells those who listen. Never waits for them: who is too far behind misses the oldest.
+    /// Sends an event to the subscribers. Never waits for them: one that is too far behind misses the oldest.
     pub(crate) fn emit(&self, event: impl FnOnce() -> LockEvent) {
         if !self.are_wanted() {
             return;
@@ -78,7 +78,7 @@ impl Events {
         }
     }
 
-    /// Shows `witness` every event from now on. The first one stays.
+    /// Shows `witness` every event from now on. The first witness stays.
     #[cfg(feature = "testing")]
     pub(crate) fn show(&self, witness: Arc<dyn Witness>) {
         if self.witness.set(witness).is_ok() {
@@ -86,23 +86,23 @@ impl Events {
         }
     }
 
-    /// Ends the streams, after what was told.
+    /// Ends the streams, after the events that were emitted.
     pub(crate) fn close(&self) {
         *self.to() = To::Closed;
     }
 }
 
-/// What happens to the locks of a manager, from the call of [`LockManager::events`](crate::LockManager::events) on.
+/// The events of a manager, from the call of [`LockManager::events`](crate::LockManager::events) on.
 ///
-/// Bounded: a listener that is more than 1,024 events behind misses the oldest, and is told how many
-/// ([`LockEvent::Missed`]). No lock ever waits for a listener. Several may listen, and each gets every event.
+/// The stream is bounded: a subscriber that is more than 1,024 events behind misses the oldest, and learns how many
+/// ([`LockEvent::Missed`]). No lock ever waits for a subscriber. There may be several, and each gets every event.
 pub struct LockEvents {
     events: broadcast::Receiver<LockEvent>,
     listeners: Arc<AtomicUsize>,
 }
 
 impl LockEvents {
-    /// The next event; `None` once the manager was shut down, or is gone with all its guards.
+    /// Returns the next event; `None` once the manager was shut down, or is gone with all its guards.
     ///
     /// # Cancel safety
     /// Cancel safe: no event is lost.

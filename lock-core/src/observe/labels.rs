@@ -7,18 +7,18 @@ use crate::error::{LockError, LockErrorKind, LossReason};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Acquired,
-    /// Another has it, and the strategy does not wait.
+    /// The key is held, and the strategy does not wait.
     Contended,
-    /// Another had it until the wait was over.
+    /// The key was held until the wait was over.
     Timeout,
     /// Too many wait.
     Overloaded,
-    /// Another has it, and the strategy does without.
+    /// The key is held, and the strategy does without.
     Skipped,
     StoreError,
     /// Its future was dropped.
     Cancelled,
-    /// Everything else: a request that makes no sense, a manager that shuts down.
+    /// Everything else: an invalid request, a manager that shuts down.
     Refused,
 }
 
@@ -47,7 +47,7 @@ impl Outcome {
         }
     }
 
-    /// What became of a request that ended with this error.
+    /// Returns how a request ended that returned this error.
     pub(crate) fn of(error: &LockError) -> Self {
         match error.kind() {
             _ if error.is_skipped() => Self::Skipped,
@@ -66,8 +66,8 @@ impl Outcome {
         }
     }
 
-    /// Whether an operator is to see a failure in it. That another has the lock, or that the caller does without, is what
-    /// locks are for.
+    /// Returns whether an operator should see a failure in it. A held lock is none, nor is a caller that does without: locks
+    /// are for that.
     pub(crate) fn is_failure(self) -> bool {
         matches!(self, Self::Timeout | Self::Overloaded | Self::StoreError | Self::Refused)
     }
@@ -80,7 +80,7 @@ pub(crate) enum End {
     Released,
     /// The lease ran out, the session ended, or the store says that the grant is another's.
     Lost,
-    /// By an operator.
+    /// An operator released it by force.
     Forced,
     MaxHold,
     ShutDown,
@@ -110,7 +110,7 @@ impl End {
     }
 }
 
-/// Why a lock was lost; [`LossReason`] as a label.
+/// The reasons of a loss, as labels.
 pub(crate) const LOSSES: [LossReason; 6] = [
     LossReason::Expired,
     LossReason::Taken,
@@ -131,13 +131,13 @@ pub(crate) fn loss(reason: LossReason) -> &'static str {
     }
 }
 
-/// What came of a renewal.
+/// The answer to a renewal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Renewed {
     Yes,
     /// The store says that the grant is another's.
     NotOwned,
-    /// No answer, or none that says either.
+    /// There was no answer, or it says neither.
     Unknown,
 }
 
@@ -164,11 +164,11 @@ impl Renewed {
 /// What went wrong with a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReleaseError {
-    /// The store did not answer its caller; the background goes on with it.
+    /// The store did not answer the caller. The release continues in the background.
     Unanswered,
-    /// The lock was another's by then.
+    /// The lock belonged to another holder by then.
     NotOurs,
-    /// The background has given up too: the key was left to its ttl.
+    /// The background has given up too: the key stays locked until its ttl is over.
     Abandoned,
 }
 

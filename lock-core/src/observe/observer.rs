@@ -1,4 +1,4 @@
-//! What one manager tells of its locks, and how much of it.
+//! What one manager reports about its locks, and how much of it.
 
 use std::time::Duration;
 
@@ -10,16 +10,16 @@ use crate::clock::Clock;
 use crate::error::LockError;
 use crate::key::Key;
 
-/// How much is told.
+/// How much is reported.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     /// Whether keys stay out of spans and of the log.
     pub(crate) redact_keys: bool,
-    /// A lock that is held for longer is told of.
+    /// A lock that is held for longer is reported.
     pub(crate) held_long: Duration,
-    /// A grant that was waited for longer is told at INFO.
+    /// A grant after a longer wait is reported at INFO.
     pub(crate) waited_long: Duration,
-    /// Templates that are counted from zero on.
+    /// Templates whose metrics are registered at zero.
     pub(crate) templates: Vec<String>,
 }
 
@@ -34,7 +34,7 @@ impl Default for Settings {
     }
 }
 
-/// One manager's voice.
+/// Reports what happens to the locks of one manager.
 #[derive(Debug)]
 pub(crate) struct Observer {
     pub(crate) settings: Settings,
@@ -44,48 +44,48 @@ pub(crate) struct Observer {
     clock: Clock,
 }
 
-/// What a lock without template and label is counted as.
+/// The group of a lock without template and label.
 const NONE: &str = "none";
 
 impl Observer {
     pub(crate) fn new(settings: Settings, store: &'static str, clock: Clock) -> Self {
         let meters = Meters::new(store, clock);
         for template in &settings.templates {
-            meters.know(template);
+            meters.register(template);
         }
         Self { settings, meters, events: Events::default(), throttle: Throttle::default(), clock }
     }
 
-    /// What locks are counted by: few values, never a key.
+    /// Returns the group that a lock is counted in: one of few values, never a key.
     pub(crate) fn group<'a>(template: Option<&'a str>, label: Option<&'a str>) -> &'a str {
         template.or(label).unwrap_or(NONE)
     }
 
-    /// A key as the log may show it.
+    /// Returns a key as the log may show it.
     pub(crate) fn redact_key<'a>(&self, key: &'a Key, template: Option<&'a str>) -> RedactedKey<'a> {
         if self.settings.redact_keys { RedactedKey::Hidden(template) } else { RedactedKey::Key(key) }
     }
 
-    /// An error as the log may show it: its text may name keys.
+    /// Returns an error as the log may show it: its text may name keys.
     pub(crate) fn redact_error<'a>(&self, error: &'a LockError) -> RedactedError<'a> {
         RedactedError::new(error, self.settings.redact_keys)
     }
 
-    /// Whether a warning about locks of `group` is to be told now, and how many like it were left out before.
+    /// Returns whether a warning about locks of `group` should be logged now, and how many like it were left out before.
     pub(crate) fn admit(&self, group: &str, warning: Warning) -> Option<LeftOut> {
         let left_out = self.throttle.admit(group, warning, self.clock.now())?;
         Some((left_out > 0).then_some(left_out))
     }
 
-    /// Something ran without its lock.
+    /// Records that a piece of work ran without its lock.
     pub(crate) fn record_bypass(&self, template: &str) {
         self.meter(template).record_bypass();
         self.events.emit(|| super::LockEvent::Bypassed { template: template.into() });
         tracing::debug!(lock.template = template, "ran without its lock: the store does not answer");
     }
 
-    /// The store has thrown keys away, as it has told in the log.
-    pub(crate) fn evicted(&self, keys: u64) {
+    /// Records that the store has evicted keys. The store logs that by itself.
+    pub(crate) fn record_evicted(&self, keys: u64) {
         self.meters.evicted(keys);
         self.events.emit(|| super::LockEvent::StoreEvicted { keys });
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::error::LockError;
 use crate::key::Key;
 
-/// A key, or the template in its place. What would end a line of the log is escaped: a key may come from outside.
+/// A key, or the template in its place. Line breaks and the like are escaped, because a key may come from outside.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RedactedKey<'a> {
     Key(&'a Key),

@@ -1,4 +1,4 @@
-//! Warnings that repeat are told once in a while, with a count of those left out.
+//! Repeated warnings are logged once in a while, with a count of those left out.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -6,13 +6,13 @@ use std::time::Duration;
 use crate::clock::Moment;
 use crate::sync::Mutex;
 
-/// The shortest time between two warnings of one sort about locks of one template.
+/// The shortest time between two warnings of one kind about one template.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// The most templates that are told apart.
+/// The largest number of templates that are told apart.
 const MAX_TEMPLATES: usize = 256;
 
-/// What is warned of.
+/// The kinds of warnings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Warning {
     /// The wait was over before the lock was free.
@@ -22,7 +22,7 @@ pub(crate) enum Warning {
     Renewal,
     Release,
     HeldLong,
-    /// A request was refused for want of its lock, by a layer above.
+    /// A layer above refused a request because it has no lock.
     Refused,
 }
 
@@ -30,7 +30,7 @@ impl Warning {
     const COUNT: usize = 7;
 }
 
-/// Warnings of one sort about one template.
+/// The warnings of one kind about one template.
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
     last: Option<Moment>,
@@ -38,7 +38,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// How many were left out before this one, if this one is to be told.
+    /// Returns how many were left out before this one, if this one should be logged.
     fn admit(&mut self, now: Moment) -> Option<u64> {
         if self.last.is_some_and(|last| now.since(last) < EVERY) {
             self.left_out += 1;
@@ -53,14 +53,14 @@ impl Entry {
     }
 }
 
-/// Who says how often the log is told. Its memory is bounded: beyond so many templates, the further ones share one place.
+/// Limits how often the log is written to. Its memory is bounded: further templates share one entry.
 #[derive(Debug, Default)]
 pub(crate) struct Throttle {
     templates: Mutex<HashMap<Box<str>, [Entry; Warning::COUNT]>>,
 }
 
 impl Throttle {
-    /// How many like it were left out before this one; `None` when this one is to be left out too.
+    /// Returns how many like it were left out before this one; `None` when this one is left out too.
     pub(crate) fn admit(&self, template: &str, warning: Warning, now: Moment) -> Option<u64> {
         let mut templates = self.templates.lock();
         if !templates.contains_key(template) && templates.len() >= MAX_TEMPLATES {

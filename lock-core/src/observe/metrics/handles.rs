@@ -25,10 +25,10 @@ const EVICTED: &str = "lock.store.evicted_keys";
 
 static METADATA: Metadata<'static> = Metadata::new("lock_core", Level::INFO, Some("lock_core"));
 
-/// The node of a store that is one.
+/// The node label of a store that is a single node.
 const ONLY_NODE: &str = "-";
 
-/// Says what each of them is, and its unit.
+/// Describes the metrics and their units.
 pub(super) fn describe() {
     type Describe = fn(&dyn metrics::Recorder, KeyName, Option<Unit>, SharedString);
     let counter: Describe = |recorder, name, unit, text| recorder.describe_counter(name, unit, text);
@@ -74,14 +74,14 @@ pub(crate) fn quarantined(node: &str, is: bool) {
     });
 }
 
-/// What is counted for the locks of one template; nothing where nobody records.
+/// Counts for the locks of one template; nothing where no recorder is installed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Meter(Option<Arc<Series>>);
 
 /// The handles of one template.
 ///
-/// Counters are there from the beginning, so that a rate has a zero to start from. Of the histograms those of refusals and
-/// losses come when they are needed: most of them never are, and each is many time series.
+/// Counters are registered at once, so that a rate has a zero to start from. The histograms of refusals and losses are
+/// registered when they are needed: most of them never are, and each is many time series.
 #[derive(Debug)]
 pub(super) struct Series {
     labels: [Label; 2],
@@ -138,7 +138,7 @@ impl Series {
     }
 }
 
-/// Counts keys that the store has thrown away.
+/// Counts keys that the store has evicted.
 pub(super) fn evicted(backend: &'static str, keys: u64) {
     let labels = vec![Label::from_static_parts("backend", backend)];
     counter(Key::from_parts(KeyName::from_const_str(EVICTED), labels)).increment(keys);
@@ -167,7 +167,7 @@ impl Meter {
         Self(Some(series))
     }
 
-    /// Whether anybody records, so that it is worth a look at the clock.
+    /// Returns whether a recorder is installed, so that reading the clock is worth it.
     pub(crate) fn is_on(&self) -> bool {
         self.0.is_some()
     }
@@ -197,7 +197,7 @@ impl Meter {
         self.with(|series| series.held.increment(1));
     }
 
-    /// A lock that [was held](Self::hold_began) is not any more.
+    /// A lock that [was held](Self::hold_began) is not held any more.
     pub(crate) fn hold_ended(&self) {
         self.with(|series| series.held.decrement(1));
     }
@@ -217,12 +217,12 @@ impl Meter {
         self.with(|series| series.lost[reason as usize].increment(1));
     }
 
-    /// A release did not go well.
+    /// A release failed.
     pub(crate) fn release_failed(&self, why: ReleaseError) {
         self.with(|series| series.release_errors[why as usize].increment(1));
     }
 
-    /// Something ran without its lock.
+    /// A piece of work ran without its lock.
     pub(crate) fn record_bypass(&self) {
         self.with(|series| series.bypassed.increment(1));
     }

@@ -35,7 +35,7 @@ impl Meters {
         call()
     }
 
-    pub(crate) fn know(&self, _template: &str) {}
+    pub(crate) fn register(&self, _template: &str) {}
 
     pub(crate) fn evicted(&self, _keys: u64) {}
 }

@@ -11,14 +11,14 @@ use crate::clock::{Clock, Moment};
 use crate::observe::labels::Op;
 use crate::sync::RwLock;
 
-/// The most templates that are told apart. A label that somebody makes from ids must not fill the memory of those who
-/// keep the metrics.
+/// The largest number of templates that are told apart. A label that contains an id must not fill the memory of the metrics
+/// system.
 const MAX_TEMPLATES: usize = 512;
 
-/// What the templates beyond that are counted as.
+/// The label of all templates beyond that.
 const OTHERS: &str = "other";
 
-/// Handles are asked for anew so often: an exporter may forget a series that was idle, and with it what its handle counts.
+/// How often handles are registered anew: an exporter may forget an idle series, and then a handle counts for nobody.
 const REFRESH: Duration = Duration::from_secs(60);
 
 /// The meters of one manager: handles are looked up by template once for each request, not for each count.
@@ -31,7 +31,7 @@ pub(crate) struct Meters {
 
 #[derive(Debug, Default)]
 struct Cache {
-    /// Whose handles these are, and since when.
+    /// The recorder of these handles, and since when.
     of: Option<(RecorderId, Moment)>,
     /// `None`: known, and not registered with this recorder since the last refresh.
     templates: HashMap<Arc<str>, Option<Arc<Series>>>,
@@ -39,7 +39,7 @@ struct Cache {
 }
 
 impl Cache {
-    /// Whether its handles are good for `recorder`.
+    /// Returns whether the handles are valid for `recorder`.
     fn is_of(&self, recorder: RecorderId, now: Moment) -> bool {
         self.of.is_some_and(|(whose, since)| whose == recorder && now.since(since) < REFRESH)
     }
@@ -56,7 +56,7 @@ impl Cache {
         self.templates.len() >= MAX_TEMPLATES
     }
 
-    /// Begins anew for `recorder`. One that is new gets all that is known, at zero.
+    /// Starts again for `recorder`. A new recorder gets all registered templates, at zero.
     fn renew(&mut self, recorder: RecorderId, now: Moment, backend: &'static str) {
         let is_new = self.of.is_none_or(|(whose, _)| whose != recorder);
         self.of = Some((recorder, now));
@@ -69,7 +69,7 @@ impl Cache {
         }
     }
 
-    /// The name under which `template` is counted.
+    /// Returns the name under which `template` is counted.
     fn name(&mut self, template: &str) -> Arc<str> {
         let template =
             if self.is_full() && !self.templates.contains_key(template) { OTHERS } else { template };
@@ -87,7 +87,7 @@ impl Meters {
         Self { backend, clock, cache: RwLock::default() }
     }
 
-    /// The meter of `template`. Remembered where nobody records yet, only if it is [known](Self::know).
+    /// Returns the meter of `template`. Without a recorder, only a [registered](Self::register) template is remembered.
     pub(crate) fn of(&self, template: &str, now: Moment) -> Meter {
         let Some(recorder) = RecorderId::current() else { return Meter::default() };
         {
@@ -105,8 +105,8 @@ impl Meters {
         Meter::new(Arc::clone(series.get_or_insert_with(|| Series::register(&name, self.backend))))
     }
 
-    /// Counts `template` from zero on, as soon as somebody records.
-    pub(crate) fn know(&self, template: &str) {
+    /// Registers `template` at zero, as soon as there is a recorder.
+    pub(crate) fn register(&self, template: &str) {
         self.cache.write().name(template);
         self.of(template, self.clock.now());
     }
@@ -125,34 +125,34 @@ impl Meters {
         Arc::clone(&cache.store)
     }
 
-    /// A call of the store, with its time. One that is dropped before its answer is not counted.
+    /// Times a call of the store. A call that is dropped before its answer is not counted.
     pub(crate) async fn timed<F: Future>(&self, op: Op, call: F) -> F::Output {
         let Some(recorder) = RecorderId::current() else { return call.await };
         let sent = self.clock.now();
         let answer = call.await;
-        self.took(recorder, op, sent);
+        self.record_time(recorder, op, sent);
         answer
     }
 
-    /// A call that is over when it returns, if it is one: `None` is none.
+    /// Times a call that is over when it returns. `None` means that there was no call.
     pub(crate) fn timed_now<T>(&self, op: Op, call: impl FnOnce() -> Option<T>) -> Option<T> {
         let Some(recorder) = RecorderId::current() else { return call() };
         let sent = self.clock.now();
         let answer = call();
         if answer.is_some() {
-            self.took(recorder, op, sent);
+            self.record_time(recorder, op, sent);
         }
         answer
     }
 
-    /// The store has thrown keys away. Seldom, so that there is no handle to keep.
+    /// Counts evicted keys. That is seldom, so no handle is kept.
     pub(crate) fn evicted(&self, keys: u64) {
         if RecorderId::current().is_some() {
             evicted(self.backend, keys);
         }
     }
 
-    fn took(&self, recorder: RecorderId, op: Op, sent: Moment) {
+    fn record_time(&self, recorder: RecorderId, op: Op, sent: Moment) {
         let now = self.clock.now();
         self.store(recorder, now).took(op, self.backend, now.since(sent));
     }

@@ -1,22 +1,22 @@
-//! Which recorder is there.
+//! Which recorder is installed.
 
 use metrics::Recorder;
 
-/// A recorder, told apart from another one by where it lives.
+/// The identity of a recorder: its address.
 ///
-/// A recorder is installed once in the life of a process, so this is one value, and none before. Tests replace it on their
-/// thread; one that comes to lie where another one was is taken for that one, so each test makes a manager of its own.
+/// A recorder is installed once in the life of a process, so there is one value, and none before. Tests replace the recorder
+/// on their thread. A recorder at the address of an earlier one is taken for that one, so each test makes its own manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RecorderId(usize);
 
 impl RecorderId {
-    /// The recorder of the calling thread; `None` where nobody records.
+    /// Returns the recorder of the calling thread; `None` where none is installed.
     pub(super) fn current() -> Option<Self> {
         metrics::with_recorder(Self::of)
     }
 
-    /// The recorder that the facade has until one is installed is a value without size in its own memory. One without size
-    /// that was installed has none: its address is its alignment.
+    /// Before one is installed, the facade has a recorder without size in its own memory. An installed recorder without size
+    /// has no memory: its address is its alignment.
     fn of(recorder: &dyn Recorder) -> Option<Self> {
         let address = std::ptr::from_ref(recorder).cast::<()>().addr();
         let nobody = size_of_val(recorder) == 0 && address != align_of_val(recorder);
