@@ -210,7 +210,8 @@ fn a_part_of_several_keys() {
 
 #[test]
 fn several_keys_of_which_one_is_renewed() {
-    const FIRST: &str = "elseif type(held) == 'string' then\n    answers[i] = (held == '' and i > 1) and 1 or 0";
+    const FIRST: &str =
+        "elseif type(held) == 'string' then\n    answers[i] = (held == '' and i > 1) and 1 or 0";
     let flaw = script(RENEW, &[(MISSING, FIRST)]);
     is_found_in((Asks::Several, Harm::Evictions), "loss of one is none of all", &flaw, Oracle::Majority);
 }
