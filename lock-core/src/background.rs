@@ -19,8 +19,8 @@ const LAST_RELEASES: Duration = Duration::from_secs(2);
 /// The runtimes of the background.
 ///
 /// Over a remote store it is a thread with a current-thread runtime, so that a body that blocks every worker of the
-/// caller's runtime keeps its lock. Over the memory store it is the runtimes that take locks, so that a paused clock drives
-/// it.
+/// caller's runtime keeps its lock. Over the memory store it is the runtimes that take locks, so that a paused clock
+/// drives it.
 #[derive(Debug)]
 pub(crate) enum Background {
     OwnThread(Thread),
@@ -60,8 +60,8 @@ impl Background {
         Ok(Self::OnRuntimes(Mutex::default()))
     }
 
-    /// Returns the runtime on which a store drives its session: that of the thread, or the one within which the manager is
-    /// made.
+    /// Returns the runtime on which a store drives its session: that of the thread, or the one within which the manager
+    /// is made.
     pub(crate) fn of_session(&self) -> Option<Handle> {
         match self {
             Self::OwnThread(thread) => Some(thread.runtime.clone()),

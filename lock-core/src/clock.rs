@@ -1,9 +1,9 @@
 //! The only place that reads time.
 //!
-//! A grant is valid until a local deadline, whatever the network does, so the clock that measures it must not stand
-//! still while the machine is suspended and must not jump when somebody sets the wall clock. Linux has no single clock
-//! that every kernel and virtual machine keeps honest in both ways, so two are read and the *smaller remainder* counts:
-//! `CLOCK_BOOTTIME`, which goes on during suspend, and [`std::time::Instant`] (`CLOCK_MONOTONIC`), which does not.
+//! A grant is valid until a local deadline, whatever the network does. So the clock that measures it must not stop
+//! while the machine is suspended, and must not jump when somebody sets the wall clock. On Linux, no single clock does
+//! both on every kernel and virtual machine. So two clocks are read, and the *smaller remainder* counts:
+//! `CLOCK_BOOTTIME`, which runs during suspend, and [`std::time::Instant`] (`CLOCK_MONOTONIC`), which does not.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,30 +11,31 @@ use once_cell::sync::Lazy;
 
 use crate::simulation;
 
-/// Which clock a manager measures its leases with.
+/// The clock with which a manager measures its leases.
 ///
-/// A store in another process is measured with [`Clock::Suspend`]; the memory store, which is in this process, with
-/// [`Clock::Tokio`], so that a paused tokio clock drives its expiry.
+/// The leases of a store in another process are measured with [`Clock::Suspend`]. Those of the memory store, which
+/// lives in this process, are measured with [`Clock::Tokio`], so that a test with a paused tokio clock controls their
+/// expiry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Clock {
-    /// `CLOCK_BOOTTIME` and `CLOCK_MONOTONIC`, whichever leaves less.
+    /// `CLOCK_BOOTTIME` and `CLOCK_MONOTONIC`; the one that leaves less time counts.
     Suspend,
     /// tokio's clock, which a test can pause and advance.
     Tokio,
-    /// As [`Suspend`](Self::Suspend), on a machine that a test suspends.
+    /// [`Suspend`](Self::Suspend) on a machine that a test suspends.
     #[cfg(test)]
     Suspended(&'static Suspended),
 }
 
-/// For how long a test has suspended the machine so far, in nanoseconds.
+/// How long a test has suspended the machine so far, in nanoseconds.
 #[cfg(test)]
 #[derive(Debug, Default)]
 pub struct Suspended(std::sync::atomic::AtomicI64);
 
 #[cfg(test)]
 impl Suspended {
-    /// A machine of this test's own.
+    /// Returns a machine for one test.
     pub(crate) fn machine() -> &'static Self {
         Box::leak(Box::default())
     }
@@ -49,13 +50,13 @@ thread_local! {
     static REMOTE: std::cell::Cell<Clock> = const { std::cell::Cell::new(Clock::Suspend) };
 }
 
-/// The clock of a store elsewhere, for what this thread makes.
+/// Returns the clock of remote stores for managers that this thread makes.
 #[cfg(test)]
 pub(crate) fn of_remote() -> Clock {
     REMOTE.get()
 }
 
-/// Has managers that `make` makes measure the leases of a store elsewhere by `clock`.
+/// Lets the managers that `make` makes measure the leases of remote stores with `clock`.
 #[cfg(test)]
 pub(crate) fn with_clock<T>(clock: Clock, make: impl FnOnce() -> T) -> T {
     REMOTE.set(clock);
@@ -76,7 +77,7 @@ impl Eq for Suspended {}
 
 /// A point in time of one [`Clock`], in nanoseconds since an arbitrary start.
 ///
-/// Moments of different clocks must not be compared; a manager uses one clock throughout.
+/// Moments of different clocks must not be compared; a manager uses one clock for everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
     mono: i64,
@@ -95,7 +96,7 @@ fn tokio_now() -> std::time::Instant {
     tokio::time::Instant::now().into_std()
 }
 
-/// Nanoseconds since the Unix epoch by the wall clock: for owner records and random waits, never for a decision.
+/// Returns the time since the Unix epoch by the wall clock: for owner records and random waits, never for a decision.
 #[allow(clippy::disallowed_methods, reason = "the clock module is where time is read")]
 pub(crate) fn wall() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
@@ -140,46 +141,47 @@ fn boottime() -> i64 {
     now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec)
 }
 
-/// Elsewhere the monotonic clock is all there is; whether it counts suspend depends on the system.
+/// Other systems only have the monotonic clock; whether it runs during suspend depends on the system.
 #[cfg(not(target_os = "linux"))]
 fn boottime() -> i64 {
     since_start(std_now())
 }
 
 impl Moment {
-    /// The moment `duration` later; saturates.
+    /// Returns the moment `duration` later; saturates.
     #[must_use]
     pub fn plus(self, duration: Duration) -> Self {
         let nanos = nanos(duration);
         Self { mono: self.mono.saturating_add(nanos), boot: self.boot.saturating_add(nanos) }
     }
 
-    /// What is left at `now` until this moment: the smaller of what the two clocks say, zero once either has passed.
+    /// Returns the time from `now` to this moment: the smaller of the two clocks' remainders, zero once either clock
+    /// has passed it.
     #[must_use]
     pub fn remaining(self, now: Self) -> Duration {
         let left = self.mono.saturating_sub(now.mono).min(self.boot.saturating_sub(now.boot));
         Duration::from_nanos(u64::try_from(left).unwrap_or(0))
     }
 
-    /// Whether this moment has passed at `now`, by either clock.
+    /// Returns whether either clock has passed this moment at `now`.
     #[must_use]
     pub fn is_past(self, now: Self) -> bool {
         self.remaining(now).is_zero()
     }
 
-    /// The time from `earlier` to this moment: the larger of what the two clocks say.
+    /// Returns the time from `earlier` to this moment: the larger of the two clocks' differences.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         let passed = self.mono.saturating_sub(earlier.mono).max(self.boot.saturating_sub(earlier.boot));
         Duration::from_nanos(u64::try_from(passed).unwrap_or(0))
     }
 
-    /// The earlier of two moments, as seen from `now`.
+    /// Returns the earlier of two moments, as seen from `now`.
     pub(crate) fn earlier(self, other: Self, now: Self) -> Self {
         if other.remaining(now) < self.remaining(now) { other } else { self }
     }
 
-    /// The later of two moments, as seen from `now`.
+    /// Returns the later of two moments, as seen from `now`.
     pub(crate) fn later(self, other: Self, now: Self) -> Self {
         if other.remaining(now) > self.remaining(now) { other } else { self }
     }
@@ -205,7 +207,7 @@ mod tests {
     fn the_smaller_remainder_counts() {
         let deadline = at(1_000, 1_000);
         assert_eq!(deadline.remaining(at(400, 400)), Duration::from_nanos(600));
-        // Suspended for 500 ns: the boot clock went on, the monotonic one did not.
+        // Suspended for 500 ns: the boot clock kept running, the monotonic clock did not.
         assert_eq!(deadline.remaining(at(400, 900)), Duration::from_nanos(100));
         assert!(deadline.is_past(at(400, 1_000)));
         assert!(deadline.is_past(at(1_000, 400)));

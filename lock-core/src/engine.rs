@@ -1,4 +1,4 @@
-//! What the guards, handles and requests of one manager share.
+//! The state that the requests, guards and handles of one manager share.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::owner::{Identity, Owner, OwnerSource};
 use crate::pending::{Certainty, Cleanup, FreedKeys};
 use crate::store::Store;
 
-/// One manager's inside.
+/// The shared state of one manager.
 pub(crate) struct Engine {
     pub(crate) store: Store,
     pub(crate) cleanup: Arc<Cleanup>,
@@ -34,19 +34,19 @@ pub(crate) struct Engine {
     pub(crate) namespace: String,
     pub(crate) profiles: Profiles,
     pub(crate) observer: Arc<Observer>,
-    /// Grants in use.
+    /// The number of grants in use.
     held: AtomicUsize,
-    /// Acquisitions under way.
+    /// The number of acquisitions in progress.
     acquiring: AtomicUsize,
     /// Notified when a grant ends, when the manager closes, and when the store has lost notifications.
     pub(crate) changed: Notify,
     closing: AtomicBool,
-    /// How often the store has said that notifications were lost: a waiter that asked before the last time asks again.
+    /// How often the store has reported lost notifications: a waiter that asked before the last report asks again.
     reconnects: AtomicU64,
     lost: LostOwners,
 }
 
-/// What a reader of a log can use; every guard and request has it in its own.
+/// Short, because the `Debug` of every guard and request contains it.
 impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Engine")
@@ -68,7 +68,7 @@ impl Engine {
     ) -> Result<Arc<Self>> {
         let capability = store.capability();
         let owners = OwnerSource::new().map_err(|error| {
-            let what = "the operating system gives no random bytes for owner tokens";
+            let what = "the operating system returned no random bytes for owner tokens";
             LockError::new(LockErrorKind::Unavailable, what).nothing_taken().with_source(error)
         })?;
         let local_queue = Arc::new(LocalQueue::new(&capability));
@@ -98,8 +98,8 @@ impl Engine {
         }))
     }
 
-    /// Whether this is the process that made the manager. A forked child has its memory, but neither its threads nor
-    /// its locks.
+    /// Returns whether this is the process that made the manager. A forked child has its memory, but not its threads
+    /// and not its locks.
     pub(crate) fn is_own_process(&self) -> bool {
         self.identity.is_this_process()
     }
@@ -111,7 +111,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Refuses a forked child, which has made no manager of its own.
+    /// Refuses to work in a forked child, which has to make its own manager.
     pub(crate) fn check_process(&self) -> Result<()> {
         if !self.is_own_process() {
             let what =
@@ -121,14 +121,14 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether a lease that the store has until `store_until` is longer than `ttl`, asked for now. Never where all grants
-    /// live in one session.
+    /// Returns whether the store keeps a lease, until `store_until`, for longer than a renewal for `ttl` would. Never
+    /// true in a store where all grants belong to one session.
     pub(crate) fn outlasts(&self, store_until: Moment, ttl: Duration, now: Moment) -> bool {
         !self.cleanup.has_session() && expiry::outlasts(store_until, ttl, now)
     }
 
-    /// Why the store lately reported the grant of `owner` as lost, if it did. Whoever makes a lease of it asks once more
-    /// after that.
+    /// Returns why the store recently reported the grant of `owner` as lost, if it did. The code that makes a lease of
+    /// a grant checks this once more afterwards.
     pub(crate) fn reported_lost(&self, owner: Owner) -> Option<LossReason> {
         self.lost.reason(owner)
     }
@@ -144,15 +144,15 @@ impl Engine {
         self.changed.notify_waiters();
     }
 
-    /// How often the store has lost notifications so far. Read before a question is sent: a waiter whose question is
-    /// older than the last loss asks again.
+    /// Returns how often the store has lost notifications so far. Read it before asking the store: a waiter whose
+    /// question is older than the last loss asks again.
     pub(crate) fn reconnects(&self) -> u64 {
         self.reconnects.load(Ordering::Acquire)
     }
 
     /// Notes that the store has lost notifications, and wakes every waiter.
     pub(crate) fn reconnected(&self) {
-        // Counted first: a waiter that is notified compares.
+        // Counted first: a waiter compares the count once it is notified.
         self.reconnects.fetch_add(1, Ordering::AcqRel);
         self.changed.notify_waiters();
         self.latches.wake_all();
@@ -173,8 +173,8 @@ impl Engine {
         self.held.load(Ordering::Acquire)
     }
 
-    /// Counts an acquisition for as long as the value lives. Counted before it looks whether the manager is open, so
-    /// that a shutdown misses none.
+    /// Counts an acquisition for as long as the returned value lives. Call it before checking that the manager is open,
+    /// so that a shutdown misses no acquisition.
     pub(crate) fn begin_acquiring(&self) -> Acquiring<'_> {
         self.acquiring.fetch_add(1, Ordering::SeqCst);
         Acquiring(self)
@@ -184,12 +184,12 @@ impl Engine {
         self.acquiring.load(Ordering::SeqCst)
     }
 
-    /// Whether the store may yet hear from this manager.
+    /// Returns whether this manager may still send commands to the store.
     pub(crate) fn is_busy(&self) -> bool {
         self.acquiring() > 0 || self.cleanup.pending() > 0
     }
 
-    /// Gives a grant back and waits for the answer.
+    /// Releases a grant and waits for the answer.
     pub(crate) async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
         let answer = match self.store.release_now(claim, keep_for) {
             Some(answer) => Ok(answer),
@@ -197,7 +197,7 @@ impl Engine {
         };
         claim.keys().for_each(|key| self.local_queue.freed(key));
         if answer.is_ok() && claim.is_resent() {
-            // What was freed may be the grant of one request; the other may arrive behind the release.
+            // The command was sent twice: its second copy may reach the store after the release and be granted.
             self.cleanup.release(claim, None, Certainty::MaybeAgain, self.clock.now().plus(claim.ttl));
         }
         answer
@@ -205,7 +205,7 @@ impl Engine {
 }
 
 impl Engine {
-    /// Sleeps for `pause`, or less where the manager closes or the store was reconnected.
+    /// Sleeps for `pause`, or less if the manager closes or the store reconnects.
     pub(crate) async fn sleep(&self, pause: Duration) -> Result<()> {
         let mut changed = std::pin::pin!(self.changed.notified());
         changed.as_mut().enable();
@@ -243,7 +243,7 @@ impl Engine {
     }
 }
 
-/// An acquisition under way.
+/// An acquisition in progress.
 #[derive(Debug)]
 pub(crate) struct Acquiring<'a>(&'a Engine);
 

@@ -1,4 +1,4 @@
-//! The one error of this crate.
+//! The error of this crate.
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -19,17 +19,17 @@ pub enum LockErrorKind {
     Contended,
     /// Another owner held the key until the wait was over.
     TimedOut,
-    /// The lock was held and is not any more; see [`LockError::loss_reason`].
+    /// The lock was held and is not held any more; see [`LockError::loss_reason`].
     Lost,
-    /// The store cannot be reached, or refuses to serve.
+    /// The store cannot be reached, or refuses the request.
     Unavailable,
     /// Fewer than a majority of the nodes answered yes or no.
     NoQuorum,
-    /// Too many wait already.
+    /// Too many requests are already waiting.
     Overloaded,
     /// The key is empty or cannot be rendered.
     InvalidKey,
-    /// The request contradicts itself, or asks for less than the store can do.
+    /// The request contradicts itself, or has a value that the store cannot work with, such as a ttl that is too short.
     InvalidRequest,
     /// This store, or this build of the library, cannot do what was asked.
     Unsupported,
@@ -37,7 +37,7 @@ pub enum LockErrorKind {
     NotInstalled,
     /// A write lock was asked for inside a read lock on the same key.
     Upgrade,
-    /// The key is held by this task already and the request forbids to enter it again.
+    /// This task already holds the key, and the request forbids entering it again.
     Reentered,
     /// The manager is shutting down.
     ShuttingDown,
@@ -47,9 +47,9 @@ pub enum LockErrorKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LossReason {
-    /// The lease ran out: renewals failed, came too late, or were off.
+    /// The lease ran out: renewals failed, came too late, or were switched off.
     Expired,
-    /// The store says that the grant is not ours any more.
+    /// The store reports that the grant no longer belongs to this holder.
     Taken,
     /// `max_hold` was reached.
     MaxHold,
@@ -57,8 +57,8 @@ pub enum LossReason {
     Forced,
     /// The manager shut down while the lock was held.
     ShutDown,
-    /// The session that the grant belonged to is over at the store, with every grant of this process in it. Only stores
-    /// whose grants live as long as a session report it.
+    /// The session in the store that the grant belonged to has ended, and with it every grant of this process. Only
+    /// stores whose grants belong to a session report this.
     SessionEnded,
 }
 
@@ -66,7 +66,7 @@ impl fmt::Display for LossReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Expired => "its lease ran out before a renewal was answered",
-            Self::Taken => "the store says that it is not ours any more",
+            Self::Taken => "the store reports that it belongs to somebody else or to nobody",
             Self::MaxHold => "it was held for `max_hold`",
             Self::Forced => "it was released by force",
             Self::ShutDown => "the manager shut down",
@@ -75,10 +75,10 @@ impl fmt::Display for LossReason {
     }
 }
 
-/// Why a lock could not be had, kept or released.
+/// Why a lock could not be acquired, kept or released.
 ///
-/// One opaque type: match on [`kind`](Self::kind) or ask a predicate. The text names the key, what was expected and
-/// what to do; it never holds a password, an owner token or a URL with credentials.
+/// The type is opaque: match on its [`kind`](Self::kind) or use a predicate. The text names the key, what was expected
+/// and what to do; it never contains a password, an owner token or a URL with credentials.
 pub struct LockError(Box<Inner>);
 
 struct Inner {
@@ -88,7 +88,7 @@ struct Inner {
     temporary: bool,
     nothing_taken: bool,
     skipped: bool,
-    /// The key is that of a latch.
+    /// Whether the key is that of a latch.
     latch: bool,
     waited: Option<Duration>,
     retry_after: Option<Duration>,
@@ -100,7 +100,7 @@ struct Inner {
 }
 
 impl LockError {
-    /// An error of `kind`; `detail` says what was expected and what to do, in lower case and without a full stop.
+    /// Makes an error of `kind`. `detail` says what was expected and what to do, in lower case and without a full stop.
     ///
     /// For authors of backends. [`LockErrorKind::Unavailable`] and [`LockErrorKind::NoQuorum`] are temporary unless
     /// [`permanent`](Self::permanent) says otherwise.
@@ -125,34 +125,35 @@ impl LockError {
         }))
     }
 
-    /// Marks an error that trying again cannot mend, such as a wrong password.
+    /// Marks an error that no retry can fix, such as a wrong password.
     #[must_use]
     pub fn permanent(mut self) -> Self {
         self.0.temporary = false;
         self
     }
 
-    /// Marks an error after which the store certainly did nothing: the request was never sent, or was refused.
+    /// Marks an error after which the store has certainly done nothing: the request was never sent, or was refused.
     ///
-    /// Without this mark a temporary error is ambiguous, and the library undoes by owner what may have been done.
+    /// Without this mark, a temporary error is ambiguous: the store may have granted the lock, and the library releases
+    /// it by its owner token.
     #[must_use]
     pub fn nothing_taken(mut self) -> Self {
         self.0.nothing_taken = true;
         self
     }
 
-    /// Whether the store may have done what was asked although this error came back.
+    /// Returns whether the store may have executed the request in spite of this error.
     pub(crate) fn is_ambiguous(&self) -> bool {
         self.0.temporary && !self.0.nothing_taken
     }
 
-    /// Adds the text of the key. For [`key`](crate::key), which adds keys.
+    /// Adds the text of the key; `with_key` in [`key`](crate::key) calls this.
     pub(crate) fn about(mut self, key: Arc<str>) -> Self {
         self.0.key = Some(key);
         self
     }
 
-    /// Says that the key is that of a latch.
+    /// Marks the key as that of a latch.
     pub(crate) fn of_latch(mut self) -> Self {
         self.0.latch = true;
         self
@@ -177,7 +178,7 @@ impl LockError {
         self
     }
 
-    /// Adds after what time another try makes sense.
+    /// Adds the time after which another attempt makes sense.
     #[must_use]
     pub fn with_retry_after(mut self, after: Option<Duration>) -> Self {
         self.0.retry_after = after;
@@ -208,85 +209,86 @@ impl LockError {
         &self.0.detail
     }
 
-    /// What went wrong.
+    /// Returns what went wrong.
     #[must_use]
     pub fn kind(&self) -> LockErrorKind {
         self.0.kind
     }
 
-    /// The key, with its namespace; `None` when the error is not about one key.
+    /// Returns the key, with its namespace, or `None` if the error is not about one key.
     #[must_use]
     pub fn key(&self) -> Option<&str> {
         self.0.key.as_deref()
     }
 
-    /// How long the caller waited before this error.
+    /// Returns how long the caller waited before this error.
     #[must_use]
     pub fn waited(&self) -> Option<Duration> {
         self.0.waited
     }
 
-    /// After what time another try makes sense: the rest of the holder's lease. A hint: a holder that renews keeps it.
+    /// Returns the time after which another attempt makes sense: the rest of the holder's lease. This is a hint: a
+    /// holder that renews its lease keeps the lock for longer.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.0.retry_after
     }
 
-    /// How many others wait for the key, where that is known.
+    /// Returns how many others wait for the key, if that is known.
     #[must_use]
     pub fn waiters(&self) -> Option<usize> {
         self.0.waiters
     }
 
-    /// How many were before this request in the store's queue when it gave up, where it had a place.
+    /// Returns how many requests were ahead of this one in the store's queue when it gave up, if it was queued.
     #[must_use]
     pub fn position(&self) -> Option<usize> {
         self.0.position
     }
 
-    /// Who holds the key, where the store knows.
+    /// Returns who holds the key, if the store knows.
     #[must_use]
     pub fn holder(&self) -> Option<&OwnerRecord> {
         self.0.holder.as_ref()
     }
 
-    /// Why the lock was lost; `None` also for a [`LockErrorKind::Lost`] that only says "given back".
+    /// Returns why the lock was lost. It is also `None` for a [`LockErrorKind::Lost`] of a guard that was released.
     #[must_use]
     pub fn loss_reason(&self) -> Option<LossReason> {
         self.0.loss
     }
 
-    /// Whether another owner had the key: [`LockErrorKind::Contended`] or [`LockErrorKind::TimedOut`].
+    /// Returns whether another owner held the key: [`LockErrorKind::Contended`] or [`LockErrorKind::TimedOut`].
     #[must_use]
     pub fn is_contended(&self) -> bool {
         matches!(self.0.kind, LockErrorKind::Contended | LockErrorKind::TimedOut)
     }
 
-    /// Whether the wait was over before the key was free.
+    /// Returns whether the wait ended before the key was free.
     #[must_use]
     pub fn is_timed_out(&self) -> bool {
         self.0.kind == LockErrorKind::TimedOut
     }
 
-    /// Whether a lock that was held is not held any more. What the body did is not known to be done or undone.
+    /// Returns whether a lock was lost while it was held. The body may have done some, all or none of its work.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.0.kind == LockErrorKind::Lost
     }
 
-    /// Whether the store, and not another holder, is in the way.
+    /// Returns whether the cause is the store and not another holder.
     #[must_use]
     pub fn is_unavailable(&self) -> bool {
         matches!(self.0.kind, LockErrorKind::Unavailable | LockErrorKind::NoQuorum)
     }
 
-    /// Whether the same call may succeed later without a change to the program or its configuration.
+    /// Returns whether the same call may succeed later without a change to the program or its configuration.
     #[must_use]
     pub fn is_temporary(&self) -> bool {
         self.0.temporary
     }
 
-    /// Whether a skipping strategy decided to do without: nothing ran, and nothing is wrong.
+    /// Returns whether a skipping strategy decided to do without the lock: nothing ran, and nothing is wrong.
     #[must_use]
     pub fn is_skipped(&self) -> bool {
         self.0.skipped
@@ -303,26 +305,26 @@ impl Inner {
             LockErrorKind::Lost => "lock was lost",
             LockErrorKind::Unavailable => "lock store is unavailable",
             LockErrorKind::NoQuorum => "no quorum",
-            LockErrorKind::Overloaded => "too many wait for the lock",
+            LockErrorKind::Overloaded => "too many requests wait for the lock",
             LockErrorKind::InvalidKey => "invalid key",
             LockErrorKind::InvalidRequest => "invalid request",
             LockErrorKind::Unsupported => "unsupported",
             LockErrorKind::NotInstalled => "no lock manager",
             LockErrorKind::Upgrade => "read lock cannot become a write lock",
-            LockErrorKind::Reentered => "lock is held by this task already",
+            LockErrorKind::Reentered => "lock is already held by this task",
             LockErrorKind::ShuttingDown => "lock manager is shutting down",
         }
     }
 }
 
-/// An error in words that name no key and nobody.
+/// Displays an error without its key and its holder.
 pub(crate) struct Unnamed<'a>(pub(crate) &'a LockError);
 
 impl fmt::Display for Unnamed<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let inner = &*self.0.0;
         f.write_str(inner.what())?;
-        // Its detail says which other key the task holds.
+        // The detail of `Reentered` names another key that the task holds.
         if inner.detail.is_empty() || inner.kind == LockErrorKind::Reentered {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! One manager's inside: the engine, and what renews the leases that are taken with it.
+//! The inside of one manager: the engine, and the renewers of its leases.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -15,15 +15,15 @@ use crate::owner::{Identity, Owner};
 use crate::pending::Certainty;
 use crate::store::Store;
 
-/// One manager's inside. Managers, requests, guards and handles keep it alive; leases and pending claims know only the
-/// parts below it.
+/// The inside of one manager. Managers, requests, guards and handles keep it alive; leases and pending claims only know
+/// the parts below it.
 pub(crate) struct Hub {
     pub(crate) engine: Arc<Engine>,
     pub(crate) renewers: Renewers,
     background: Arc<Background>,
 }
 
-/// What a reader of a log can use; every guard and request has it in its own.
+/// Short, because the `Debug` of every guard and request contains it.
 impl fmt::Debug for Hub {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.engine.fmt(f)

@@ -1,32 +1,32 @@
-//! Lock types, and what each asks of a store.
+//! The kinds of lock, and what each needs from a store.
 
 use std::fmt;
 
 use crate::backend::{Capability, Mode, Queue};
 use crate::error::{LockError, LockErrorKind, Result};
 
-/// Which lock type.
+/// The kind of a lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
-    /// One holder; the task that holds may enter again. The default.
+    /// One holder, which may acquire the lock again inside the same task. The default.
     #[default]
     Reentrant,
-    /// One holder, served in strict order of arrival over all processes.
+    /// One holder; waiters of all processes are served in strict order of arrival.
     Fair,
-    /// Any number of readers, but no writer beside them.
+    /// Any number of readers, but no writer at the same time.
     Read,
-    /// One writer, and no reader beside it.
+    /// One writer, and no reader at the same time.
     Write,
     /// At most `permits` holders.
     Semaphore {
-        /// How many holders in all; every request for the key must name the same number.
+        /// The number of holders; every request for the key must name the same number.
         permits: u32,
     },
 }
 
 impl Kind {
-    /// How the kind excludes others.
+    /// Returns how this kind excludes others.
     pub(crate) fn mode(self) -> Mode {
         match self {
             Self::Reentrant | Self::Fair | Self::Write => Mode::Exclusive,
@@ -35,7 +35,7 @@ impl Kind {
         }
     }
 
-    /// In which order it waits.
+    /// Returns the order in which waiters are served.
     pub(crate) fn queue(self) -> Queue {
         match self {
             Self::Reentrant => Queue::Barging,
@@ -43,7 +43,7 @@ impl Kind {
         }
     }
 
-    /// Refuses a kind that makes no sense or that the store cannot do.
+    /// Refuses a kind that makes no sense or that the store does not support.
     pub(crate) fn check(self, store: &Capability) -> Result<()> {
         let able = match self {
             Self::Reentrant => true,
@@ -71,7 +71,7 @@ impl Kind {
         Err(LockError::new(LockErrorKind::Unsupported, detail))
     }
 
-    /// Whether a task that holds a key as `self` may enter it again as `inner`.
+    /// Checks whether a task that holds a key as `self` may enter it again as `inner`.
     pub(crate) fn admits(self, inner: Self) -> Result<()> {
         match (self, inner) {
             (Self::Read, Self::Read) => Ok(()),

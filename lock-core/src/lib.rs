@@ -15,26 +15,27 @@
 //! # What a lock can promise
 //!
 //! A distributed lock is a *lease*: the store frees it when its holder has not renewed it for a ttl, so that a crash
-//! does not block everybody for ever. It follows that no library can promise that you hold it until you say otherwise.
-//! A process that is stopped for longer than the ttl, a store that fails over without having replicated, a key that
-//! somebody deletes: each ends the lock under its holder. This library
+//! does not block everybody forever. It follows that no library can promise that you hold the lock until you release
+//! it. A process that is stopped for longer than the ttl, a store that fails over before it has replicated, a key that
+//! somebody deletes: each ends the lock while its holder still works. This library
 //!
-//! - tells you in time: [`LockGuard::lost`], [`LockGuard::check`], and [`LockRequest::run`] drops the body,
-//! - gives you a [fencing token](LockGuard::fencing_token): a number that the resource which you protect can compare, so
-//!   that a late write of an old holder is refused. *Where a double execution costs money, compare it.*
+//! - tells you as soon as it knows: see [`LockGuard::lost`] and [`LockGuard::check`]; [`LockRequest::run`] drops the
+//!   body,
+//! - gives you a [fencing token](LockGuard::fencing_token): a number that the protected resource can compare, so that
+//!   it refuses a late write of a former holder. *Where a double execution costs money, compare it.*
 //!
 //! # The parts, in the order of the data flow
 //!
 //! | module | holds |
 //! | --- | --- |
 //! | [`key`] | keys, templates, encoding |
-//! | [`LockManager`] | the entry point: a store, its defaults |
-//! | [`LockRequest`] | key, kind, ttl, strategy and options |
+//! | [`LockManager`] | the entry point: a store and defaults |
+//! | [`LockRequest`] | a key, a kind, and options such as ttl and strategy |
 //! | [`strategy`] | what to do when the key is held |
-//! | [`backend`] | the stores, and the contract for a further one |
-//! | [`LockGuard`], [`LockHandle`] | what holds, and what looks on |
+//! | [`backend`] | the stores, and the contract for your own |
+//! | [`LockGuard`], [`LockHandle`] | holding a lock, and watching it |
 //! | [`LockScope`] | the locks of a task, for nested calls |
-//! | [`CountDownLatch`] | waiting for so many others |
+//! | [`CountDownLatch`] | waiting until others have counted down |
 //! | [`observe`] | what an operator sees: metrics, spans, events |
 //!
 //! # Features
@@ -46,7 +47,7 @@
 //! | `redis-tls` | TLS for it, `rediss://`, `redlocks://` | no |
 //! | `redlock` | a majority of independent Redis servers, `redlock://` | no |
 //! | `metrics` | counters and histograms through the `metrics` facade, see [`observe`] | no |
-//! | `testing` | help for tests of code that locks: [`testing`] | no |
+//! | `testing` | helpers for tests of code that uses locks: [`testing`] | no |
 //! | `testkit` | the contract suite for backends | no |
 //! | `full` | all of them | no |
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -57,7 +58,7 @@ compile_error!(
      and run your service under WSL or in a container."
 );
 
-// The modules stand in the order of the data flow. First what a program calls, and what the attribute writes.
+// The modules are in the order of the data flow. First what a program calls, and what the attribute generates.
 mod manager;
 
 #[cfg(feature = "macros")]
@@ -68,19 +69,19 @@ mod request;
 
 mod options;
 
-// What is asked for, as values: no I/O, no clock.
+// The values in a request: no I/O, no clock.
 pub mod key;
 mod kind;
 pub mod strategy;
 
-// From a request to a grant: the loop, and its two sources of wake-ups beside the store.
+// From a request to a grant: the loop, and what wakes it besides the store's answers.
 mod acquire;
 
 mod local_queue;
 mod notifications;
 mod pending;
 
-// A grant in use: the guard that a program holds, and the lease behind it.
+// A grant in use: the guard that a program holds, and its lease.
 mod guard;
 
 mod lease;
@@ -88,7 +89,7 @@ mod lease;
 // The count-down latch, which nobody holds.
 mod latch;
 
-// What all of these share.
+// What all of these use.
 mod hub;
 
 mod engine;

@@ -1,4 +1,4 @@
-//! Who holds: the secret token of one grant, and the record that a human can read.
+//! Who holds a lock: the secret token of one grant, and a record for humans.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,28 +8,29 @@ use std::time::Duration;
 
 use crate::clock;
 
-/// The token of one grant: 128 random bits of the process and a counter.
+/// The identity of one grant: 128 random bits of the process and a counter.
 ///
-/// Made before the first attempt, so that an acquire whose answer was lost can be undone by name. It is a secret
-/// between the process and the store: `Debug` does not show it.
+/// It is made before the first attempt, so that a grant whose answer got lost can be released by its token. The token
+/// is a secret between the process and the store: `Debug` does not show it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Owner {
     process: u128,
     counter: u64,
 }
 
-/// The bit of the counter that marks owners whose grants are never handed over inside their process; the 33rd
-/// character of their token is 8 or more.
+/// The bit of the counter that marks owners whose grants are never handed off inside their process; the 33rd character
+/// of their token is 8 or more.
 const STRICT: u64 = 1 << 63;
 
 impl Owner {
-    /// Length of [`Owner::token`] in bytes.
+    /// The length of [`Owner::token`] in bytes.
     pub const TOKEN_LEN: usize = 48;
 
-    /// Length of the first part of a token, the [process](Self::process).
+    /// The length of the first part of a token, the [process](Self::process).
     pub(crate) const PROCESS_LEN: usize = 32;
 
-    /// The token as the store keeps it: 48 lower-case hexadecimal digits, the first 32 the process.
+    /// Returns the token as the store keeps it: 48 lower-case hexadecimal digits, the first 32 of which are the
+    /// process.
     #[must_use]
     pub fn token(&self) -> OwnerToken {
         let mut text = [0; Self::TOKEN_LEN];
@@ -40,21 +41,21 @@ impl Owner {
 }
 
 impl Owner {
-    /// The random part, which all owners of one manager share. Those who wait are told by it: see
+    /// Returns the random part, which all owners of one manager share. A store addresses its notifications by it: see
     /// [`Backend::attach`](crate::backend::Backend::attach).
     #[must_use]
     pub const fn process(&self) -> u128 {
         self.process
     }
 
-    /// Returns whether a grant of `self` may be handed off to `other` inside their process, past the store: both are of one
-    /// manager, and ask for a kind whose waiters share grants there.
+    /// Returns whether a grant of `self` may be handed off to `other` inside their process, without the store: both
+    /// belong to one manager and request a kind of lock that is handed off.
     #[must_use]
     pub const fn may_hand_off_to(&self, other: &Self) -> bool {
         self.process == other.process && (self.counter | other.counter) & STRICT == 0
     }
 
-    /// The owner whose [token](Self::token) this is; `None` for any other text.
+    /// Returns the owner whose [token](Self::token) this is, or `None` for any other text.
     #[must_use]
     pub fn from_token(token: &str) -> Option<Self> {
         let digits = |byte: &u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(byte);
@@ -75,12 +76,12 @@ impl fmt::Debug for Owner {
     }
 }
 
-/// [`Owner`] in the form in which it is stored.
+/// An [`Owner`] in the form in which it is stored.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct OwnerToken([u8; Owner::TOKEN_LEN]);
 
 impl OwnerToken {
-    /// The token as text.
+    /// Returns the token as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).expect("BUG: hexadecimal digits are ASCII")
@@ -107,7 +108,7 @@ pub(crate) struct OwnerSource {
     next: AtomicU64,
 }
 
-/// The random part is half of every token, and a secret like them.
+/// The random part belongs to every token and is as secret as the tokens.
 impl fmt::Debug for OwnerSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("OwnerSource(..)")
@@ -127,13 +128,13 @@ impl OwnerSource {
         self.process
     }
 
-    /// An owner whose grants go back to the store.
+    /// Makes an owner whose grants are never handed off: every release goes to the store.
     pub(crate) fn mint_strict(&self) -> Owner {
         let Owner { process, counter } = self.mint();
         Owner { process, counter: counter | STRICT }
     }
 
-    /// Another owner like `owner`.
+    /// Makes another owner, strict if `owner` is.
     pub(crate) fn mint_like(&self, owner: Owner) -> Owner {
         if owner.counter & STRICT == 0 { self.mint() } else { self.mint_strict() }
     }
@@ -143,7 +144,7 @@ impl OwnerSource {
     }
 }
 
-/// Which process asks: host name, process id and the name of the service.
+/// The process that requests a lock: host name, process id and the name of the service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     host: String,
@@ -154,7 +155,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// This process, under the name `service`.
+    /// Returns the identity of this process, with the service name `service`.
     #[must_use]
     pub fn of_this_process(service: &str) -> Self {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
@@ -166,34 +167,34 @@ impl Identity {
         Self { host, pid, service, encoded }
     }
 
-    /// The name of the host.
+    /// Returns the name of the host.
     #[must_use]
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// The process id.
+    /// Returns the process id.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// Returns whether this is the identity of the running process. A forked child has the memory of its parent, but neither
-    /// its threads nor its locks.
+    /// Returns whether this is the identity of the running process. A forked child has the memory of its parent, but
+    /// not its threads and not its locks.
     pub(crate) fn is_this_process(&self) -> bool {
         self.pid == std::process::id()
     }
 
-    /// The name of the service; empty when the manager was given none.
+    /// Returns the name of the service; empty if the manager was given none.
     #[must_use]
     pub fn service(&self) -> &str {
         &self.service
     }
 }
 
-/// Who holds a lock and since when, for people: errors, logs and an operator with the store's own shell.
+/// Who holds a lock and since when, for humans: it is shown in errors, in logs and in the store's own shell.
 ///
-/// The store keeps it behind the owner's token: `<token> host=web-3 pid=811 service=shop label=pay since=1763672000123`.
+/// The store keeps it after the owner's token: `<token> host=web-3 pid=811 service=shop label=pay since=1763672000123`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnerRecord {
     identity: Arc<Identity>,
@@ -207,25 +208,26 @@ impl OwnerRecord {
         Self { identity, label, since }
     }
 
-    /// The process that asked.
+    /// Returns the process that requested the lock.
     #[must_use]
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// What the lock is for: the label of the request.
+    /// Returns the label of the request, which says what the lock is for.
     #[must_use]
     pub fn label(&self) -> Option<&str> {
         self.label.as_deref()
     }
 
-    /// When the holder asked, since the Unix epoch, by the holder's wall clock, to the millisecond.
+    /// Returns when the holder requested the lock: time since the Unix epoch by the holder's wall clock, in
+    /// milliseconds.
     #[must_use]
     pub fn since_epoch(&self) -> Duration {
         self.since
     }
 
-    /// The value of a stored lock: the token, a space, and this record.
+    /// Returns the value of a stored lock: the token, a space, and this record.
     #[must_use]
     pub fn to_value(&self, token: &OwnerToken) -> String {
         use fmt::Write;
@@ -242,7 +244,7 @@ impl OwnerRecord {
         value
     }
 
-    /// Reads a stored value; `None` when another program wrote it.
+    /// Reads a stored value; returns `None` if another program wrote it.
     #[must_use]
     pub fn from_value(value: &str) -> Option<Self> {
         let record = value.get(Owner::TOKEN_LEN..)?.strip_prefix(' ')?;
@@ -261,7 +263,7 @@ impl OwnerRecord {
 impl fmt::Display for OwnerRecord {
     /// `web-3 pid 811 (shop, pay)`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Whoever writes to the store writes this: it must not end a line of the log.
+        // Anybody with access to the store can write this, so it is escaped: it must not break a line of the log.
         write!(f, "{} pid {}", self.identity.host.escape_debug(), self.identity.pid)?;
         let (service, label) = (self.identity.service.escape_debug(), self.label().map(str::escape_debug));
         match (self.identity.service.as_str(), label) {
@@ -273,7 +275,7 @@ impl fmt::Display for OwnerRecord {
     }
 }
 
-/// A field of the record: spaces, control characters, `%` and everything outside ASCII percent-encoded.
+/// A field of the record, with spaces, control characters, `%` and everything outside ASCII percent-encoded.
 struct Field<'a>(&'a str);
 
 impl fmt::Display for Field<'_> {

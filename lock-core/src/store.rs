@@ -14,21 +14,21 @@ use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
 use crate::observe::{Observer, Op};
 
-/// The backend of one manager. The metrics time every call that a lock or a latch makes.
+/// The backend of one manager. The metrics time the calls that locks and latches make.
 #[derive(Clone, Debug)]
 pub(crate) struct Store {
     backend: Arc<dyn DynBackend>,
     observer: Arc<Observer>,
 }
 
-// Functions that return the future they were given, and no async functions: each of those would be one state machine
-// more around every call.
+// These functions return the backend's future instead of being async, which would wrap every call in one more state
+// machine.
 impl Store {
     pub(crate) fn new(backend: Arc<dyn DynBackend>, observer: Arc<Observer>) -> Self {
         Self { backend, observer }
     }
 
-    /// A store of a test, whose metrics nobody reads.
+    /// Makes a store for a test, whose metrics nobody reads.
     #[cfg(test)]
     pub(crate) fn unobserved(backend: impl crate::backend::Backend) -> Self {
         let clock = backend.capability().placement.clock();
@@ -71,7 +71,8 @@ impl Store {
     /// Renews one claim.
     pub(crate) async fn renew_one(&self, claim: &Claim, ttl: Duration) -> Renewal {
         let answer = self.renew(&[Renew { claim, ttl }]).await.into_iter().next();
-        let nothing = || LockError::new(LockErrorKind::Unavailable, "the store gave no answer");
+        let nothing =
+            || LockError::new(LockErrorKind::Unavailable, "the store returned no answer to a renewal");
         answer.unwrap_or_else(|| Renewal::Unknown(nothing()))
     }
 
@@ -87,7 +88,7 @@ impl Store {
         self.timed(Op::Release, self.backend.release_dyn(claim, keep_for))
     }
 
-    /// Releases at once, where the store can do that without waiting for anything.
+    /// Releases at once, if the store can do so without waiting.
     pub(crate) fn release_now(&self, claim: &Claim, keep_for: Option<Duration>) -> Option<Released> {
         let release = || self.backend.release_now_dyn(claim, keep_for);
         self.observer.meters.timed_now(Op::Release, release)

@@ -1,7 +1,7 @@
 //! Locks without poisoning.
 //!
-//! A panic may come from the application while a lock is held, from its log or its wakers. What the locks of this crate
-//! guard is consistent between two statements, so such a panic must not end every later call.
+//! Application code, such as a log subscriber or a waker, may panic while one of these locks is held. The state behind
+//! them is consistent between any two statements, so such a panic must not make every later call fail.
 
 use std::fmt;
 use std::sync::{self, MutexGuard, PoisonError, RwLockReadGuard, RwLockWriteGuard};

@@ -44,8 +44,8 @@ impl PendingClaim {
         answer
     }
 
-    /// Leaves the store's queue. The same request releases a grant that came meanwhile. Without an answer, the background
-    /// goes on.
+    /// Leaves the store's queue. The same request releases a grant that came meanwhile. Without an answer, the
+    /// background goes on.
     pub(super) async fn leave(&mut self, engine: &Engine) {
         if self.is_waiting() && engine.release(&self.claim, None).await.is_ok() {
             self.settle();

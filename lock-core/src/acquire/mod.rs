@@ -48,8 +48,9 @@
 //! | 5 timer | the waiter itself | sends a heartbeat, asks the store, or asks its strategy | cannot be lost |
 //! | 6 closing | every waiter | ends with `ShuttingDown` | cannot be lost |
 //!
-//! `hub.rs` is the `Listener` that a store calls. What a store reports (2 to 4) is a hint. The timer alone ends every wait: a waiter asks at the next heartbeat where the
-//! store wants any, and at the floor where it is watched, 2 s over a store elsewhere and 60 s over one in this process.
+//! `hub.rs` is the `Listener` that a store calls. What a store reports (2 to 4) is a hint. The timer alone ends every
+//! wait: a waiter asks at the next heartbeat where the store wants any, and at the floor where it is watched, 2 s over
+//! a store elsewhere and 60 s over one in this process.
 
 mod ask;
 mod event;

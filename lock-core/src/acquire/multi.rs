@@ -1,9 +1,9 @@
 //! Several keys: all or none.
 //!
-//! The store is asked for all of them at once. While one is held, waiting for all at once would never end on busy keys. So
-//! the request waits for one after another, each with a queue entry, and in one order for everybody, so that no two requests
-//! wait for each other. All single grants have one owner. When the last one is there, asking for all at once turns them into
-//! one grant.
+//! The store is asked for all of them at once. While one is held, waiting for all at once would never end on busy keys.
+//! So the request waits for one after another, each with a queue entry, and in one order for everybody, so that no two
+//! requests wait for each other. All single grants have one owner. When the last one is there, asking for all at once
+//! turns them into one grant.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,8 +72,8 @@ impl Acquire<'_> {
         }
     }
 
-    /// Acquires the keys. Returns whether all single grants have the owner of the whole claim: one whose answer was lost has
-    /// another.
+    /// Acquires the keys. Returns whether all single grants have the owner of the whole claim: one whose answer was
+    /// lost has another.
     async fn gathered(&mut self) -> Result<bool> {
         let (plan, owner) = (self.plan, self.claim.claim.owner);
         for key in plan.keys() {

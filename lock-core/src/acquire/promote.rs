@@ -13,16 +13,16 @@ use crate::guard::LockGuard;
 use crate::lease::{Lease, Schedule};
 use crate::local_queue::Handoff;
 
-/// How often a process that hands a grant off asks the store all the same. If the notification that others wait was lost,
-/// the answer says so.
+/// How often a process that hands a grant off asks the store all the same. If the notification that others wait was
+/// lost, the answer says so.
 const CONFIRM: Duration = Duration::from_secs(1);
 
 impl Acquire<'_> {
     /// Returns the grant that a notification of the store promised, if it can be used as it is.
     pub(super) fn served(&mut self, waiters: usize) -> Option<Won> {
         match self.claim.served(waiters).filter(|_| !self.engine.capability.waiting.confirms()) {
-            // A store that confirms its grants does so with the answer to the next heartbeat, which is due now. A lease that
-            // is never renewed must be the whole one, which the next heartbeat brings.
+            // A store that confirms its grants does so with the answer to the next heartbeat, which is due now. A lease
+            // that is never renewed must be the whole one, which the next heartbeat brings.
             Some(grant) if self.plan.options.renew || grant.lease >= self.plan.ttl => {
                 Some(Won::Queued(grant))
             }
@@ -111,8 +111,9 @@ impl Acquire<'_> {
         lease
     }
 
-    /// Extends a hand-off with less than two thirds of the lease that its holder asks for, and every one that will not be
-    /// renewed: a holder must not get less than it asks for. Returns `None` where that fails, and the grant is released.
+    /// Extends a hand-off with less than two thirds of the lease that its holder asks for, and every one that will not
+    /// be renewed: a holder must not get less than it asks for. Returns `None` where that fails, and the grant is
+    /// released.
     async fn extended(&self, mut handoff: Handoff) -> Option<Handoff> {
         let (now, ttl) = (self.engine.clock.now(), self.plan.ttl);
         let lease = handoff.lease();

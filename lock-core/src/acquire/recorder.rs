@@ -111,7 +111,7 @@ impl<'a> AcquireRecorder<'a> {
             Outcome::Overloaded => {
                 if let Some(left_out) = admit(Warning::Overloaded) {
                     tracing::warn!(lock.template = template, lock.key = %key, holder, waiters = error.waiters(),
-                        left_out, "too many wait for the lock");
+                        left_out, "too many requests wait for the lock");
                 }
             }
             Outcome::Contended | Outcome::Skipped => {

@@ -5,8 +5,8 @@ use crate::backend::Held;
 use crate::error::{LockError, LockErrorKind};
 use crate::strategy::{Contention, Decision};
 
-/// What an error adds when the holder is this process. It is usually another task, sometimes the task that asks, or one that
-/// is done and whose `min_hold` is not over.
+/// What an error adds when the holder is this process. It is usually another task, sometimes the task that asks, or one
+/// that is done and whose `min_hold` is not over.
 const OWN_GUARD: &str = "it was taken in this process, by another task as a rule; should it be this very task: only inside \
                          `run` can it enter its own lock again";
 

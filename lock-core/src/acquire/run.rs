@@ -80,8 +80,8 @@ pub(super) struct Acquire<'a> {
     pub(super) has_queued: bool,
     /// The store failed: it is asked again then, not before.
     pub(super) ask_again: Option<Moment>,
-    /// Since when it relies on being notified: since its first pause after the last question, or after it became the head of
-    /// the local queue.
+    /// Since when it relies on being notified: since its first pause after the last question, or after it became the
+    /// head of the local queue.
     pub(super) relies_since: Option<Moment>,
     /// [`Engine::reconnects`] before the store was last asked.
     pub(super) asked_in: u64,
@@ -167,7 +167,8 @@ impl<'a> Acquire<'a> {
         }
     }
 
-    /// Returns how to begin: with the cheapest question that can end in a grant, or without one where the answer is known.
+    /// Returns how to begin: with the cheapest question that can end in a grant, or without one where the answer is
+    /// known.
     fn first(&self) -> Wake {
         let waits = || {
             matches!(self.plan.strategy.decide(&self.contention(&Held::default())), Decision::RetryAfter(_))
@@ -266,8 +267,8 @@ impl<'a> Acquire<'a> {
         Ok(Next::Go(wake))
     }
 
-    /// Returns what is tried before the wait is over. Where the last question lies back, one more is due: the key may be free
-    /// by now. A claim that sends heartbeats would have been notified, and may have been this moment.
+    /// Returns what is tried before the wait is over. Where the last question lies back, one more is due: the key may
+    /// be free by now. A claim that sends heartbeats would have been notified, and may have been this moment.
     fn last_wake(&self) -> Option<Wake> {
         let by_heartbeats = self.engine.capability.waiting.by_heartbeats();
         match self.question {
@@ -277,8 +278,8 @@ impl<'a> Acquire<'a> {
         }
     }
 
-    /// Leaves the store's queue, and returns why the wait is over. In this order, because the caller may release the key when
-    /// it has the error, and an entry that is still there would then be granted the key for nobody.
+    /// Leaves the store's queue, and returns why the wait is over. In this order, because the caller may release the
+    /// key when it has the error, and an entry that is still there would then be granted the key for nobody.
     async fn end(&mut self, decision: Decision, held: &Held) -> LockError {
         let error = self.give_up(decision, held);
         if !self.leaves_its_entry_to_another() {

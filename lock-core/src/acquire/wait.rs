@@ -12,8 +12,8 @@ use crate::error::{LockError, LockErrorKind, Result};
 use crate::local_queue::Waiter;
 use crate::strategy::Decision;
 
-/// The longest pause of a waiter with others behind it, where the store has no queue. A strategy with long pauses must not
-/// slow down those behind it.
+/// The longest pause of a waiter with others behind it, where the store has no queue. A strategy with long pauses must
+/// not slow down those behind it.
 const LONGEST_IN_COMPANY: Duration = Duration::from_millis(200);
 
 /// How often a waiter in the local queue checks whether those before it are being polled.
@@ -78,8 +78,8 @@ impl Acquire<'_> {
         }
     }
 
-    /// Returns when the store must be asked at the latest; `None` where the head of the local queue asks. `end` is the end
-    /// of the strategy's pause.
+    /// Returns when the store must be asked at the latest; `None` where the head of the local queue asks. `end` is the
+    /// end of the strategy's pause.
     fn due(&mut self, end: Moment) -> Option<Moment> {
         let waiting = self.waiting();
         if waiting == Waiting::BehindHead {
@@ -92,7 +92,8 @@ impl Acquire<'_> {
             _ if self.ask_again.is_some() => self.ask_again,
             (Waiting::Queued, _) if store.by_heartbeats() => self.claim.heartbeat_due(),
             (Waiting::Queued, _) if store.watches() => Some(floor),
-            // A holder of this process hands off or notifies. A lease in a session has no end that the store could tell.
+            // A holder of this process hands off or notifies. A lease in a session has no end that the store could
+            // tell.
             (_, Holder::Here { free_at }) if store.in_order() => {
                 Some(free_at.map_or(floor, |free| free.plus(AFTER_LEASE)))
             }
@@ -106,8 +107,8 @@ impl Acquire<'_> {
         self.waiting() != Waiting::BehindHead
     }
 
-    /// Returns when a waiter that the store notifies asks all the same, so that a lost notification costs a delay and not the
-    /// wait.
+    /// Returns when a waiter that the store notifies asks all the same, so that a lost notification costs a delay and
+    /// not the wait.
     fn floor(&mut self) -> Moment {
         let since = *self.relies_since.get_or_insert(self.engine.clock.now());
         since.plus(watch::floor(self.engine.capability.placement))
@@ -129,17 +130,17 @@ impl Acquire<'_> {
         Some(kept.unwrap_or_else(|| Watch::new(self.engine, &self.claim)))
     }
 
-    /// Returns whether it has an entry of its own in the store's queue, and is notified when that is served. The waiters of a
-    /// local queue share one entry, and watch over each other.
+    /// Returns whether it has an entry of its own in the store's queue, and is notified when that is served. The
+    /// waiters of a local queue share one entry, and watch over each other.
     pub(super) fn is_notified(&self) -> bool {
         let store = &self.engine.capability;
         let tells = store.waiting.by_heartbeats() || store.waiting.watches();
         tells && self.waiter.is_none() && self.claim.is_queued() && self.ask_again.is_none()
     }
 
-    /// Waits in the queue of a store that is watched. The store is asked nothing until it notifies, or the floor is reached:
-    /// the strategy's pauses pass within one wait. With thousands of waiters, the store would otherwise be busy with those
-    /// that cannot be served yet.
+    /// Waits in the queue of a store that is watched. The store is asked nothing until it notifies, or the floor is
+    /// reached: the strategy's pauses pass within one wait. With thousands of waiters, the store would otherwise be
+    /// busy with those that cannot be served yet.
     pub(super) async fn stay(&mut self, mut pause: Duration, held: &Held) -> Result<Next> {
         let engine = self.engine;
         let ask = |wait: &Self| Ok(Next::Go(Wake::Ask(wait.question())));

@@ -28,9 +28,9 @@ pub(super) fn floor(placement: Placement) -> Duration {
 
 /// The pending [`Backend::changed`] of a waiting claim.
 ///
-/// It is kept over the pauses of a wait, because making it may cost the store a request: a strategy that pauses for 200 ms
-/// would otherwise set and remove a watch five times a second. It is made anew for another owner, and once it is as old as
-/// the floor: it may have missed its event.
+/// It is kept over the pauses of a wait, because making it may cost the store a request: a strategy that pauses for 200
+/// ms would otherwise set and remove a watch five times a second. It is made anew for another owner, and once it is as
+/// old as the floor: it may have missed its event.
 ///
 /// [`Backend::changed`]: crate::backend::Backend::changed
 pub(super) struct Watch {

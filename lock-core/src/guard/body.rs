@@ -18,8 +18,8 @@ pub enum OnLost {
     /// The body is dropped at its current await point, and the caller gets `Lost`. The default.
     #[default]
     Cancel,
-    /// The body runs to its end, and the caller gets `Lost` after that. For work that must not stop half way and whose effects
-    /// are fenced.
+    /// The body runs to its end, and the caller gets `Lost` after that. For work that must not stop half way and whose
+    /// effects are fenced.
     Finish,
 }
 
@@ -38,12 +38,13 @@ pub(crate) fn inside<F: Future>(guard: &LockGuard, on_lost: OnLost, body: Pin<Bo
 }
 
 impl LockGuard {
-    /// Runs `body` under this lock, which is still held afterwards. Like [`LockRequest::run`](crate::LockRequest::run), for
-    /// callers that decide themselves when to release. A nested request for the same key enters the grant again. When the
-    /// lock is lost, the body is dropped at its current await point.
+    /// Runs `body` under this lock, which is still held afterwards. Like [`LockRequest::run`](crate::LockRequest::run),
+    /// for callers that decide themselves when to release. A nested request for the same key enters the grant again.
+    /// When the lock is lost, the body is dropped at its current await point.
     ///
     /// # Errors
-    /// [`Lost`](crate::LockErrorKind::Lost) when the lock was lost before the body ended. What the body has done is not undone.
+    /// [`Lost`](crate::LockErrorKind::Lost) when the lock was lost before the body ended. What the body has done is not
+    /// undone.
     ///
     /// # Cancel safety
     /// Dropping the future drops the body. The guard still holds the lock.
@@ -65,8 +66,8 @@ impl LockGuard {
         self.run_on_lost(OnLost::Cancel, body).await
     }
 
-    /// Like [`run`](Self::run), with a choice of what happens to the body when the lock is lost. With [`OnLost::Finish`] it runs
-    /// to its end, and the caller gets the error after that.
+    /// Like [`run`](Self::run), with a choice of what happens to the body when the lock is lost. With
+    /// [`OnLost::Finish`] it runs to its end, and the caller gets the error after that.
     ///
     /// # Errors
     /// As [`run`](Self::run).
@@ -91,8 +92,8 @@ pub(crate) fn after<F: Future>(asking: Asking, on_lost: OnLost, body: Pin<Box<F>
 
 /// A body and its lock.
 ///
-/// The compiler translates this once for each locked function of a program. So it is small: what does not depend on the type
-/// of the body is in [`Frame`].
+/// The compiler translates this once for each locked function of a program. So it is small: what does not depend on the
+/// type of the body is in [`Frame`].
 pub(crate) struct Locked<F: Future> {
     body: Body<F>,
     /// Declared after the body, which is dropped first.
@@ -269,7 +270,8 @@ impl Inside {
     /// Drops what is left of the body, within its span and scope.
     fn end(&self, body: &mut dyn AnyBody) {
         let _entered = self.lease.span.enter();
-        // By dropping a future in the scope. That never panics, even where a thread that ends has no task-locals any more.
+        // By dropping a future in the scope. That never panics, even where a thread that ends has no task-locals any
+        // more.
         drop(self.scope.clone().enter(Ending(body)));
     }
 

@@ -17,8 +17,8 @@ use crate::pending::Certainty;
 const PAUSES: Pauses = Pauses::new(Duration::from_millis(25), Duration::from_millis(200));
 
 impl LockGuard {
-    /// Turns a write lock into a read lock, without letting another writer in between. Readers may share it from now on, and
-    /// those at the head of the queue are served at once. The fencing token stays the same.
+    /// Turns a write lock into a read lock, without letting another writer in between. Readers may share it from now
+    /// on, and those at the head of the queue are served at once. The fencing token stays the same.
     ///
     /// # Errors
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest) for a guard that is not of kind `write`, or that nested calls
@@ -98,8 +98,8 @@ async fn ask(lease: &Lease) -> Result<(Moment, Duration)> {
     }
 }
 
-/// The shared grant that the store may have made of the exclusive one. It is released beside the guard unless the answer is
-/// there: a request without an answer may have been carried out.
+/// The shared grant that the store may have made of the exclusive one. It is released beside the guard unless the
+/// answer is there: a request without an answer may have been carried out.
 struct Shared<'a> {
     lease: &'a Lease,
     claim: Claim,

@@ -16,18 +16,18 @@ use crate::observe::ReleaseError;
 
 /// Holds a lock until it is released, dropped or lost.
 ///
-/// - **Renewal** runs in the background while the guard lives. A lock can still be *lost*: when the store cannot be reached
-///   for as long as the lease lasts, when somebody deletes the key, or when the process is stopped for longer than the
-///   lease. [`is_held`](Self::is_held) says so without I/O, and [`lost`](Self::lost) completes when it happens. The protected
-///   resource should refuse an old [`fencing_token`](Self::fencing_token).
+/// - **Renewal** runs in the background while the guard lives. A lock can still be *lost*: when the store cannot be
+///   reached for as long as the lease lasts, when somebody deletes the key, or when the process is stopped for longer
+///   than the lease. [`is_held`](Self::is_held) says so without I/O, and [`lost`](Self::lost) completes when it
+///   happens. The protected resource should refuse an old [`fencing_token`](Self::fencing_token).
 /// - **Release**: [`release`](Self::release) waits for the store's answer and reports it.
-/// - **Drop** releases the lock in the background, best effort. It works outside a runtime, while unwinding and at the end of
-///   a runtime, and retries until the lease is over. If the process exits right after the drop, the key may stay locked
-///   until its ttl is over; [`LockManager::shutdown`](crate::LockManager::shutdown) waits for the release.
-/// - **Fork**: the lock stays the parent's. In the child, dropping the copy of a guard does nothing to the store, and every
-///   call that returns a `Result` fails with [`InvalidRequest`](LockErrorKind::InvalidRequest).
-/// - **A forgotten guard** ([`mem::forget`](std::mem::forget), an `Arc` in a cycle) is renewed for as long as its manager lives,
-///   and nobody else gets the key. [`max_hold`](crate::LockRequest::max_hold) ends that.
+/// - **Drop** releases the lock in the background, best effort. It works outside a runtime, while unwinding and at the
+///   end of a runtime, and retries until the lease is over. If the process exits right after the drop, the key may stay
+///   locked until its ttl is over; [`LockManager::shutdown`](crate::LockManager::shutdown) waits for the release.
+/// - **Fork**: the lock stays the parent's. In the child, dropping the copy of a guard does nothing to the store, and
+///   every call that returns a `Result` fails with [`InvalidRequest`](LockErrorKind::InvalidRequest).
+/// - **A forgotten guard** ([`mem::forget`](std::mem::forget), an `Arc` in a cycle) is renewed for as long as its
+///   manager lives, and nobody else gets the key. [`max_hold`](crate::LockRequest::max_hold) ends that.
 /// - **`let _ = ..`** drops a guard at once, without a warning from the compiler. Bind it to a name: `let _guard = ..`.
 /// - **Poisoning**: none. A panic while the guard is held releases the lock.
 /// - **Re-entrancy**: a guard from [`acquire`](crate::LockRequest::acquire) is entered again only from within a
@@ -63,21 +63,22 @@ impl LockGuard {
         self.lease().claim.key.as_str()
     }
 
-    /// Returns for how long the lock is certainly held, even if no further renewal is answered. Zero once it is lost. No I/O.
+    /// Returns for how long the lock is certainly held, even if no further renewal is answered. Zero once it is lost.
+    /// No I/O.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.lease().remaining()
     }
 
-    /// Returns whether the lock is certainly held now. Local, no I/O: it is `false` from the deadline of the lease on, whatever
-    /// the network does.
+    /// Returns whether the lock is certainly held now. Local, no I/O: it is `false` from the deadline of the lease on,
+    /// whatever the network does.
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.lease().is_held()
     }
 
-    /// Returns whether a renewal has failed and none was answered since. The lock is still held, and will be lost at its
-    /// deadline unless a renewal gets through.
+    /// Returns whether a renewal has failed and none was answered since. The lock is still held, and will be lost at
+    /// its deadline unless a renewal gets through.
     #[must_use]
     pub fn is_endangered(&self) -> bool {
         self.lease().is_endangered()
@@ -100,15 +101,15 @@ impl LockGuard {
         self.lease().lost().await
     }
 
-    /// Returns the fencing token of this grant: a number larger than that of every earlier owner of the key. Nested guards
-    /// have the same token.
+    /// Returns the fencing token of this grant: a number larger than that of every earlier owner of the key. Nested
+    /// guards have the same token.
     ///
-    /// It costs nothing where the store returns it with the grant, or where [`fencing(true)`](crate::LockRequest::fencing)
-    /// asked for it. Otherwise the first use costs one round trip.
+    /// It costs nothing where the store returns it with the grant, or where
+    /// [`fencing(true)`](crate::LockRequest::fencing) asked for it. Otherwise the first use costs one round trip.
     ///
     /// # Errors
-    /// [`Lost`](LockErrorKind::Lost) when the lock is lost, [`Unavailable`](LockErrorKind::Unavailable) when the store does not
-    /// answer.
+    /// [`Lost`](LockErrorKind::Lost) when the lock is lost, [`Unavailable`](LockErrorKind::Unavailable) when the store
+    /// does not answer.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -123,8 +124,8 @@ impl LockGuard {
         LockHandle::new(Arc::clone(self.lease()), Arc::clone(&self.hub))
     }
 
-    /// Sets the lease to `ttl` from now on, and renews it at once. A lease is never shortened: a shorter `ttl` takes effect with
-    /// the next renewal that would end later.
+    /// Sets the lease to `ttl` from now on, and renews it at once. A lease is never shortened: a shorter `ttl` takes
+    /// effect with the next renewal that would end later.
     ///
     /// # Errors
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest) when the store cannot hold such a lease,
@@ -147,8 +148,8 @@ impl LockGuard {
     /// Releases the lock, and waits for the store's answer.
     ///
     /// # Errors
-    /// [`Lost`](LockErrorKind::Lost) when the lock was lost before; [`Unavailable`](LockErrorKind::Unavailable) when the
-    /// store did not answer: then the release continues in the background until the lease is over;
+    /// [`Lost`](LockErrorKind::Lost) when the lock was lost before; [`Unavailable`](LockErrorKind::Unavailable) when
+    /// the store did not answer: then the release continues in the background until the lease is over;
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest) in a forked child: its parent still holds the lock.
     ///
     /// # Cancel safety
@@ -171,8 +172,8 @@ impl LockGuard {
 }
 
 impl LockGuard {
-    /// Releases the lock, and waits for at most `patience`. After that the release continues in the background. A release that
-    /// fails is reported by the lock itself. For the layers above.
+    /// Releases the lock, and waits for at most `patience`. After that the release continues in the background. A
+    /// release that fails is reported by the lock itself. For the layers above.
     #[doc(hidden)]
     pub async fn release_within(self, patience: Duration) {
         let lease = Arc::clone(self.lease());

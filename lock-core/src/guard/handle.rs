@@ -13,8 +13,8 @@ use crate::guard::LockGuard;
 use crate::hub::Hub;
 use crate::lease::Lease;
 
-/// A view of a held lock: its key, its fencing token, and whether it is lost. It is cheap to clone. It does not hold the lock,
-/// but keeps the connections of its manager open.
+/// A view of a held lock: its key, its fencing token, and whether it is lost. It is cheap to clone. It does not hold
+/// the lock, but keeps the connections of its manager open.
 #[derive(Clone)]
 pub struct LockHandle {
     lease: Arc<Lease>,

@@ -15,9 +15,9 @@ tokio::task_local! {
 
 /// The locks that the current task holds, and its manager.
 ///
-/// Inside [`run`](crate::LockRequest::run), the attribute and the HTTP layer, a task knows which locks it holds. A nested call
-/// for the same key then enters the same grant again without asking the store. A spawned task is another task: it enters the
-/// locks of its parent only through [`enter`](Self::enter).
+/// Inside [`run`](crate::LockRequest::run), the attribute and the HTTP layer, a task knows which locks it holds. A
+/// nested call for the same key then enters the same grant again without asking the store. A spawned task is another
+/// task: it enters the locks of its parent only through [`enter`](Self::enter).
 ///
 /// A guard from [`acquire`](crate::LockRequest::acquire) can be moved to another task, so it is not part of any scope.
 ///
@@ -105,9 +105,9 @@ impl LockScope {
         None
     }
 
-    /// Returns the leases of `key` that were entered in this scope, whether or not they are still held: those of `manager` where
-    /// it is given, else those of any manager. The key is in the namespace of `current`, or without it in that of the manager
-    /// of the lease.
+    /// Returns the leases of `key` that were entered in this scope, whether or not they are still held: those of
+    /// `manager` where it is given, else those of any manager. The key is in the namespace of `current`, or without it
+    /// in that of the manager of the lease.
     pub(crate) fn entered(
         &self,
         manager: Option<&Arc<Engine>>,
@@ -121,8 +121,8 @@ impl LockScope {
         })
     }
 
-    /// Returns the keys that are held in this scope, with their namespaces, the innermost first. A key that was entered again is
-    /// listed once.
+    /// Returns the keys that are held in this scope, with their namespaces, the innermost first. A key that was entered
+    /// again is listed once.
     #[must_use]
     pub fn keys(&self) -> Vec<String> {
         let mut keys: Vec<String> = Vec::new();

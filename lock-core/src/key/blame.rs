@@ -15,12 +15,12 @@ impl LockError {
         self.of_latch().with_key(key)
     }
 
-    /// Adds the key, unless the error names one.
+    /// Adds the key, unless the error already names one.
     pub(crate) fn or_key(self, key: &Key) -> Self {
         if self.key().is_some() { self } else { self.with_key(key) }
     }
 
-    /// The error of a lock that was held and is lost.
+    /// Makes the error of a lock that was held and is lost.
     pub(crate) fn lost(key: &Key, reason: LossReason) -> Self {
         Self::new(LockErrorKind::Lost, reason.to_string()).with_loss(reason).with_key(key)
     }

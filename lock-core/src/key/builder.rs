@@ -1,4 +1,4 @@
-//! Rendering, one piece after the other.
+//! Renders a key piece by piece.
 
 use std::fmt::{Display, Write};
 
@@ -27,12 +27,12 @@ pub struct KeyBuilder {
 }
 
 impl KeyBuilder {
-    /// A builder without any text.
+    /// Makes a builder without any text.
     pub fn new() -> Self {
         Self { text: String::with_capacity(64), value_end: None, failure: None }
     }
 
-    /// Adds the program's own text, as it is.
+    /// Adds the program's own text unchanged.
     pub fn literal(mut self, text: &str) -> Self {
         self.text.push_str(text);
         self
@@ -42,9 +42,7 @@ impl KeyBuilder {
     pub fn value(mut self, value: &dyn Display) -> Self {
         let boundary = self.value_end.map_or(Boundary::Hard, |end| Boundary::of(&self.text[end..]));
         if boundary == Boundary::None {
-            self.failure = Some(
-                "two placeholders have nothing between them that keeps their values apart: put a `:` there",
-            );
+            self.failure = Some("no text between two placeholders keeps their values apart: put a `:` there");
         }
         if write!(Encoder::new(&mut self.text, boundary), "{value}").is_err() {
             self.failure = Some("the `Display` of a placeholder's value reported an error: it must not fail");
@@ -53,11 +51,11 @@ impl KeyBuilder {
         self
     }
 
-    /// The key.
+    /// Returns the key.
     ///
     /// # Errors
     ///
-    /// [`LockErrorKind::InvalidKey`] when nothing was rendered, when two values have no text between them that keeps
+    /// [`LockErrorKind::InvalidKey`] when nothing was rendered, when no text between two values keeps
     /// them apart (see the [module](super)), or when a value's `Display` failed.
     pub fn finish(self) -> Result<Key> {
         match self.failure {

@@ -1,4 +1,4 @@
-//! How a text that is too long for a key becomes short: a readable prefix, `#`, and half of its SHA-256.
+//! Shortens a text that is too long for a key to a readable prefix, `#`, and half of its SHA-256.
 
 use std::fmt::Write;
 
@@ -9,27 +9,28 @@ use super::namespace::MAX_NAMESPACE_LEN;
 /// The greatest length of a key in bytes, namespace included.
 pub(super) const MAX_LEN: usize = 512;
 
-/// Stands before the hash. No rendered value contains it: values are encoded.
+/// Separates the prefix from the hash. No rendered value contains it: values are encoded.
 const SEPARATOR: char = '#';
 const HASH_BYTES: usize = 16;
 /// The separator and the hash in hexadecimal.
 const TAIL_LEN: usize = 1 + 2 * HASH_BYTES;
 const PREFIX_LEN: usize = MAX_LEN - TAIL_LEN;
-/// The shortest shortened text: a prefix is cut at most three bytes early, inside a character of four bytes.
+/// The length of the shortest shortened text: a prefix is cut at most three bytes early, inside a character of four
+/// bytes.
 const SHORTEST_OUTPUT: usize = PREFIX_LEN - 3 + TAIL_LEN;
-/// From this length on a text may be as long as a shortened one, once a namespace and its `:` stand before it.
+/// From this length on, a text with a namespace and a `:` before it may be as long as a shortened text.
 const MISTAKABLE_LEN: usize = SHORTEST_OUTPUT - (MAX_NAMESPACE_LEN + 1);
 
-/// Whether `text` is too long for a key.
+/// Returns whether `text` is too long for a key.
 pub(super) fn is_too_long(text: &str) -> bool {
     text.len() > MAX_LEN
 }
 
-/// Whether `text` could be taken for a shortened one, here or in a namespace.
+/// Returns whether `text` could be mistaken for a shortened text, with or without a namespace.
 ///
-/// A template such as `<a>#<b>` can be given values that spell the prefix and the hash of a longer key. Rendering
-/// shortens such a text too, so that only a collision of the hash makes two rendered keys equal. [`Key::new`](super::Key::new) does not:
-/// a key that was read from the store or a log and typed in again is to name the same lock.
+/// The values of a template such as `<a>#<b>` can spell the prefix and the hash of a longer key. Rendering therefore
+/// shortens such a text too, so that only a collision of the hash makes two rendered keys equal.
+/// [`Key::new`](super::Key::new) does not: a key that somebody copies from the store or a log must name the same lock.
 pub(super) fn is_mistakable(text: &str) -> bool {
     let Some(tail) = text.len().checked_sub(TAIL_LEN).and_then(|at| text.get(at..)) else {
         return false;
@@ -40,9 +41,9 @@ pub(super) fn is_mistakable(text: &str) -> bool {
             .is_some_and(|hash| hash.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')))
 }
 
-/// At most [`MAX_LEN`] bytes in place of `text`.
+/// Returns at most [`MAX_LEN`] bytes that stand for `text`.
 ///
-/// The result is part of what processes of different versions agree on: it must never change.
+/// Processes with different versions of this crate must agree on the result: it must never change.
 pub(super) fn shorten(text: &str) -> String {
     let hash: [u8; 32] = Sha256::digest(text.as_bytes()).into();
     let mut short = String::with_capacity(MAX_LEN);
@@ -54,7 +55,7 @@ pub(super) fn shorten(text: &str) -> String {
     short
 }
 
-/// The longest start of `text` that fits and does not end inside a character.
+/// Returns the longest prefix of `text` that fits and does not end inside a character.
 fn prefix(text: &str) -> &str {
     let mut end = text.len().min(PREFIX_LEN);
     while !text.is_char_boundary(end) {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What an encoded value can consist of: unreserved characters, and `%` before two hexadecimal digits.
+/// Returns whether an encoded value can contain `byte`: unreserved characters, and `%` before two hexadecimal digits.
 pub(super) fn can_be_in_value(byte: u8) -> bool {
     is_unreserved(byte) || byte == b'%'
 }
@@ -11,7 +11,7 @@ fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || is_mark(byte)
 }
 
-/// The unreserved characters that are not letters or digits, and hence never part of an encoded byte.
+/// Returns whether `byte` is an unreserved character other than a letter or digit; no encoded byte contains one.
 fn is_mark(byte: u8) -> bool {
     matches!(byte, b'.' | b'_' | b'~' | b'-')
 }
@@ -19,17 +19,20 @@ fn is_mark(byte: u8) -> bool {
 /// How the text between two placeholders keeps their values apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Boundary {
-    /// It has a character that no encoded value contains.
+    /// It contains a character that no encoded value contains.
     Hard,
-    /// It has only this mark; the value after it must not contain the mark unencoded.
+    /// It contains only this mark; the value after it must not contain the mark unencoded.
     Mark(u8),
-    /// It has neither: `("ab", "c")` and `("a", "bc")` would give the same key.
+    /// It contains neither: `("ab", "c")` and `("a", "bc")` would give the same key.
     None,
 }
 
 impl Boundary {
-    /// Reading a key from the right, the last occurrence of the mark is the one of `literal`, because the value after
-    /// it has none. So one encoded mark is enough, whatever the value before it contains.
+    /// Returns how `literal` separates the values before and after it.
+    ///
+    /// In a key that is read from the right, the first occurrence of the mark is the one in `literal`, because the
+    /// value after it contains none. So it is enough to encode the mark in that value, whatever the value before
+    /// contains.
     pub(super) fn of(literal: &str) -> Self {
         if literal.bytes().any(|byte| !can_be_in_value(byte)) {
             return Self::Hard;
@@ -42,7 +45,7 @@ impl Boundary {
     }
 }
 
-/// Encodes what is written to it, byte by byte, onto the end of a text.
+/// Encodes what is written to it, byte by byte, and appends it to a text.
 #[derive(Debug)]
 pub(super) struct Encoder<'a> {
     out: &'a mut String,

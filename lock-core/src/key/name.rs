@@ -27,11 +27,12 @@ impl Key {
     /// The greatest length of a key in bytes, namespace included.
     pub const MAX_LEN: usize = digest::MAX_LEN;
 
-    /// Takes `text` as it is; nothing in it is encoded.
+    /// Makes a key of `text` without encoding anything in it.
     ///
     /// For text that is not the program's own, use a [`KeyTemplate`](super::KeyTemplate) or a
     /// [`KeyBuilder`](super::KeyBuilder): they encode. A text longer than [`Key::MAX_LEN`] bytes becomes a readable
-    /// prefix, `#` and the first 128 bits of its SHA-256 in hexadecimal; the text of a key made so gives that key again.
+    /// prefix, `#` and the first 128 bits of its SHA-256 in hexadecimal; the text of such a key gives the same key
+    /// again.
     ///
     /// # Errors
     ///
@@ -46,7 +47,8 @@ impl Key {
         Ok(Self::fit(text))
     }
 
-    /// Takes text that was rendered from a template. Unlike [`Key::new`] it lets no text stand that looks shortened.
+    /// Makes a key of text that was rendered from a template. Unlike [`Key::new`], it also shortens text that looks as
+    /// if it had been shortened.
     pub(super) fn from_rendered(text: &str) -> Result<Self> {
         if text.is_empty() {
             return Err(LockError::new(
@@ -65,20 +67,20 @@ impl Key {
         if digest::is_too_long(text) { Self(digest::shorten(text).into()) } else { Self(text.into()) }
     }
 
-    /// Returns the text, which is shared.
+    /// Returns the shared text.
     pub(super) fn text(&self) -> Arc<str> {
         Arc::clone(&self.0)
     }
 
-    /// The key as text.
+    /// Returns the key as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The key `<namespace>:<key>`; the key itself when `namespace` is empty.
+    /// Returns the key `<namespace>:<key>`, or the key itself if `namespace` is empty.
     ///
-    /// Shortened like any other key when it grows longer than [`Key::MAX_LEN`] bytes. Different keys of one namespace
+    /// A result longer than [`Key::MAX_LEN`] bytes is shortened like any other key. Different keys of one namespace
     /// stay different, and so do keys of two namespaces that are both valid
     /// ([`validate_namespace`](super::validate_namespace)) and not empty.
     #[must_use]
@@ -96,7 +98,7 @@ impl fmt::Display for Key {
     }
 }
 
-/// Hashes and compares as its text does, so that a map of keys can be asked with text.
+/// A key hashes and compares like its text, so text can look up a map of keys.
 impl std::borrow::Borrow<str> for Key {
     fn borrow(&self) -> &str {
         &self.0
@@ -109,7 +111,7 @@ impl AsRef<str> for Key {
     }
 }
 
-/// What can name a lock: text, a [`Key`], or the outcome of rendering one.
+/// Anything that can name a lock: text, a [`Key`], or the result of rendering one.
 ///
 /// # Examples
 ///
@@ -125,8 +127,8 @@ impl AsRef<str> for Key {
 /// # Ok::<(), LockError>(())
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no lock key",
-    label = "expected a text, a `Key`, or the outcome of rendering one",
+    message = "`{Self}` is not a lock key",
+    label = "expected text, a `Key`, or the result of rendering one",
     note = "build one with `KeyBuilder::new().literal(\"order:\").value(&id).finish()`, which encodes the value"
 )]
 pub trait IntoKey {

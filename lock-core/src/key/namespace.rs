@@ -1,15 +1,15 @@
-//! What may stand before every key of a manager.
+//! The namespace that a manager puts before its keys.
 
 use crate::error::{LockError, LockErrorKind, Result};
 
 /// The greatest length of a namespace in bytes.
 pub(super) const MAX_NAMESPACE_LEN: usize = 64;
 
-/// Checks a namespace: empty for none, else at most 64 bytes of `[A-Za-z0-9._-]`.
+/// Checks a namespace, which has at most 64 bytes of `[A-Za-z0-9._-]`; an empty one is none.
 ///
 /// # Errors
 ///
-/// [`LockErrorKind::InvalidRequest`] that names the offending character or the length.
+/// [`LockErrorKind::InvalidRequest`], which names the offending character or the length.
 ///
 /// # Examples
 ///

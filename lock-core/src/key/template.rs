@@ -1,4 +1,4 @@
-//! The text that keys are rendered from.
+//! The template from which keys are rendered.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,10 +8,10 @@ use super::encode::Boundary;
 use super::{Key, KeyBuilder};
 use crate::error::{LockError, LockErrorKind, Result};
 
-/// The text that a key is rendered from: `order:<id>`.
+/// The text from which a key is rendered: `order:<id>`.
 ///
-/// `<name>` is a placeholder; its name is any text without `<` and `>`. `<<` writes a `<`; a `>` outside a placeholder
-/// is a `>`. Everything else stands for itself.
+/// `<name>` is a placeholder; its name is any text without `<` and `>`. `<<` means a `<`, and a `>` outside a
+/// placeholder means a `>`. All other text is literal.
 ///
 /// # Examples
 ///
@@ -41,9 +41,9 @@ impl KeyTemplate {
     ///
     /// # Errors
     ///
-    /// [`LockErrorKind::InvalidKey`] that names the byte and what was expected there: the template is empty, a
-    /// placeholder is empty, not closed or inside another one, or two placeholders have nothing between them that keeps
-    /// their values apart (see the [module](super)).
+    /// [`LockErrorKind::InvalidKey`], which names the byte and what was expected there: the template is empty, a
+    /// placeholder is empty, not closed or inside another one, or no text between two placeholders keeps their values
+    /// apart (see the [module](super)).
     pub fn parse(text: &str) -> Result<Self> {
         if text.is_empty() {
             return Err(invalid(
@@ -55,13 +55,13 @@ impl KeyTemplate {
         Parser { text, pieces: Vec::new(), literal: String::new(), separated: true }.run()
     }
 
-    /// The template as it was written.
+    /// Returns the template as it was written.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.source
     }
 
-    /// The names of the placeholders from left to right; a name that is used twice comes twice.
+    /// Returns the names of the placeholders from left to right; a name that is used twice is returned twice.
     pub fn placeholders(&self) -> impl Iterator<Item = &str> {
         self.pieces.iter().filter_map(|piece| match piece {
             Piece::Placeholder(name) => Some(&**name),
@@ -69,7 +69,7 @@ impl KeyTemplate {
         })
     }
 
-    /// Renders a key; `lookup` gives the value of each placeholder, not encoded.
+    /// Renders a key; `lookup` returns the value of each placeholder, not encoded.
     ///
     /// # Errors
     ///
@@ -86,12 +86,12 @@ impl KeyTemplate {
         key.finish()
     }
 
-    /// Finds a key that both templates can give although their fixed texts differ; `None` where no values lead to one.
+    /// Returns a key that both templates can give although their fixed texts differ, or `None` if there is none.
     ///
-    /// `job:<name>` and `job:nightly` have one, and so have `order:<id>` and `order:<id>.items`: where templates differ
-    /// in letters, digits, `.`, `_`, `~` and `-` alone, a value can spell what the other one fixes. Put a character such
-    /// as `:`, `/` or `#` there. Templates whose fixed texts are the same, such as `account:<from>` and `account:<to>`,
-    /// name one thing in two ways and never clash. A test of a program can hold its templates against each other.
+    /// `job:<name>` and `job:nightly` have one, and so have `order:<id>` and `order:<id>.items`: if templates differ
+    /// only in letters, digits, `.`, `_`, `~` and `-`, a value of one can spell the fixed text of the other. Put a
+    /// character such as `:`, `/` or `#` there. Templates with the same fixed texts, such as `account:<from>` and
+    /// `account:<to>`, name one thing in two ways and never clash. A program can compare its templates in a test.
     ///
     /// # Examples
     ///
@@ -109,8 +109,8 @@ impl KeyTemplate {
         self.clash_with_values(other, |_name| Values::Text)
     }
 
-    /// As [`clash`](Self::clash), where `values` says what the values of a placeholder are made of. Numbers cannot spell
-    /// `nightly`, so that `job:<id>` and `job:nightly` do not clash.
+    /// Does as [`clash`](Self::clash); `values` says which characters the values of a placeholder consist of. A number
+    /// cannot spell `nightly`, so `job:<id>` and `job:nightly` do not clash.
     #[doc(hidden)]
     #[must_use]
     pub fn clash_with_values(&self, other: &Self, values: impl Fn(&str) -> Values) -> Option<String> {
@@ -131,9 +131,9 @@ impl KeyTemplate {
 struct Parser<'a> {
     text: &'a str,
     pieces: Vec<Piece>,
-    /// Literal text since the last placeholder.
+    /// The literal text since the last placeholder.
     literal: String,
-    /// Whether a placeholder may come without any literal before it: it is the first.
+    /// Whether the next placeholder needs no literal before it, because it is the first.
     separated: bool,
 }
 
@@ -155,7 +155,7 @@ impl Parser<'_> {
         Ok(KeyTemplate { source: self.text.into(), pieces: self.pieces })
     }
 
-    /// Takes the placeholder whose `<` is at byte `open` and answers the byte after its `>`.
+    /// Adds the placeholder whose `<` is at byte `open` and returns the position after its `>`.
     fn placeholder(&mut self, open: usize) -> Result<usize> {
         let start = open + 1;
         let Some(length) = self.text[start..].find(['<', '>']) else {

@@ -11,27 +11,28 @@ use crate::error::{LockError, LockErrorKind, Result};
 use crate::hub::Hub;
 use crate::key::{IntoKey, Key};
 
-/// A count-down latch over all processes: set once to a count, counted down, and open from zero on for everybody who
-/// waits. Made by [`LockManager::latch`](crate::LockManager::latch); does nothing until one of its steps is taken.
+/// A count-down latch that all processes share. It is set to a count once and counted down; when the count reaches
+/// zero, it opens for everybody who waits. [`LockManager::latch`](crate::LockManager::latch) makes one, which calls
+/// the store only when one of its methods is called.
 ///
-/// Nobody holds a latch: there is no guard, dropping it does nothing, and clones are the same latch, as are latches of
-/// the same key in other processes. It counts *down* only, and does not close again; for another round take another
-/// key, such as `deploy:43`. Nothing deletes a latch: it is forgotten when its [`ttl`](Self::ttl) is over. A key is a
-/// lock's or a latch's: one that is in use as the other may be refused as
+/// Nobody holds a latch: there is no guard, and dropping it does nothing. Clones are the same latch, and so are latches
+/// of the same key in other processes. A latch only counts *down*, and it does not close again; for another round, use
+/// another key, such as `deploy:43`. Nothing deletes a latch: the store forgets it when its [`ttl`](Self::ttl) is over.
+/// Do not use one key for a lock and a latch at the same time: the store may refuse that as
 /// [`InvalidRequest`](LockErrorKind::InvalidRequest).
 ///
 /// # The lease
-/// A latch lives in the store on a lease of its [`ttl`](Self::ttl), like a lock, so that nothing is left of a job that
-/// died. Setting it, counting it down and waiting for it each make it live for another ttl. When nobody did any of that
-/// for so long, it is forgotten, **open or not**, and is as if it had never been set. So the ttl is at least
+/// Like a lock, a latch has a lease of its [`ttl`](Self::ttl) in the store, so that a job that died leaves nothing
+/// behind. Setting the latch, counting it down and waiting for it each extend the lease to another ttl. When nobody has
+/// done any of that for a whole ttl, the store forgets the latch, **open or not**, as if it had never been set. So the
+/// ttl must be at least
 /// - the longest time in which nobody waits and nobody counts down, and
-/// - the longest time after the opening in which somebody may yet come to wait.
+/// - the longest time after the opening at which somebody may still start to wait.
 ///
 /// # Retries count once
-/// A store may do what it was asked although its answer is lost. [`set`](Self::set) and
-/// [`count_down`](Self::count_down) then ask again by themselves, under the name that they asked under before, so that
-/// one call never counts twice. Two calls count twice: a worker that crashes after it counted must not count again when
-/// it is started anew.
+/// The store may have executed a command although its answer got lost. [`set`](Self::set) and
+/// [`count_down`](Self::count_down) then retry with the same owner token, so that one call never counts twice. Two
+/// calls do count twice: a worker that crashed after it counted down must not count down again after its restart.
 ///
 /// # Examples
 /// ```
@@ -63,7 +64,7 @@ pub struct CountDownLatch {
     ttl: Duration,
 }
 
-/// Why a key was refused; kept until a step is taken.
+/// Why a key is invalid; kept until a method is called.
 #[derive(Clone, Debug)]
 struct BadKey {
     kind: LockErrorKind,
@@ -78,40 +79,40 @@ impl CountDownLatch {
         Self { hub, key, ttl }
     }
 
-    /// The lease: how long the latch is kept after the last step that anybody took. A shorter one than the latch has
-    /// does not shorten it. Default: the manager's, 10 s.
+    /// Sets the lease: how long the store keeps the latch after anybody last set it, counted it down or waited for it.
+    /// A ttl shorter than the rest of the current lease does not shorten that. Default: the manager's ttl, 10 s.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self
     }
 
-    /// Sets the latch to `count`, if it is not set: true when this call set it. Otherwise it stays as it is, whatever
-    /// its count, so that several processes may all set it and one of them does.
+    /// Sets the latch to `count` unless it is already set, and returns whether this call has set it. A latch that is
+    /// set keeps its count, so several processes may all call this, and one of them sets it.
     ///
     /// # Errors
     /// - [`InvalidRequest`](LockErrorKind::InvalidRequest): `count` is 0, or the store cannot hold the ttl;
     ///   [`InvalidKey`](LockErrorKind::InvalidKey); [`Unsupported`](LockErrorKind::Unsupported) on a store without
-    ///   latches. All before any I/O.
+    ///   latches. These are returned before any I/O.
     /// - [`Unavailable`](LockErrorKind::Unavailable), [`NoQuorum`](LockErrorKind::NoQuorum): the store did not answer,
     ///   in spite of retries for up to the ttl. The latch may be set.
-    /// - [`Lost`](LockErrorKind::Lost): the store had forgotten the latch before it answered.
-    /// - [`ShuttingDown`](LockErrorKind::ShuttingDown): also where the shutdown ended the retries; then the latch may be
-    ///   set.
+    /// - [`Lost`](LockErrorKind::Lost): the store forgot the latch before it answered.
+    /// - [`ShuttingDown`](LockErrorKind::ShuttingDown): the manager is shutting down. If that ended the retries, the
+    ///   latch may be set.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the latch set or not. Calling again sets it if it is not, but cannot tell that it was
-    /// this process that had.
+    /// If the future is dropped, the latch may or may not be set. A second call sets it if it is not, but does not
+    /// report that the first call had set it.
     #[doc(alias = "trySetCount")]
     pub async fn set(&self, count: u32) -> Result<bool> {
         let key = self.checked()?;
         if count == 0 {
-            let detail = "a latch set to 0 would be open from the start: set it to at least 1";
+            let detail = "a latch that is set to 0 is open from the start: set it to at least 1";
             return Err(LockError::new(LockErrorKind::InvalidRequest, detail).with_latch(key));
         }
         let step = LatchStep::Set { count, owner: self.hub.engine.owners.mint(), ttl: self.ttl };
         match retry(&self.hub.engine, key, &step, self.ttl).await {
             Ok(LatchState::Set { by_us, .. }) => {
-                // Those of this process who came before it was set: the store did not know of them.
+                // The store did not know of the waiters of this process that came before the latch was set.
                 self.hub.engine.latches.opened(key.as_str());
                 Ok(by_us)
             }
@@ -120,16 +121,17 @@ impl CountDownLatch {
         }
     }
 
-    /// Counts down by one, and says how many are left: 0 is open. Counting down an open latch changes nothing and is no
-    /// error.
+    /// Counts down by one and returns the new count; 0 means that the latch is open. Counting down an open latch
+    /// changes nothing and is not an error.
     ///
     /// # Errors
-    /// - [`InvalidRequest`](LockErrorKind::InvalidRequest): the latch is not set, or was forgotten; nothing was counted.
-    /// - Otherwise as [`set`](Self::set). An error that [is temporary](LockError::is_temporary) leaves it open whether
-    ///   the latch was counted down; a further call may count a second time.
+    /// - [`InvalidRequest`](LockErrorKind::InvalidRequest): the latch is not set, or was forgotten; nothing was
+    ///   counted.
+    /// - Otherwise as [`set`](Self::set). After an error that [is temporary](LockError::is_temporary) the latch may or
+    ///   may not have been counted down; another call may count a second time.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the latch counted down or not, at most once.
+    /// If the future is dropped, the latch may or may not be counted down, but not more than once.
     #[doc(alias = "countDown")]
     pub async fn count_down(&self) -> Result<u32> {
         let key = self.checked()?;
@@ -146,11 +148,11 @@ impl CountDownLatch {
         }
     }
 
-    /// How many have yet to count down: 0 is open, `None` not set or forgotten. Asks once, and does not keep the latch
-    /// alive.
+    /// Returns the count: 0 means open, `None` means not set or forgotten. Asks the store once and does not extend the
+    /// lease.
     ///
     /// # Errors
-    /// As [`set`](Self::set), but at once when the store fails.
+    /// As [`set`](Self::set), but without retries when the store fails.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -165,38 +167,39 @@ impl CountDownLatch {
         }
     }
 
-    /// Waits until the latch is open, for as long as it takes.
+    /// Waits until the latch is open, however long that takes.
     ///
-    /// A latch that nobody has set yet is waited for too, so a job may start before the one that counts for it; one
-    /// line in the log says so every 30 s. **A latch that was forgotten after it had opened looks the same**: where
-    /// somebody may come that late, use [`wait_within`](Self::wait_within).
+    /// A latch that nobody has set yet makes it wait too, so a job may start to wait before the latch is set; a warning
+    /// in the log says so every 30 s. **A latch that was forgotten after it opened looks the same**: if somebody may
+    /// come that late, use [`wait_within`](Self::wait_within).
     ///
-    /// The wait keeps the latch alive. It is told when the latch opens, and asks by itself every third of the ttl, at
-    /// most every 2/3 s, so that being told too late, or not at all, costs no more than that. While the store cannot be
-    /// reached it goes on, and says so in the log every 30 s.
+    /// The wait extends the latch's lease. The store notifies it when the latch opens; it also asks every third of the
+    /// ttl, and at least every 2/3 s, so a notification that is late or lost delays it by no more than that. While the
+    /// store cannot be reached, it keeps waiting and warns in the log every 30 s.
     ///
     /// # Errors
-    /// - [`Lost`](LockErrorKind::Lost): the latch was set when this wait asked before, and is not any more, because the
-    ///   store could not be asked for longer than the lease. It may have been open meanwhile.
-    /// - A failure of the store that trying again cannot mend, such as a wrong password.
+    /// - [`Lost`](LockErrorKind::Lost): the latch was set when this wait last asked and is not any more, because the
+    ///   store could not be reached for longer than the lease. It may have been open in the meantime.
+    /// - A failure of the store that no retry can fix, such as a wrong password.
     /// - [`ShuttingDown`](LockErrorKind::ShuttingDown).
-    /// - The latch itself, before any I/O, as [`set`](Self::set).
+    /// - An invalid latch, before any I/O, as [`set`](Self::set).
     ///
     /// # Panics
     /// In a tokio runtime without its timer; a store on the network needs the I/O driver too (`enable_all`).
     ///
     /// # Cancel safety
-    /// Cancel safe: a wait that is dropped counts nothing, and the store forgets it.
+    /// Cancel safe: a wait that is dropped counts nothing down, and the store forgets it.
     #[doc(alias = "await")]
     pub async fn wait(&self) -> Result<()> {
         self.wait_up_to(None).await
     }
 
-    /// As [`wait`](Self::wait), for up to `limit`, after which it asks once more. A limit of zero asks once.
+    /// Waits as [`wait`](Self::wait) does, but for at most `limit`, after which it asks the store once more. A limit of
+    /// zero asks once.
     ///
     /// # Errors
-    /// As [`wait`](Self::wait); and, when the limit is over, [`TimedOut`](LockErrorKind::TimedOut), or the failure of
-    /// the store where that could not be asked.
+    /// As [`wait`](Self::wait). When the limit is over, [`TimedOut`](LockErrorKind::TimedOut), or the failure of the
+    /// store if it could not be reached.
     ///
     /// # Panics
     /// As [`wait`](Self::wait).
@@ -213,7 +216,7 @@ impl CountDownLatch {
         waited.map_err(|error| error.with_latch(key))
     }
 
-    /// The key; refuses what is beyond the store, before any I/O.
+    /// Returns the key, after a check, before any I/O, of the key and of what the store can do.
     fn checked(&self) -> Result<&Key> {
         let key = self.key.as_ref().map_err(|bad| LockError::new(bad.kind, bad.text.to_string()))?;
         self.check().map_err(|error| error.with_latch(key))?;
@@ -232,8 +235,8 @@ impl CountDownLatch {
 }
 
 fn not_set(kind: LockErrorKind) -> LockError {
-    let detail = "the latch is not set: `set` comes first, and a latch is forgotten when nobody has waited or counted \
-                  for its ttl";
+    let detail = "the latch is not set: call `set` first; a latch is also forgotten when nobody has waited for it or \
+                  counted it down for its ttl";
     LockError::new(kind, detail)
 }
 

@@ -1,7 +1,7 @@
 //! The count-down latch.
 //!
-//! [`count_down`] is what a program holds, [`retry`] the steps that are asked for until they are answered, [`wait`] the
-//! loop that waits, and the `notifications` module the waiters of one process.
+//! [`count_down`] has the type that a program uses, [`retry`] repeats a step until the store answers, and [`wait`] is
+//! the loop that waits. The `notifications` module knows the waiters of this process.
 
 mod count_down;
 mod retry;

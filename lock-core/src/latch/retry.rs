@@ -1,4 +1,4 @@
-//! A step that counts: asked for until it is answered, and done once.
+//! Repeats a step until the store answers; the step counts once.
 
 use std::time::Duration;
 
@@ -9,19 +9,19 @@ use crate::engine::Engine;
 use crate::error::Result;
 use crate::key::Key;
 
-/// The shortest pause after a failure of the store; less where the ttl leaves no room for it.
+/// The shortest pause after a failure of the store; a short ttl makes it shorter.
 pub(super) const SHORTEST_PAUSE: Duration = Duration::from_millis(25);
 
-/// The longest: a store that is back is asked soon.
+/// The longest pause: short enough to notice soon that the store is back.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// How often something that goes on for long says so in the log.
+/// How often a state that lasts is logged.
 const EVERY: Duration = Duration::from_secs(30);
 
 /// Takes a step, and repeats it for less than `ttl` while the store fails. The owner in `step` is the same each time,
-/// so an answer that was lost is asked for again, and nothing is done twice.
+/// so that the store recognizes a step that it has taken already.
 pub(super) async fn retry(engine: &Engine, key: &Key, step: &LatchStep, ttl: Duration) -> Result<LatchState> {
-    // Counted before it looks, so that a shutdown waits for the answer.
+    // Counted before the check, so that a shutdown waits for the answer.
     let _under_way = engine.begin_acquiring();
     engine.check_open()?;
     let started = engine.clock.now();
@@ -34,19 +34,19 @@ pub(super) async fn retry(engine: &Engine, key: &Key, step: &LatchStep, ttl: Dur
         };
         let now = engine.clock.now();
         let (pause, waited) = (pauses.next(), now.since(started));
-        // Once its lease may have run out, a latch that the lost request set would be set a second time, and one that it
-        // counted down would be counted down in its next round.
+        // Once the lease may have run out, a retry could set a latch a second time, or count down a latch that somebody
+        // has set anew.
         if waited.saturating_add(pause) >= ttl {
             return Err(error.with_waited(waited));
         }
         if throttle.is_due(now) {
             let (key, error) = (engine.observer.redact_key(key, None), engine.observer.redact_error(&error));
-            tracing::warn!(lock.key = %key, %error, "the store fails, a step of the latch is tried again");
+            tracing::warn!(lock.key = %key, %error, "the store fails; a step of the latch is retried");
         }
         if let Err(closing) = engine.sleep(pause).await {
             return Err(closing.with_waited(waited).with_source(error));
         }
-        // The process may have stood still for longer than it was to sleep.
+        // The process may have been stopped for longer than the pause.
         let waited = engine.clock.now().since(started);
         if waited >= ttl {
             return Err(error.with_waited(waited));
@@ -54,19 +54,19 @@ pub(super) async fn retry(engine: &Engine, key: &Key, step: &LatchStep, ttl: Dur
     }
 }
 
-/// Says how often the log is told.
+/// Limits a warning to one in [`EVERY`].
 #[derive(Debug)]
 pub(super) struct LogThrottle {
     last: Option<Moment>,
 }
 
 impl LogThrottle {
-    /// The first time at once.
+    /// Allows the first warning at once.
     pub(super) fn at_once() -> Self {
         Self { last: None }
     }
 
-    /// The first time when it has gone on for a while.
+    /// Allows the first warning only after [`EVERY`].
     pub(super) fn later(now: Moment) -> Self {
         Self { last: Some(now) }
     }
@@ -86,14 +86,14 @@ mod tests {
     use crate::clock::Clock;
 
     #[test]
-    fn the_log_is_told_every_30_s() {
+    fn a_warning_is_due_every_30_s() {
         let start = Clock::Suspend.now();
         let at = |secs| start.plus(Duration::from_secs(secs));
         let mut throttle = LogThrottle::at_once();
-        let told: Vec<_> = (0..70).filter(|secs| throttle.is_due(at(*secs))).collect();
-        assert_eq!(told, [0, 30, 60]);
+        let due: Vec<_> = (0..70).filter(|secs| throttle.is_due(at(*secs))).collect();
+        assert_eq!(due, [0, 30, 60]);
         let mut throttle = LogThrottle::later(start);
-        let told: Vec<_> = (0..70).filter(|secs| throttle.is_due(at(*secs))).collect();
-        assert_eq!(told, [30, 60]);
+        let due: Vec<_> = (0..70).filter(|secs| throttle.is_due(at(*secs))).collect();
+        assert_eq!(due, [30, 60]);
     }
 }

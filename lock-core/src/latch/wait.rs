@@ -10,8 +10,8 @@ use crate::engine::Engine;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
 
-/// How often a wait asks: several times in the lease that it keeps, and often enough that a push which was lost costs
-/// little.
+/// How often a wait asks the store: several times per lease, which it extends, and often enough that a lost
+/// notification costs little.
 pub(super) fn heartbeat(ttl: Duration) -> Duration {
     ttl.min(WAITER_LEASE) / 3
 }
@@ -21,11 +21,11 @@ pub(super) fn heartbeat(ttl: Duration) -> Duration {
 enum Verdict {
     /// Everybody has counted down.
     Open,
-    /// So many have yet to.
+    /// This many have yet to count down.
     Closed(u32),
     /// Nobody has set it yet.
     Unset,
-    /// It was set when this wait asked before, and is not any more.
+    /// It was set when this wait last asked, and is not any more.
     Forgotten,
 }
 
@@ -38,7 +38,7 @@ fn verdict(seen: bool, state: LatchState) -> Verdict {
     }
 }
 
-/// One wait under way.
+/// A wait for a latch.
 #[derive(Debug)]
 pub(super) struct Wait<'a> {
     engine: &'a Engine,
@@ -47,7 +47,7 @@ pub(super) struct Wait<'a> {
     limit: Option<Duration>,
     started: Moment,
     heartbeat: Duration,
-    /// Whether the latch was set at some time of the wait.
+    /// Whether an answer during this wait said that the latch is set.
     seen: bool,
     pauses: Pauses,
     outage: LogThrottle,
@@ -74,7 +74,7 @@ impl<'a> Wait<'a> {
     pub(super) async fn run(mut self) -> Result<()> {
         let waiter = self.engine.latches.join(self.key);
         loop {
-            // Made before the question, so that nothing is missed between the answer and the pause.
+            // Before the question, so that no notification is missed between the answer and the pause.
             let opened = waiter.notified();
             self.engine.check_open()?;
             let answer = self.engine.store.latch(self.key, &self.step).await;
@@ -86,7 +86,7 @@ impl<'a> Wait<'a> {
         }
     }
 
-    /// When to ask again; `None` when the latch is open.
+    /// Returns the pause before the next question, or `None` if the latch is open.
     fn next(&mut self, answer: Result<LatchState>) -> Result<Option<Duration>> {
         let state = match answer {
             Ok(state) => state,
@@ -103,18 +103,18 @@ impl<'a> Wait<'a> {
             Verdict::Unset => {
                 if self.unset.is_due(self.engine.clock.now()) {
                     let key = self.engine.observer.redact_key(self.key, None);
-                    tracing::warn!(lock.key = %key, "the latch is not set, the wait for it goes on");
+                    tracing::warn!(lock.key = %key, "the latch is not set yet; still waiting for it");
                 }
-                "nobody has set the latch: `set` says how many are to count down".to_owned()
+                "nobody has set the latch: `set` says how many have to count down".to_owned()
             }
         };
         let timed_out = || LockError::new(LockErrorKind::TimedOut, detail);
         self.pause(self.heartbeat, timed_out).map(Some)
     }
 
-    /// After a failure of the store: when to ask again, or the error.
+    /// Returns the pause before the next question after a failure of the store, or the error if there is none.
     fn failed(&mut self, error: LockError) -> Result<Duration> {
-        // The last connections are closed under a wait that a shutdown ends.
+        // A shutdown closes the connections under the waits that it ends: report the shutdown, not the failure.
         self.engine.check_open()?;
         if !error.is_temporary() {
             return Err(error.with_waited(self.waited()));
@@ -122,13 +122,13 @@ impl<'a> Wait<'a> {
         if self.outage.is_due(self.engine.clock.now()) {
             let observer = &self.engine.observer;
             let (key, error) = (observer.redact_key(self.key, None), observer.redact_error(&error));
-            tracing::warn!(lock.key = %key, %error, "the store fails, the wait for the latch goes on");
+            tracing::warn!(lock.key = %key, %error, "the store fails; still waiting for the latch");
         }
         let pause = self.pauses.next();
         self.pause(pause, || error)
     }
 
-    /// Cuts `pause` to what is left of the limit; the error when nothing is.
+    /// Limits `pause` to the rest of the limit; returns the error `over` if nothing is left.
     fn pause(&self, pause: Duration, over: impl FnOnce() -> LockError) -> Result<Duration> {
         let waited = self.waited();
         match self.limit.map(|limit| limit.saturating_sub(waited)) {
@@ -143,8 +143,8 @@ impl<'a> Wait<'a> {
     }
 
     fn forgotten(&self) -> LockError {
-        let detail = "the latch was set and is not any more: its lease ran out while the store could not be asked. \
-                      Whether it had opened is not known; set it again, and give it a ttl longer than such an outage";
+        let detail = "the latch was set and is not any more: its lease ran out while the store could not be reached. \
+                      It is not known whether it had opened; set it again, with a ttl longer than such an outage";
         LockError::new(LockErrorKind::Lost, detail).with_waited(self.waited())
     }
 }

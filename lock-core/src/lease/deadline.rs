@@ -17,16 +17,16 @@ impl Lease {
         self.ttl.store(nanos(ttl), Ordering::Release);
     }
 
-    /// Notes that a request for a lease of `ttl` is about to be sent, or was just answered. A session keeps its grants for as
-    /// long as it lives, whatever is asked for.
+    /// Notes that a request for a lease of `ttl` is about to be sent, or was just answered. A session keeps its grants
+    /// for as long as it lives, whatever is asked for.
     pub(crate) fn asked(&self, ttl: Duration) {
         if !self.engine.cleanup.has_session() {
             self.store_until.raise(expiry::forgotten(self.now(), ttl));
         }
     }
 
-    /// Returns when the store has forgotten the grant by itself. A session forgets none: then the library releases a lost
-    /// grant at this time.
+    /// Returns when the store has forgotten the grant by itself. A session forgets none: then the library releases a
+    /// lost grant at this time.
     pub(crate) fn store_until(&self) -> Moment {
         self.store_until.get()
     }
@@ -48,7 +48,8 @@ impl Lease {
         self.confirmed.raise(sent);
     }
 
-    /// Notes that a renewal was answered with yes. `length` is what the store gave, which need not be what was asked for.
+    /// Notes that a renewal was answered with yes. `length` is what the store gave, which need not be what was asked
+    /// for.
     pub(crate) fn renewed(&self, sent: Moment, length: Duration) {
         if !self.engine.cleanup.has_session() {
             self.store_until.raise(expiry::forgotten(sent, length));

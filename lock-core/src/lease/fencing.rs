@@ -13,14 +13,14 @@ impl Lease {
         self.check()?;
         let made = match self.fence.get() {
             Some(made) => Ok(*made),
-            // Two callers that ask at once both ask the store, and the first answer counts for both. If one waited for the
-            // other, a future that nobody polls would keep the token from all callers.
+            // Two callers that ask at once both ask the store, and the first answer counts for both. If one waited for
+            // the other, a future that nobody polls would keep the token from all callers.
             None => self.make_fence().await.map(|made| *self.fence.get_or_init(|| made)),
         };
         match made {
             Ok(sequence) => {
-                // If the lease has ended meanwhile, the next holder did not know of this number and may have a smaller one.
-                // Pairs with the fence in `as_handoff`: one of the two sees what the other wrote.
+                // If the lease has ended meanwhile, the next holder did not know of this number and may have a smaller
+                // one. Pairs with the fence in `as_handoff`: one of the two sees what the other wrote.
                 atomic::fence(Ordering::SeqCst);
                 self.check()?;
                 self.span.record("lock.fencing_token", sequence.token().get());

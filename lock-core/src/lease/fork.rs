@@ -12,8 +12,8 @@ const SHORTEST_FORK: Duration = Duration::from_micros(20);
 impl Lease {
     /// Refuses a forked child at `now`: the lock is its parent's.
     ///
-    /// For the calls of a guard. Asking the system for the process id takes a twentieth of a hand-off, and a lease this young
-    /// was not made before a fork.
+    /// For the calls of a guard. Asking the system for the process id takes a twentieth of a hand-off, and a lease this
+    /// young was not made before a fork.
     pub(crate) fn check_process(&self, now: Moment) -> Result<()> {
         if now.since(self.since) < SHORTEST_FORK || self.engine.is_own_process() {
             return Ok(());

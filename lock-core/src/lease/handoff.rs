@@ -37,12 +37,12 @@ impl Lease {
         Arc::new(lease)
     }
 
-    /// Returns the grant for the next holder. Returns `None` where it must go back to the store: it is lost, its `min_hold`
-    /// is not over, its kind queues in the store, or the manager closes.
+    /// Returns the grant for the next holder. Returns `None` where it must go back to the store: it is lost, its
+    /// `min_hold` is not over, its kind queues in the store, or the manager closes.
     ///
-    /// `ttl` is what the next holder asks for. What is left of the lease must not be longer, or a crash of the next holder
-    /// would keep others out for longer than it said. Where all grants live in a session, every crash costs what is left of
-    /// that.
+    /// `ttl` is what the next holder asks for. What is left of the lease must not be longer, or a crash of the next
+    /// holder would keep others out for longer than it said. Where all grants live in a session, every crash costs what
+    /// is left of that.
     ///
     /// For the last guard, once it has left: nobody uses the grant any more, and nobody else can hand it off.
     pub(crate) fn as_handoff(&self, ttl: Duration) -> Option<Handoff> {
@@ -59,8 +59,8 @@ impl Lease {
         {
             return None;
         }
-        // Pairs with the fence in `fence`. Either this sees the number that was just given, or the lease that gave it sees
-        // that it has ended, and keeps the number to itself.
+        // Pairs with the fence in `fence`. Either this sees the number that was just given, or the lease that gave it
+        // sees that it has ended, and keeps the number to itself.
         atomic::fence(Ordering::SeqCst);
         let sequence = match self.fence.get() {
             // The store's token is ahead of this process: the next holder asks the store.

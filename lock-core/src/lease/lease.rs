@@ -41,8 +41,8 @@ pub(crate) struct Lease {
     pub(super) entries: AtomicUsize,
     /// Until when the grant is certainly held, unless a renewal gets through.
     pub(super) deadline: AtomicMoment,
-    /// Until when the store may have the grant, whatever it answered. Counted from when a request was sent, so it is later
-    /// than the deadline.
+    /// Until when the store may have the grant, whatever it answered. Counted from when a request was sent, so it is
+    /// later than the deadline.
     pub(super) store_until: AtomicMoment,
     /// The schedule on which it is watched.
     pub(super) schedule: Weak<Schedule<Self>>,

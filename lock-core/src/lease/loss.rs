@@ -32,8 +32,8 @@ impl Lease {
         self.state.load(Ordering::Acquire) > state::ENDED
     }
 
-    /// Returns why the grant is lost, if it is. Reads the clock: a lease that ran out is lost from then on, whether or not
-    /// that was reported.
+    /// Returns why the grant is lost, if it is. Reads the clock: a lease that ran out is lost from then on, whether or
+    /// not that was reported.
     pub(crate) fn loss(&self) -> Option<LossReason> {
         self.loss_at(self.now())
     }
@@ -52,7 +52,8 @@ impl Lease {
         reason(self.state.load(Ordering::Acquire))
     }
 
-    /// Loses the grant, and notifies everybody whom that concerns. The first reason stays; a released lease cannot be lost.
+    /// Loses the grant, and notifies everybody whom that concerns. The first reason stays; a released lease cannot be
+    /// lost.
     pub(crate) fn lose(&self, why: LossReason) -> bool {
         let lost = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| {
             (now <= state::ENDANGERED).then_some(code(why))
@@ -61,8 +62,8 @@ impl Lease {
             self.changed.notify_waiters();
             // The waiters of this process waited for this guard, and must ask the store now.
             self.claim.keys().for_each(|key| self.engine.local_queue.freed(key));
-            // The session keeps the grant for as long as this process is connected, even if nobody drops the guard. When the
-            // session has ended, there is nothing left to release.
+            // The session keeps the grant for as long as this process is connected, even if nobody drops the guard.
+            // When the session has ended, there is nothing left to release.
             if self.engine.cleanup.has_session() && why != LossReason::SessionEnded {
                 self.release_when_forgotten();
             }

@@ -16,18 +16,19 @@
 //! | `renewer` | the loop, which renews what is due and reports what is lost |
 //! | `renewers` | the loops of one manager |
 //!
-//! One `Renewer` has a schedule of grants, ordered by the time at which they need attention: a renewal is due at a third
-//! of the lease, a loss at its deadline. All grants that are due at about the same time leave as one batch for each shard of
-//! the store, so that a node that hangs delays no answer of another.
+//! One `Renewer` has a schedule of grants, ordered by the time at which they need attention: a renewal is due at a
+//! third of the lease, a loss at its deadline. All grants that are due at about the same time leave as one batch for
+//! each shard of the store, so that a node that hangs delays no answer of another.
 //!
-//! Over a remote store the renewer runs on a thread of its own with a current-thread runtime, so that a body that blocks
-//! every worker of the caller's runtime keeps its lock. The price: an application that hangs keeps its locks, and `max_hold`
-//! is the answer. Over the memory store it runs on the caller's runtime, so that a paused clock drives it. The application's
-//! log and wakers run inside the renewer, and a panic in one of them must not end the renewals of all others.
+//! Over a remote store the renewer runs on a thread of its own with a current-thread runtime, so that a body that
+//! blocks every worker of the caller's runtime keeps its lock. The price: an application that hangs keeps its locks,
+//! and `max_hold` is the answer. Over the memory store it runs on the caller's runtime, so that a paused clock drives
+//! it. The application's log and wakers run inside the renewer, and a panic in one of them must not end the renewals of
+//! all others.
 //!
-//! A loss is reported before the lease ends, also over the memory store, 2 ms early: expiry and its timer are on one clock
-//! there, and without that margin a waiter could run before the old body is dropped. Releases of dropped guards and of
-//! cancelled acquires also run where the renewer runs (`pending/cleanup.rs`).
+//! A loss is reported before the lease ends, also over the memory store, 2 ms early: expiry and its timer are on one
+//! clock there, and without that margin a waiter could run before the old body is dropped. Releases of dropped guards
+//! and of cancelled acquires also run where the renewer runs (`pending/cleanup.rs`).
 
 mod atomic_moment;
 mod deadline;

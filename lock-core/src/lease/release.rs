@@ -11,8 +11,8 @@ impl Lease {
         self.engine.cleanup.release_as(&self.claim, keep_until, Certainty::Granted, until, context);
     }
 
-    /// Releases the grant of a lost lease in the background, at the time at which the store would have forgotten a lease of
-    /// its own. For a grant in a session, which forgets none.
+    /// Releases the grant of a lost lease in the background, at the time at which the store would have forgotten a
+    /// lease of its own. For a grant in a session, which forgets none.
     pub(super) fn release_when_forgotten(&self) {
         let (keep_until, context) = (self.keep_until(), self.recorder.release_context());
         self.engine.cleanup.release_later(&self.claim, keep_until, self.store_until(), context);

@@ -8,8 +8,8 @@ use crate::clock::Moment;
 use crate::error::{LockError, LossReason, Result};
 
 impl Lease {
-    /// Renews at once, and asks for leases of `ttl` from now on. Returns when the request was sent, and the lease that it
-    /// brought.
+    /// Renews at once, and asks for leases of `ttl` from now on. Returns when the request was sent, and the lease that
+    /// it brought.
     pub(crate) async fn renew_now(&self, ttl: Duration) -> Result<(Moment, Duration)> {
         self.asked(ttl);
         let answer = self.engine.store.renew_one(&self.claim, ttl).await;
@@ -20,8 +20,8 @@ impl Lease {
         Ok((sent, length))
     }
 
-    /// Returns when the request was sent that the store has answered with yes, and the lease that it brought. A lease that
-    /// is another's is lost from now on.
+    /// Returns when the request was sent that the store has answered with yes, and the lease that it brought. A lease
+    /// that is another's is lost from now on.
     pub(crate) fn accept(&self, answer: Renewal) -> Result<(Moment, Duration)> {
         match answer {
             Renewal::Renewed { sent, lease, .. } => {

@@ -54,7 +54,8 @@ impl Renewer {
 
     /// Reclaims what waiters of this process do not take, once it is time. Returns when it is time again.
     ///
-    /// One pass serves all of them, because an entry in the schedule for each hand-off would cost more than the hand-off.
+    /// One pass serves all of them, because an entry in the schedule for each hand-off would cost more than the
+    /// hand-off.
     fn reclaim(&self, due: Option<Moment>) -> Option<Moment> {
         let now = self.clock.now();
         if let Some(due) = due {
@@ -90,8 +91,8 @@ impl Renewer {
         let due = due.into_iter().filter(|lease| survives(|| self.look(lease)).unwrap_or(false));
         let mut batch: Vec<_> = due.map(|lease| (self.store.shard_of(&lease.claim), lease)).collect();
         batch.sort_unstable_by_key(|(shard, lease)| (*shard, lease.ttl()));
-        // A batch waits as long as its shortest lease allows, so leases of very different lengths go apart. And a shard of
-        // the store that hangs must not cost the leases of another shard their renewal.
+        // A batch waits as long as its shortest lease allows, so leases of very different lengths go apart. And a shard
+        // of the store that hangs must not cost the leases of another shard their renewal.
         let alike = |first: &(u64, Arc<Lease>), (shard, lease): &(u64, Arc<Lease>)| {
             *shard == first.0 && lease.ttl() <= first.1.ttl() * 4
         };
@@ -164,8 +165,8 @@ impl Renewer {
     }
 }
 
-/// The leases of one batch. Those without an answer, because the call took too long, panicked or returned too little, count
-/// as not answered, so that they are tried again.
+/// The leases of one batch. Those without an answer, because the call took too long, panicked or returned too little,
+/// count as not answered, so that they are tried again.
 struct Unanswered<'a> {
     renewer: &'a Renewer,
     leases: &'a [Arc<Lease>],

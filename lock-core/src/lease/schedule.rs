@@ -14,8 +14,8 @@ use crate::sync::Mutex;
 /// The longest time by which a renewal is sent early, to travel in the batch of another.
 const MAX_SLACK: Duration = Duration::from_millis(100);
 
-/// Returns a moment by the clock that orders the queue: the one that counts suspend. After a suspend everything is due at
-/// once.
+/// Returns a moment by the clock that orders the queue: the one that counts suspend. After a suspend everything is due
+/// at once.
 pub(super) fn instant(moment: Moment) -> i64 {
     moment.parts().1
 }
@@ -36,8 +36,8 @@ impl Due {
         Self { early: at, late: at }
     }
 
-    /// Due a third of the lease after `sent`. `jitter` (0 to 1) of a twelfth is taken off, so that processes that started
-    /// together drift apart. In company it is sent up to a twelfth earlier.
+    /// Due a third of the lease after `sent`. `jitter` (0 to 1) of a twelfth is taken off, so that processes that
+    /// started together drift apart. In company it is sent up to a twelfth earlier.
     pub(super) fn renewal(sent: Moment, ttl: Duration, jitter: f64) -> Self {
         let twelfth = ttl / 12;
         let late = sent.plus(ttl / 3 - twelfth.mul_f64(jitter.clamp(0.0, 1.0)));

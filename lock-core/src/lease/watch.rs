@@ -8,8 +8,8 @@ use super::schedule::{Due, Schedule};
 use crate::clock::Moment;
 
 impl Schedule<Lease> {
-    /// Watches a new lease, which the store granted for `length`. One that is shorter than the ttl is extended when a third
-    /// of it is over: at once would cost every short hold a request.
+    /// Watches a new lease, which the store granted for `length`. One that is shorter than the ttl is extended when a
+    /// third of it is over: at once would cost every short hold a request.
     pub(crate) fn watch(&self, lease: &Arc<Lease>, length: Duration) {
         if lease.options.renew && length < lease.ttl() {
             self.watch_renewed(lease, lease.since, length);
@@ -25,7 +25,8 @@ impl Schedule<Lease> {
 
     /// Watches a lease whose grant another holder of this process had.
     pub(crate) fn watch_handoff(&self, lease: &Arc<Lease>) {
-        // The lease may be shorter than what its new holder asks for: the holder before asked for it, or the store gave less.
+        // The lease may be shorter than what its new holder asks for: the holder before asked for it, or the store gave
+        // less.
         let sent = lease.confirmed();
         self.watch_extended(lease, sent, lease.ttl().min(lease.deadline().since(sent)));
     }

@@ -7,8 +7,9 @@ use crate::clock::Moment;
 ///
 /// Where a token is at least the store's time in microseconds ([`Fencing::StoreTime`]), a process numbers its own
 /// holders. Each gets the next number, below a time that the store certainly showed while the grant was this process's.
-/// Whoever gets the key after that gets a token that is at least the time of its own grant, and so a larger one, even if
-/// the store has forgotten the grant. The clock of this process alone proves nothing: it runs on after the grant is gone.
+/// Whoever gets the key after that gets a token that is at least the time of its own grant, and so a larger one, even
+/// if the store has forgotten the grant. The clock of this process alone proves nothing: it runs on after the grant is
+/// gone.
 ///
 /// [`Fencing::StoreTime`]: crate::backend::Fencing::StoreTime
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -25,8 +25,8 @@ pub(crate) struct HandoffLease {
     pub(crate) sequence: Option<FenceSequence>,
 }
 
-/// A grant without a holder. Dropping it releases the grant in the background: it may be dropped in the node of a waiter
-/// that left, or in the future of one that was cancelled.
+/// A grant without a holder. Dropping it releases the grant in the background: it may be dropped in the node of a
+/// waiter that left, or in the future of one that was cancelled.
 pub(crate) struct Handoff {
     cleanup: Arc<Cleanup>,
     lease: Option<Box<HandoffLease>>,

@@ -36,8 +36,8 @@ type Given = Option<(Weak<WaiterNode>, Moment)>;
 
 /// The waiters of one key.
 ///
-/// The queue exists while somebody waits, and while a holder that came through it holds. So newcomers join it without asking
-/// a store that would refuse.
+/// The queue exists while somebody waits, and while a holder that came through it holds. So newcomers join it without
+/// asking a store that would refuse.
 #[derive(Debug, Default)]
 pub(super) struct KeyQueue {
     /// In order of arrival; the first is the head.
@@ -68,8 +68,8 @@ impl KeyQueue {
         self.nodes.front().cloned()
     }
 
-    /// Adds a waiter at the end. The first one asks the store, unless the key is held through the queue: then it is notified
-    /// when that changes.
+    /// Adds a waiter at the end. The first one asks the store, unless the key is held through the queue: then it is
+    /// notified when that changes.
     pub(super) fn join(&mut self, ttl: Duration, now: Moment) -> Arc<WaiterNode> {
         let node = Arc::new(WaiterNode::new(ttl, now));
         self.push(&node);
@@ -125,8 +125,8 @@ impl KeyQueue {
         effects.notify.push(Arc::clone(head));
     }
 
-    /// Skips the head, which is not polled: it is out of the queue until it is. A stalled waiter that kept its turn would
-    /// slow a hot key down to the time after which a hand-off is reclaimed.
+    /// Skips the head, which is not polled: it is out of the queue until it is. A stalled waiter that kept its turn
+    /// would slow a hot key down to the time after which a hand-off is reclaimed.
     fn skip(&mut self, now: Moment, effects: &mut Effects) {
         let Some(head) = self.nodes.pop_front() else { return };
         let entry = {

@@ -1,8 +1,9 @@
 //! The waiters of one process, and the hand-off between them.
 //!
-//! A waiter of a barging claim joins the queue of its key. The head of the queue alone asks the store. The others wait for a
-//! *hand-off*: a holder of this process that releases gives its grant to the next in the queue, without a request to the
-//! store. So a hot key costs the store one waiter for each process, and a hand-off inside a process costs a wake-up.
+//! A waiter of a barging claim joins the queue of its key. The head of the queue alone asks the store. The others wait
+//! for a *hand-off*: a holder of this process that releases gives its grant to the next in the queue, without a request
+//! to the store. So a hot key costs the store one waiter for each process, and a hand-off inside a process costs a
+//! wake-up.
 //!
 //! ```text
 //!  release ---> hand_off ---> next in the queue      while the quantum lasts
@@ -14,12 +15,12 @@
 //!               freed ---> head asks
 //! ```
 //!
-//! Once others are known to wait in other processes, the hand-offs end after a [quantum](quantum::Quantum), and the grant goes back to
-//! the store.
+//! Once others are known to wait in other processes, the hand-offs end after a [quantum](quantum::Quantum), and the
+//! grant goes back to the store.
 //!
-//! A waiter whose future nobody polls is no waiter. What it was given and has not taken after a moment is for the next, or
-//! for the store: the renewers [reclaim](LocalQueue::reclaim) it. Such a waiter leaves the queue, and joins it again when it
-//! is polled.
+//! A waiter whose future nobody polls is no waiter. What it was given and has not taken after a moment is for the next,
+//! or for the store: the renewers [reclaim](LocalQueue::reclaim) it. Such a waiter leaves the queue, and joins it again
+//! when it is polled.
 //!
 //! | file | holds |
 //! | --- | --- |

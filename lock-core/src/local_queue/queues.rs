@@ -84,7 +84,8 @@ impl LocalQueue {
         self.with(key.as_str(), |_| ()).is_some()
     }
 
-    /// Joins the queue of `key`, behind those who wait already. `Err` says how many they are, if they are `max` or more.
+    /// Joins the queue of `key`, behind those who wait already. `Err` says how many they are, if they are `max` or
+    /// more.
     pub(super) fn join(&self, key: &Key, max: usize, ttl: Duration) -> Result<Arc<WaiterNode>, usize> {
         let (now, mut effects) = (self.clock.now(), Effects::default());
         let mut shard = self.shard(key.as_str());
@@ -118,11 +119,11 @@ impl LocalQueue {
         })
     }
 
-    /// Hands the grant of a holder that releases `key` off to the next waiter. Returns `false` where nobody waits, where the
-    /// quantum is over, or where there is no `handoff` to give: then the grant belongs to the store.
+    /// Hands the grant of a holder that releases `key` off to the next waiter. Returns `false` where nobody waits,
+    /// where the quantum is over, or where there is no `handoff` to give: then the grant belongs to the store.
     ///
-    /// `handoff` makes it for a waiter that asks for a lease of this length. It runs under the lock of the queue, and must
-    /// not use it.
+    /// `handoff` makes it for a waiter that asks for a lease of this length. It runs under the lock of the queue, and
+    /// must not use it.
     pub(crate) fn hand_off(&self, key: &Key, handoff: impl FnOnce(Duration) -> Option<Handoff>) -> bool {
         if self.queues.load(Ordering::Acquire) == 0 {
             return false;
@@ -184,8 +185,8 @@ impl LocalQueue {
         self.carry_out(effects);
     }
 
-    /// Carries out what a change has left to be done, outside of the lock: a waker and the release of a queue entry may run
-    /// code of the application.
+    /// Carries out what a change has left to be done, outside of the lock: a waker and the release of a queue entry may
+    /// run code of the application.
     fn carry_out(&self, effects: Effects) {
         if !effects.notify.is_empty() {
             self.signal.raise();
@@ -204,8 +205,8 @@ impl LocalQueue {
         self.signal.raised()
     }
 
-    /// Takes back what was given to waiters and not taken for `patience`, because nobody polls them. A hand-off goes to the
-    /// next waiter, or to the store.
+    /// Takes back what was given to waiters and not taken for `patience`, because nobody polls them. A hand-off goes to
+    /// the next waiter, or to the store.
     pub(crate) fn reclaim(&self, patience: Duration) {
         self.signal.lower();
         let (now, mut reclaimed) = (self.clock.now(), Reclaimed::default());

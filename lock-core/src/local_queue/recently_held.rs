@@ -6,8 +6,8 @@ const SLOTS: usize = 64;
 
 /// A memory of keys by hash, one for each slot. It is a hint, which a collision may overwrite.
 ///
-/// A key that was held at the last try is asked for with a queue entry at once; the plain try before it would most likely
-/// fail.
+/// A key that was held at the last try is asked for with a queue entry at once; the plain try before it would most
+/// likely fail.
 #[derive(Debug)]
 pub(super) struct RecentlyHeld([AtomicU64; SLOTS]);
 

@@ -19,8 +19,8 @@ pub(super) struct ReclaimSignal {
 }
 
 impl ReclaimSignal {
-    /// Notes that a waiter was given something. Call it after the waiter was given it, so that the pass which lowers the
-    /// signal finds it.
+    /// Notes that a waiter was given something. Call it after the waiter was given it, so that the pass which lowers
+    /// the signal finds it.
     pub(super) fn raise(&self) {
         if !self.raised.load(Ordering::Relaxed) && !self.raised.swap(true, Ordering::SeqCst) {
             self.changed.notify_waiters();

@@ -23,7 +23,8 @@ pub(crate) struct Waiter<'a> {
 }
 
 impl<'a> Waiter<'a> {
-    /// Joins the queue of `key`, behind those who wait already. `Err` says how many they are, if they are `max` or more.
+    /// Joins the queue of `key`, behind those who wait already. `Err` says how many they are, if they are `max` or
+    /// more.
     pub(crate) fn join(
         local_queue: &'a LocalQueue,
         key: &Key,
@@ -66,8 +67,8 @@ impl<'a> Waiter<'a> {
         self.node.state().check_in_by = then;
     }
 
-    /// Notes that this waiter awaits an answer of the store, from `now` on, or has it. Until then the queue need not wonder
-    /// why its head does not look.
+    /// Notes that this waiter awaits an answer of the store, from `now` on, or has it. Until then the queue need not
+    /// wonder why its head does not look.
     pub(crate) fn set_asking(&self, asking: bool, now: Moment) {
         let mut state = self.node.state();
         (state.asking, state.check_in_by) = (asking, if asking { now.plus(ANSWER) } else { now });

@@ -8,22 +8,22 @@ use crate::manager::LockManager;
 /// Asserts in debug builds that the calling task holds a lock: for functions that must be called under one.
 ///
 /// The key is a text with the arguments of `format!`, or anything else that is a key. The attribute and the HTTP layer
-/// encode the values that they put into a key, and `format!` does not: a number is the same either way, but of text that
-/// may have other characters than `A-Z a-z 0-9 . _ ~ -` make the key with [`KeyBuilder`](crate::key::KeyBuilder), as
-/// below.
+/// encode the values that they put into a key, and `format!` does not: a number is the same either way, but of text
+/// that may have other characters than `A-Z a-z 0-9 . _ ~ -` make the key with [`KeyBuilder`](crate::key::KeyBuilder),
+/// as below.
 ///
-/// A namespace is not written. Without a manager it is that of [`LockManager::current`](crate::LockManager::current), or
-/// where there is none, that of the manager that holds. With one, `assert_locked!(manager, "order:{id}")`, only its own
-/// locks count.
+/// A namespace is not written. Without a manager it is that of [`LockManager::current`](crate::LockManager::current),
+/// or where there is none, that of the manager that holds. With one, `assert_locked!(manager, "order:{id}")`, only its
+/// own locks count.
 ///
 /// A task holds what it entered by [`run`](crate::LockRequest::run), the attribute or the HTTP layer: see
-/// [`LockScope`]. A guard from [`acquire`](crate::LockRequest::acquire) belongs to no task, and a task
-/// that was spawned has none of its parent's locks. [`LockScope::holds`](crate::LockScope::holds) asks the same, in every
-/// build and without a panic.
+/// [`LockScope`]. A guard from [`acquire`](crate::LockRequest::acquire) belongs to no task, and a task that was spawned
+/// has none of its parent's locks. [`LockScope::holds`](crate::LockScope::holds) asks the same, in every build and
+/// without a panic.
 ///
 /// # Panics
-/// With debug assertions, when the task does not hold the key; the text says which it holds. When it has lost the key, the
-/// text says so, and why.
+/// With debug assertions, when the task does not hold the key; the text says which it holds. When it has lost the key,
+/// the text says so, and why.
 ///
 /// # Examples
 /// ```

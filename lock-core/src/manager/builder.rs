@@ -74,8 +74,9 @@ impl ManagerBuilder {
         connect::from_env().await.map(Self::new)
     }
 
-    /// Sets the prefix of every key, followed by a colon. Services that share a store but not their locks need different
-    /// namespaces. At most 64 characters of `A-Z a-z 0-9 . _ -`. Default: none, so that the key is stored as it is.
+    /// Sets the prefix of every key, followed by a colon. Services that share a store but not their locks need
+    /// different namespaces. At most 64 characters of `A-Z a-z 0-9 . _ -`. Default: none, so that the key is stored as
+    /// it is.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = namespace.into();
         self
@@ -106,9 +107,9 @@ impl ManagerBuilder {
         self
     }
 
-    /// Sets how many keys one request for [several](LockManager::all) may have, from 1 to 1,000. The store takes all of them in
-    /// one step, and serves nobody else meanwhile: on Redis 100 keys take about a millisecond, and 1,000 about ten. A request
-    /// for more fails with [`InvalidRequest`](LockErrorKind::InvalidRequest). Default: 100.
+    /// Sets how many keys one request for [several](LockManager::all) may have, from 1 to 1,000. The store takes all of
+    /// them in one step, and serves nobody else meanwhile: on Redis 100 keys take about a millisecond, and 1,000 about
+    /// ten. A request for more fails with [`InvalidRequest`](LockErrorKind::InvalidRequest). Default: 100.
     pub fn max_keys(mut self, max: usize) -> Self {
         self.profiles.max_keys = max;
         self
@@ -120,23 +121,23 @@ impl ManagerBuilder {
         self
     }
 
-    /// Registers the metrics of `template` at zero: see [`LockManager::register_template`]. Install the recorder of metrics
-    /// first.
+    /// Registers the metrics of `template` at zero: see [`LockManager::register_template`]. Install the recorder of
+    /// metrics first.
     pub fn template(mut self, template: impl Into<String>) -> Self {
         self.settings.templates.push(template.into());
         self
     }
 
     /// Sets whether spans and the log show the template in place of the key: for keys that name people. Errors and
-    /// [`events`](LockManager::events) contain the key all the same; what happens to those is the program's choice. Default:
-    /// no.
+    /// [`events`](LockManager::events) contain the key all the same; what happens to those is the program's choice.
+    /// Default: no.
     pub fn redact_keys(mut self, redact: bool) -> Self {
         self.settings.redact_keys = redact;
         self
     }
 
-    /// Sets after which time a held lock is reported, once, at WARN and in the metrics. Its body may hang, or its guard may be
-    /// forgotten. Default: one hour.
+    /// Sets after which time a held lock is reported, once, at WARN and in the metrics. Its body may hang, or its guard
+    /// may be forgotten. Default: one hour.
     pub fn warn_held_after(mut self, held: Duration) -> Self {
         self.settings.held_long = held;
         self
@@ -151,10 +152,10 @@ impl ManagerBuilder {
     /// Builds the manager.
     ///
     /// # Errors
-    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) for a namespace with other characters, a ttl of the defaults or of
-    /// a profile that the store cannot hold, a `max_keys` out of its bounds, a wait limit that the strategy beside it does
-    /// not take, or a store whose [`Capability`](crate::backend::Capability) contradicts itself;
-    /// [`Unavailable`](LockErrorKind::Unavailable) when the operating system gives no random bytes.
+    /// [`InvalidRequest`](LockErrorKind::InvalidRequest) for a namespace with other characters, a ttl of the defaults
+    /// or of a profile that the store cannot hold, a `max_keys` out of its bounds, a wait limit that the strategy
+    /// beside it does not take, or a store whose [`Capability`](crate::backend::Capability) contradicts itself;
+    /// [`Unavailable`](LockErrorKind::Unavailable) when the operating system returns no random bytes.
     pub fn build(self) -> Result<LockManager> {
         key::validate_namespace(&self.namespace)?;
         let (profiles, store) = (self.profiles, self.backend.capability_dyn());
@@ -166,7 +167,8 @@ impl ManagerBuilder {
 }
 
 impl LockManager {
-    /// Makes a manager over a new store in the memory of this process. It needs no server, and excludes no other process.
+    /// Makes a manager over a new store in the memory of this process. It needs no server, and excludes no other
+    /// process.
     ///
     /// # Panics
     /// When the operating system provides no random bytes.
@@ -175,10 +177,10 @@ impl LockManager {
         Self::builder(Memory::new()).build().expect("the operating system gives random bytes")
     }
 
-    /// Connects to the store that `url` names: `memory://` or, with the feature `redis`,
-    /// `redis://host:port/db`, `unix:///path/to/redis.sock`, `redis+sentinel://host:port,host:port/primary/db` and
-    /// `redis+cluster://host:port,host:port`; with `redis-tls` also `rediss` in the place of `redis`; with `redlock` also
-    /// `redlock://host:port,host:port,host:port/db`, and `redlocks://` over TLS.
+    /// Connects to the store that `url` names: `memory://` or, with the feature `redis`, `redis://host:port/db`,
+    /// `unix:///path/to/redis.sock`, `redis+sentinel://host:port,host:port/primary/db` and
+    /// `redis+cluster://host:port,host:port`; with `redis-tls` also `rediss` in the place of `redis`; with `redlock`
+    /// also `redlock://host:port,host:port,host:port/db`, and `redlocks://` over TLS.
     ///
     /// # Errors
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest) for a URL that cannot be parsed or an unknown scheme,
@@ -192,8 +194,8 @@ impl LockManager {
         ManagerBuilder::connect(url).await?.build()
     }
 
-    /// Connects to the store that the environment variable `LOCK_URL` names. If it is unset or empty, the store is `memory://`,
-    /// and a warning says so: processes that each lock only for themselves are rarely what is meant.
+    /// Connects to the store that the environment variable `LOCK_URL` names. If it is unset or empty, the store is
+    /// `memory://`, and a warning says so: processes that each lock only for themselves are rarely what is meant.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).

@@ -34,8 +34,8 @@ const STORES: &[Store] = &[
 struct Store {
     /// What stands in front of `://`; what is in brackets may be left out.
     schemes: &'static [&'static str],
-    /// The feature of the crate that a build needs for it, empty where it needs none; `None` for a store that is designed
-    /// and not in this version.
+    /// The feature of the crate that a build needs for it, empty where it needs none; `None` for a store that is
+    /// designed and not in this version.
     feature: Option<&'static str>,
     /// `None` where this build does not have the store.
     connect: Option<Connect>,

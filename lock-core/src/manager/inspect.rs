@@ -11,12 +11,13 @@ use crate::manager::LockManager;
 const LIMIT: usize = 10_000;
 
 impl LockManager {
-    /// Lists every lock of this manager's namespace in the store, whoever holds it: the holders, what is left of their leases,
-    /// and who waits. The list has at most 10,000 locks; [`Listed::truncated`] says whether there are more.
+    /// Lists every lock of this manager's namespace in the store, whoever holds it: the holders, what is left of their
+    /// leases, and who waits. The list has at most 10,000 locks; [`Listed::truncated`] says whether there are more.
     ///
-    /// With a namespace, the list contains locks of other client libraries in it too, without a record. A manager without a
-    /// namespace sees all locks of the store that this library made. The list is for people, not for decisions: it may be out
-    /// of date when it arrives. Redis scans all of its keys for it, in steps that let other clients in between.
+    /// With a namespace, the list contains locks of other client libraries in it too, without a record. A manager
+    /// without a namespace sees all locks of the store that this library made. The list is for people, not for
+    /// decisions: it may be out of date when it arrives. Redis scans all of its keys for it, in steps that let other
+    /// clients in between.
     ///
     /// # Errors
     /// [`Unsupported`](LockErrorKind::Unsupported) on a store that cannot list locks,
@@ -63,9 +64,9 @@ impl LockManager {
         Ok(listed)
     }
 
-    /// Returns who holds `key` and who waits for it, as in [`locks`](Self::locks); `None` when nobody holds it. It is one request
-    /// to the store, however many keys that has. It is for people and for metrics: the answer may be out of date when it
-    /// arrives, so whoever wants the lock requests it.
+    /// Returns who holds `key` and who waits for it, as in [`locks`](Self::locks); `None` when nobody holds it. It is
+    /// one request to the store, however many keys that has. It is for people and for metrics: the answer may be out of
+    /// date when it arrives, so whoever wants the lock requests it.
     ///
     /// A holder that uses another library is included, without a record.
     ///
@@ -102,8 +103,8 @@ impl LockManager {
     }
 
     /// Returns whether anybody holds `key`. Readers, holders of a permit, clients of other libraries and a key that is
-    /// [kept](crate::LockRequest::min_hold) count. As with [`inspect`](Self::inspect), the answer may be out of date when it
-    /// arrives, and is no lock.
+    /// [kept](crate::LockRequest::min_hold) count. As with [`inspect`](Self::inspect), the answer may be out of date
+    /// when it arrives, and is no lock.
     ///
     /// # Errors
     /// As [`inspect`](Self::inspect).
@@ -127,16 +128,16 @@ impl LockManager {
         Ok(self.inspect(key).await?.is_some())
     }
 
-    /// Takes one grant of `key` away from its holder, and serves the next waiter. Returns whether the grant was still there.
-    /// `id` is that of a holder in [`locks`](Self::locks). A later holder is not affected, except for a task of the same process
-    /// to which the grant was handed off since. The log records the call with `reason`.
+    /// Takes one grant of `key` away from its holder, and serves the next waiter. Returns whether the grant was still
+    /// there. `id` is that of a holder in [`locks`](Self::locks). A later holder is not affected, except for a task of
+    /// the same process to which the grant was handed off since. The log records the call with `reason`.
     ///
     /// `key` is written as in a request, and as [`locks`](Self::locks) shows it: without the manager's namespace.
     ///
-    /// The holder's lock is [lost](LossReason::Forced) at once: every process that holds locks is notified. Where that message
-    /// does not arrive (its connection broke, or is a few milliseconds old), the lock is lost at its next renewal, as
-    /// [`Taken`](LossReason::Taken), up to a third of its ttl later. Until then two holders may be at work. The protected
-    /// resource should compare [fencing tokens](crate::LockGuard::fencing_token).
+    /// The holder's lock is [lost](LossReason::Forced) at once: every process that holds locks is notified. Where that
+    /// message does not arrive (its connection broke, or is a few milliseconds old), the lock is lost at its next
+    /// renewal, as [`Taken`](LossReason::Taken), up to a third of its ttl later. Until then two holders may be at work.
+    /// The protected resource should compare [fencing tokens](crate::LockGuard::fencing_token).
     ///
     /// # Errors
     /// As [`locks`](Self::locks), and [`InvalidKey`](LockErrorKind::InvalidKey).

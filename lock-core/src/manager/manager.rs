@@ -52,8 +52,8 @@ impl LockManager {
 
     /// Requests `key` for one holder. The task that holds it may enter again.
     ///
-    /// The text is taken as it is; placeholders are not filled in. Encode parts that come from outside as the attribute and
-    /// the HTTP layer do. Then no value can spell another key, and the same value means the same key everywhere:
+    /// The text is taken as it is; placeholders are not filled in. Encode parts that come from outside as the attribute
+    /// and the HTTP layer do. Then no value can spell another key, and the same value means the same key everywhere:
     /// ```
     /// # fn main() -> Result<(), lock_core::LockError> {
     /// use lock_core::{LockManager, key::KeyBuilder};
@@ -69,13 +69,13 @@ impl LockManager {
         self.request(key, Kind::Reentrant)
     }
 
-    /// Requests all of `keys` or none, each for one holder. The keys are sorted and deduplicated, so that two requests with the
-    /// same keys in different orders never wait for each other. Waiting for one key is waiting for all, and losing one is
-    /// losing all. [`Unsupported`](LockErrorKind::Unsupported) on a store that cannot lock several keys.
+    /// Requests all of `keys` or none, each for one holder. The keys are sorted and deduplicated, so that two requests
+    /// with the same keys in different orders never wait for each other. Waiting for one key is waiting for all, and
+    /// losing one is losing all. [`Unsupported`](LockErrorKind::Unsupported) on a store that cannot lock several keys.
     ///
-    /// While one of the keys is held, the request waits for them one after another, and holds those that it has. So there is
-    /// one time limit for all, and an error names the key that was held. There is one
-    /// [fencing token](crate::LockGuard::fencing_token), larger than every earlier one of each key. `max_waiters` applies to
+    /// While one of the keys is held, the request waits for them one after another, and holds those that it has. So
+    /// there is one time limit for all, and an error names the key that was held. There is one [fencing
+    /// token](crate::LockGuard::fencing_token), larger than every earlier one of each key. `max_waiters` applies to
     /// each key separately. A task that holds some of the keys but not all is refused with
     /// [`Reentered`](LockErrorKind::Reentered): it would wait for itself. A request may have at most
     /// [`max_keys`](crate::ManagerBuilder::max_keys) keys, by default 100.
@@ -96,38 +96,38 @@ impl LockManager {
         LockRequest::all(Arc::clone(&self.hub), keys)
     }
 
-    /// Requests `key` in strict order of arrival, over all processes. Every waiter has an entry in the store's queue, and every
-    /// hand-off goes through the store. [`lock`](Self::lock) is much faster on a key that one process wants many times.
-    /// A waiter that dies delays those behind it by its ttl, and by the [waiter lease](crate::backend::Order::Arrival) of
-    /// the store where that is shorter: 2 s on every store of this crate.
+    /// Requests `key` in strict order of arrival, over all processes. Every waiter has an entry in the store's queue,
+    /// and every hand-off goes through the store. [`lock`](Self::lock) is much faster on a key that one process wants
+    /// many times. A waiter that dies delays those behind it by its ttl, and by the [waiter
+    /// lease](crate::backend::Order::Arrival) of the store where that is shorter: 2 s on every store of this crate.
     /// [`Unsupported`](LockErrorKind::Unsupported) on a store without a queue.
     pub fn fair(&self, key: impl IntoKey) -> LockRequest {
         self.request(key, Kind::Fair)
     }
 
-    /// Requests `key` to read: any number of readers, and no writer. A reader waits behind a writer that already waits. Each
-    /// reader has a lease of its own: the lease of a reader that died ends although others renew theirs. A task that reads
-    /// cannot write; that fails at once with [`Upgrade`](LockErrorKind::Upgrade). [`Unsupported`](LockErrorKind::Unsupported)
-    /// on a store without shared locks.
+    /// Requests `key` to read: any number of readers, and no writer. A reader waits behind a writer that already waits.
+    /// Each reader has a lease of its own: the lease of a reader that died ends although others renew theirs. A task
+    /// that reads cannot write; that fails at once with [`Upgrade`](LockErrorKind::Upgrade).
+    /// [`Unsupported`](LockErrorKind::Unsupported) on a store without shared locks.
     pub fn read(&self, key: impl IntoKey) -> LockRequest {
         self.request(key, Kind::Read)
     }
 
-    /// Requests `key` to write: one writer, and no readers. A writer goes before readers that arrive later, and can become a
-    /// reader with [`downgrade`](crate::LockGuard::downgrade). Otherwise like [`read`](Self::read). A read lock cannot become a
-    /// write lock: whoever may have to write requests `write`, and downgrades.
+    /// Requests `key` to write: one writer, and no readers. A writer goes before readers that arrive later, and can
+    /// become a reader with [`downgrade`](crate::LockGuard::downgrade). Otherwise like [`read`](Self::read). A read
+    /// lock cannot become a write lock: whoever may have to write requests `write`, and downgrades.
     pub fn write(&self, key: impl IntoKey) -> LockRequest {
         self.request(key, Kind::Write)
     }
 
-    /// Requests one of `permits` permits of `key`, in order of arrival. Each permit is a lease of its own, renewed like a lock.
-    /// Every request must name the same number. Another number, or another kind, while permits are held fails with
-    /// [`InvalidRequest`](LockErrorKind::InvalidRequest); the text names both and says what to do.
+    /// Requests one of `permits` permits of `key`, in order of arrival. Each permit is a lease of its own, renewed like
+    /// a lock. Every request must name the same number. Another number, or another kind, while permits are held fails
+    /// with [`InvalidRequest`](LockErrorKind::InvalidRequest); the text names both and says what to do.
     /// [`Unsupported`](LockErrorKind::Unsupported) on a store without semaphores.
     ///
-    /// A deployment that changes the number must therefore let the old permits run out first, or use a new key: while instances
-    /// with the old number hold permits, those with the new number are refused. With the number in the key, `pool:8` beside
-    /// `pool:10`, both continue, and until the last old instance is gone the two numbers add up.
+    /// A deployment that changes the number must therefore let the old permits run out first, or use a new key: while
+    /// instances with the old number hold permits, those with the new number are refused. With the number in the key,
+    /// `pool:8` beside `pool:10`, both continue, and until the last old instance is gone the two numbers add up.
     pub fn semaphore(&self, key: impl IntoKey, permits: u32) -> LockRequest {
         self.request(key, Kind::Semaphore { permits })
     }
@@ -143,9 +143,9 @@ impl LockManager {
         CountDownLatch::new(Arc::clone(&self.hub), key)
     }
 
-    /// Checks that the manager has every profile that the program names, for example in
-    /// `#[distributed_lock(profile = "..")]`. Without it, the first call would find out. The contents of the profiles were
-    /// checked when the manager was built.
+    /// Checks that the manager has every profile that the program names, for example in `#[distributed_lock(profile =
+    /// "..")]`. Without it, the first call would find out. The contents of the profiles were checked when the manager
+    /// was built.
     ///
     /// # Errors
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest) with every missing name, and the name that it may stand for.
@@ -181,7 +181,8 @@ impl LockManager {
         &self.hub.engine
     }
 
-    /// Returns the name of the store: `memory`; `redis`, also with sentinels and on a Cluster; `quorum`, for `redlock://`.
+    /// Returns the name of the store: `memory`; `redis`, also with sentinels and on a Cluster; `quorum`, for
+    /// `redlock://`.
     #[must_use]
     pub fn store(&self) -> &'static str {
         self.hub.engine.capability.store
@@ -193,8 +194,8 @@ impl LockManager {
         self.hub.engine.held()
     }
 
-    /// Subscribes to what happens to the locks of this manager from now on. There may be any number of subscribers; without one,
-    /// events cost nothing.
+    /// Subscribes to what happens to the locks of this manager from now on. There may be any number of subscribers;
+    /// without one, events cost nothing.
     ///
     /// # Examples
     /// ```
@@ -217,29 +218,30 @@ impl LockManager {
         self.hub.engine.observer.events.subscribe()
     }
 
-    /// Registers the metrics of `template` at zero, before one of its locks is requested. A dashboard then shows 0, and an alert
-    /// has something to compare with. The HTTP layer does this when it is built; for others there is
+    /// Registers the metrics of `template` at zero, before one of its locks is requested. A dashboard then shows 0, and
+    /// an alert has something to compare with. The HTTP layer does this when it is built; for others there is
     /// [`ManagerBuilder::template`](crate::ManagerBuilder::template). Does nothing without the feature `metrics`.
     pub fn register_template(&self, template: &str) {
         self.hub.engine.observer.meters.register(template);
     }
 
     /// Counts a piece of work that ran without its lock because the store failed. The HTTP layer calls this where it is
-    /// configured to continue without a lock; other callers that do so call it too. `template` is the template of the key,
-    /// never the key.
+    /// configured to continue without a lock; other callers that do so call it too. `template` is the template of the
+    /// key, never the key.
     pub fn record_bypass(&self, template: &str) {
         self.hub.engine.observer.record_bypass(template);
     }
 
-    /// Returns an error as the log may show it: only its kind, where keys must stay out of the log. For the layers above.
+    /// Returns an error as the log may show it: only its kind, where keys must stay out of the log. For the layers
+    /// above.
     #[doc(hidden)]
     #[must_use]
     pub fn redacted<'a>(&self, error: &'a LockError) -> impl fmt::Display + use<'a> {
         self.hub.engine.observer.redact_error(error)
     }
 
-    /// Returns whether the log should now say that a request of `template` was refused, and how many like it were left out
-    /// before: one in ten seconds is logged. For the layers above.
+    /// Returns whether the log should now say that a request of `template` was refused, and how many like it were left
+    /// out before: one in ten seconds is logged. For the layers above.
     #[doc(hidden)]
     #[must_use]
     pub fn admit_refusal(&self, template: &str) -> Option<Option<u64>> {

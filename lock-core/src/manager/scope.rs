@@ -11,8 +11,8 @@ use crate::key::{IntoKey, Key};
 use crate::lease::Lease;
 
 impl LockManager {
-    /// Runs `future` with this manager as the [`current`](Self::current) one: for tests that must not share locks, and for
-    /// tenants. A task that the future spawns is outside of it, unless it enters [`LockScope::current`].
+    /// Runs `future` with this manager as the [`current`](Self::current) one: for tests that must not share locks, and
+    /// for tenants. A task that the future spawns is outside of it, unless it enters [`LockScope::current`].
     ///
     /// # Cancel safety
     /// As `future`.
@@ -60,8 +60,8 @@ impl LockScope {
         self.grants_of(manager, key).find_map(|lease| lease.check().err())
     }
 
-    /// Returns the leases of `key` that were entered in this scope, whether or not they are still held: those of `manager` in its
-    /// namespace, or those of any manager in the namespace of the scope's manager.
+    /// Returns the leases of `key` that were entered in this scope, whether or not they are still held: those of
+    /// `manager` in its namespace, or those of any manager in the namespace of the scope's manager.
     fn grants_of(&self, manager: Option<&LockManager>, key: &Key) -> impl Iterator<Item = Arc<Lease>> {
         let current = || self.manager().cloned().or_else(|| installed().ok());
         let current = manager.map_or_else(current, |manager| Some(Arc::clone(manager.hub())));

@@ -12,12 +12,12 @@ use crate::error::LossReason;
 
 impl LockManager {
     /// Shuts the manager down in good order. It refuses new requests, wakes waiters with
-    /// [`ShuttingDown`](LockErrorKind::ShuttingDown), and waits up to `grace` for guards to be dropped and for releases to be
-    /// answered. Then it marks the remaining locks as lost, releases them by owner, and closes the connections.
+    /// [`ShuttingDown`](LockErrorKind::ShuttingDown), and waits up to `grace` for guards to be dropped and for releases
+    /// to be answered. Then it marks the remaining locks as lost, releases them by owner, and closes the connections.
     ///
-    /// It may take longer than `grace`, while the last releases are answered: up to a second if locks were held to the end of
-    /// `grace`. Otherwise a store that does not answer gets a tenth of a second more, or with a `grace` of less than a second,
-    /// that second in all.
+    /// It may take longer than `grace`, while the last releases are answered: up to a second if locks were held to the
+    /// end of `grace`. Otherwise a store that does not answer gets a tenth of a second more, or with a `grace` of less
+    /// than a second, that second in all.
     ///
     /// Call it after the server has stopped accepting work.
     ///
@@ -53,7 +53,8 @@ const LAST_RELEASES: Duration = Duration::from_secs(1);
 /// Extra time for releases started at the end of the grace period. A healthy store answers well within it.
 const LAST_ANSWERS: Duration = Duration::from_millis(100);
 
-/// Returns how long a shutdown waits after its `grace`. What was not answered in all that time is not worth another second.
+/// Returns how long a shutdown waits after its `grace`. What was not answered in all that time is not worth another
+/// second.
 fn last(grace: Duration, report: &ShutdownReport) -> Duration {
     if report.revoked.is_empty() {
         LAST_RELEASES.saturating_sub(grace).max(LAST_ANSWERS)
@@ -68,7 +69,7 @@ fn last(grace: Duration, report: &ShutdownReport) -> Duration {
 pub struct ShutdownReport {
     /// Keys that were still held when the grace period was over. Their locks are lost.
     pub revoked: Vec<String>,
-    /// The number of requests and releases that the store did not answer. If one of their keys is locked, it is free when its
-    /// ttl is over.
+    /// The number of requests and releases that the store did not answer. If one of their keys is locked, it is free
+    /// when its ttl is over.
     pub unanswered: usize,
 }

@@ -25,8 +25,8 @@ impl Notifications {
         self.0.lock()
     }
 
-    /// Subscribes to the notifications of `owner`. Call it before the request is sent: the notification may overtake the
-    /// answer.
+    /// Subscribes to the notifications of `owner`. Call it before the request is sent: the notification may overtake
+    /// the answer.
     pub(crate) fn subscribe(notifications: &Arc<Self>, owner: Owner) -> Subscription {
         let mailbox = Arc::new(Mailbox::default());
         notifications.mailboxes().insert(owner, Arc::clone(&mailbox));

@@ -1,7 +1,7 @@
 //! Delivers what the store reports by itself to those who wait for it in this process.
 //!
-//! A notification is one of the ways in which a waiter is woken; the docs of `acquire/` show all of them in one picture. It
-//! may be lost on its way, so nothing relies on it alone.
+//! A notification is one of the ways in which a waiter is woken; the docs of `acquire/` show all of them in one
+//! picture. It may be lost on its way, so nothing relies on it alone.
 
 mod grants;
 mod latches;

@@ -114,8 +114,8 @@ pub enum LockEvent {
         /// The time since the grant.
         held: Duration,
     },
-    /// A release failed: the store did not answer, or the lock belonged to another holder by then. An unanswered release
-    /// continues in the background.
+    /// A release failed: the store did not answer, or the lock belonged to another holder by then. An unanswered
+    /// release continues in the background.
     #[non_exhaustive]
     ReleaseFailed {
         /// Which lock.
@@ -135,8 +135,8 @@ pub enum LockEvent {
         /// The template of the key.
         template: Arc<str>,
     },
-    /// The store has evicted keys for lack of memory, and locks may be among them. A holder whose lock is gone loses it at its
-    /// next renewal.
+    /// The store has evicted keys for lack of memory, and locks may be among them. A holder whose lock is gone loses it
+    /// at its next renewal.
     #[non_exhaustive]
     StoreEvicted {
         /// The number of keys since the last check. Locks need not be among them.

@@ -66,8 +66,8 @@ impl Outcome {
         }
     }
 
-    /// Returns whether an operator should see a failure in it. A held lock is none, nor is a caller that does without: locks
-    /// are for that.
+    /// Returns whether an operator should see a failure in it. A held lock is none, nor is a caller that does without:
+    /// locks are for that.
     pub(crate) fn is_failure(self) -> bool {
         matches!(self, Self::Timeout | Self::Overloaded | Self::StoreError | Self::Refused)
     }

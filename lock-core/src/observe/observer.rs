@@ -71,7 +71,8 @@ impl Observer {
         RedactedError::new(error, self.settings.redact_keys)
     }
 
-    /// Returns whether a warning about locks of `group` should be logged now, and how many like it were left out before.
+    /// Returns whether a warning about locks of `group` should be logged now, and how many like it were left out
+    /// before.
     pub(crate) fn admit(&self, group: &str, warning: Warning) -> Option<LeftOut> {
         let left_out = self.throttle.admit(group, warning, self.clock.now())?;
         Some((left_out > 0).then_some(left_out))

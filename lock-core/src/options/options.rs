@@ -7,7 +7,8 @@ use crate::backend::Capability;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::strategy::{self, Strategy};
 
-/// The options that may be left unset: the request's come first, then those of its profile, of the manager, and of this crate.
+/// The options that may be left unset: the request's come first, then those of its profile, of the manager, and of this
+/// crate.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Options {
     pub(crate) ttl: Option<Duration>,
@@ -32,8 +33,8 @@ impl Options {
 
     /// Fills in what is not set from `defaults`. This is the precedence.
     ///
-    /// A limit belongs to the strategy beside it. Where a strategy is set here, the limit of `defaults` does not apply: it must
-    /// not clash with a strategy that takes none.
+    /// A limit belongs to the strategy beside it. Where a strategy is set here, the limit of `defaults` does not apply:
+    /// it must not clash with a strategy that takes none.
     pub(crate) fn or(self, defaults: &Self) -> Self {
         let wait = if self.strategy.is_none() { defaults.wait } else { None };
         Self {
@@ -57,8 +58,8 @@ impl Options {
         self.strategy.take().unwrap_or_else(|| Arc::new(strategy::retry()))
     }
 
-    /// Refuses a lease that the store cannot hold, and a limit that the strategy does not take. `whose` begins the error. A
-    /// strategy that is not set here comes from `defaults`.
+    /// Refuses a lease that the store cannot hold, and a limit that the strategy does not take. `whose` begins the
+    /// error. A strategy that is not set here comes from `defaults`.
     pub(crate) fn check(&self, whose: &str, defaults: &Self, store: &Capability) -> Result<()> {
         let invalid = |detail: String| Err(LockError::new(LockErrorKind::InvalidRequest, detail));
         if let Some(Err(error)) = self.ttl.map(|ttl| store.check_ttl(ttl)) {

@@ -71,8 +71,8 @@ pub(crate) struct Profiles {
 }
 
 impl Profiles {
-    /// How many keys a request may have by default, and the largest number that can be set. One script handles all of them, and
-    /// the server does nothing else meanwhile: 100 take about a millisecond.
+    /// How many keys a request may have by default, and the largest number that can be set. One script handles all of
+    /// them, and the server does nothing else meanwhile: 100 take about a millisecond.
     pub(crate) const DEFAULT_KEYS: usize = 100;
     pub(crate) const MOST_KEYS: usize = 1_000;
 

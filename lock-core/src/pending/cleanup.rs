@@ -25,8 +25,8 @@ pub(crate) enum Certainty {
     /// The request was sent and not answered: it may take effect after the first release, so that is repeated until one
     /// has freed something.
     Maybe,
-    /// The same for an owner with earlier grants. A release that freed something may have freed those, and the request may
-    /// arrive behind it, so nothing ends the repetition early.
+    /// The same for an owner with earlier grants. A release that freed something may have freed those, and the request
+    /// may arrive behind it, so nothing ends the repetition early.
     MaybeAgain,
 }
 
@@ -98,7 +98,8 @@ impl Cleanup {
         })
     }
 
-    /// Returns whether the grants of this process live in one session with the store, so that none of them ends by itself.
+    /// Returns whether the grants of this process live in one session with the store, so that none of them ends by
+    /// itself.
     pub(crate) fn has_session(&self) -> bool {
         self.capability.lease == LeaseScope::Session
     }
@@ -117,8 +118,8 @@ impl Cleanup {
     /// Releases a claim, at once where the store can do that, else in the background. Never blocks and never panics;
     /// callable from anywhere, also outside a runtime and while unwinding. Does nothing in a forked child.
     ///
-    /// `keep_until` is the end of its `min_hold`. From `until` on the store has forgotten the claim by itself, unless it
-    /// lives in a session.
+    /// `keep_until` is the end of its `min_hold`. From `until` on the store has forgotten the claim by itself, unless
+    /// it lives in a session.
     pub(crate) fn release_as(
         self: &Arc<Self>,
         claim: &Claim,
@@ -143,8 +144,8 @@ impl Cleanup {
         self.spawn(PendingRelease { claim, keep_until, certainty, not_before: None, until, context });
     }
 
-    /// Releases the grant of a lost lease at the time at which the store would have forgotten a lease of its own: until then
-    /// the body may not know that the lock is lost. For a grant in a session, which forgets none.
+    /// Releases the grant of a lost lease at the time at which the store would have forgotten a lease of its own: until
+    /// then the body may not know that the lock is lost. For a grant in a session, which forgets none.
     pub(crate) fn release_later(
         self: &Arc<Self>,
         claim: &Claim,
@@ -295,8 +296,8 @@ struct PendingRelease {
     certainty: Certainty,
     /// It is not released before this time, unless the manager ends.
     not_before: Option<Moment>,
-    /// From here on the store has forgotten it by itself. `None` where it never does: the release is repeated until it is
-    /// answered.
+    /// From here on the store has forgotten it by itself. `None` where it never does: the release is repeated until it
+    /// is answered.
     until: Option<Moment>,
     /// What it was, for those who read the log.
     context: ReleaseContext,

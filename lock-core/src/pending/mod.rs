@@ -1,7 +1,8 @@
 //! What is neither held nor free: claims on their way to the store, and releases on theirs.
 //!
-//! A [`PendingClaim`] exists before the first byte of its request is sent, and rolls back when it is dropped. What it, a
-//! dropped guard or a hand-off without a taker leaves behind goes to the [`Cleanup`], which releases it in the background.
+//! A [`PendingClaim`] exists before the first byte of its request is sent, and rolls back when it is dropped. What it,
+//! a dropped guard or a hand-off without a taker leaves behind goes to the [`Cleanup`], which releases it in the
+//! background.
 
 mod claim;
 mod cleanup;

@@ -12,8 +12,8 @@ use crate::lease::LeaseOptions;
 use crate::strategy::{self, Backoff, Strategy};
 
 impl LockRequest {
-    /// Checks whether the request could ever be granted, without any I/O: for programs that build requests from settings, at
-    /// the start and not at the first call.
+    /// Checks whether the request could ever be granted, without any I/O: for programs that build requests from
+    /// settings, at the start and not at the first call.
     ///
     /// # Errors
     /// [`InvalidKey`](LockErrorKind::InvalidKey), [`InvalidRequest`](LockErrorKind::InvalidRequest),
@@ -35,11 +35,12 @@ impl LockRequest {
     /// Acquires the lock, waiting as the strategy says.
     ///
     /// # Errors
-    /// - [`Contended`](LockErrorKind::Contended), [`TimedOut`](LockErrorKind::TimedOut): the key is held. The error says by
-    ///   whom, where the store knows, and [`is_skipped`](LockError::is_skipped) is true when the strategy does without.
-    /// - [`Overloaded`](LockErrorKind::Overloaded): too many wait.
-    /// - [`Unavailable`](LockErrorKind::Unavailable): the store does not answer. A waiting strategy tries again within its
-    ///   limit; [`wait`](strategy::wait()) continues for ever, and logs that.
+    /// - [`Contended`](LockErrorKind::Contended), [`TimedOut`](LockErrorKind::TimedOut): the key is held. The error
+    ///   says by whom, where the store knows, and [`is_skipped`](LockError::is_skipped) is true when the strategy does
+    ///   without.
+    /// - [`Overloaded`](LockErrorKind::Overloaded): too many requests are already waiting.
+    /// - [`Unavailable`](LockErrorKind::Unavailable): the store does not answer. A waiting strategy tries again within
+    ///   its limit; [`wait`](strategy::wait()) continues for ever, and logs that.
     /// - [`InvalidKey`](LockErrorKind::InvalidKey), [`InvalidRequest`](LockErrorKind::InvalidRequest),
     ///   [`Unsupported`](LockErrorKind::Unsupported): the request is refused before any I/O.
     /// - [`Upgrade`](LockErrorKind::Upgrade), [`Reentered`](LockErrorKind::Reentered): this task holds the key already.
@@ -49,8 +50,8 @@ impl LockRequest {
     /// In a tokio runtime without the timer. A store on the network needs the I/O driver too (`enable_all`).
     ///
     /// # Cancel safety
-    /// Dropping the future leaves nothing behind: what may have been granted is released in the background, and the queue entry
-    /// is removed.
+    /// Dropping the future leaves nothing behind: what may have been granted is released in the background, and the
+    /// queue entry is removed.
     pub async fn acquire(self) -> Result<LockGuard> {
         acquire::acquire(self.plan()?).await
     }
@@ -76,13 +77,13 @@ impl LockRequest {
     /// Acquires the lock, runs `body` under it, and releases the lock.
     ///
     /// The body runs at most once, and never without the lock. When the lock is lost, the body is dropped (see
-    /// [`on_lost`](Self::on_lost)). What the body borrowed or owned is dropped before the lock is released. A nested request for
-    /// the same key in the same task enters the grant again. The caller waits for the release for at most a second; after that
-    /// it continues in the background. A release that fails never masks the body's result.
+    /// [`on_lost`](Self::on_lost)). What the body borrowed or owned is dropped before the lock is released. A nested
+    /// request for the same key in the same task enters the grant again. The caller waits for the release for at most a
+    /// second; after that it continues in the background. A release that fails never masks the body's result.
     ///
     /// # Errors
-    /// Those of [`acquire`](Self::acquire), and [`Lost`](LockErrorKind::Lost) when the lock was lost while the body ran. What the
-    /// body has done is not undone.
+    /// Those of [`acquire`](Self::acquire), and [`Lost`](LockErrorKind::Lost) when the lock was lost while the body
+    /// ran. What the body has done is not undone.
     ///
     /// # Cancel safety
     /// Dropping the future drops the body first, then releases the lock in the background.
@@ -105,7 +106,8 @@ impl LockRequest {
         body::under(guard, on_lost, body).await
     }
 
-    /// Like [`run`](Self::run), with a handle for the body: the fencing token, the time left, and whether the lock is lost.
+    /// Like [`run`](Self::run), with a handle for the body: the fencing token, the time left, and whether the lock is
+    /// lost.
     ///
     /// # Errors
     /// As [`run`](Self::run).

@@ -13,11 +13,13 @@ use crate::kind::Kind;
 use crate::options::Options;
 use crate::strategy::Backoff;
 
-/// A request for a lock. Made by [`LockManager::lock`](crate::LockManager::lock) and its siblings. It does nothing until
-/// [`acquire`](Self::acquire), [`try_acquire`](Self::try_acquire), [`run`](Self::run) or [`run_with`](Self::run_with).
+/// A request for a lock. Made by [`LockManager::lock`](crate::LockManager::lock) and its siblings. It does nothing
+/// until [`acquire`](Self::acquire), [`try_acquire`](Self::try_acquire), [`run`](Self::run) or
+/// [`run_with`](Self::run_with).
 ///
-/// What is not set here comes from the [profile](Self::profile), then from the manager. A request of a task that already
-/// holds the key enters that grant again, with the options of the grant: its own ttl, bounds and label do not count.
+/// What is not set here comes from the [profile](Self::profile), then from the manager. A request of a task that
+/// already holds the key enters that grant again, with the options of the grant: its own ttl, bounds and label do not
+/// count.
 ///
 /// # Examples
 /// ```

@@ -15,8 +15,8 @@ use crate::strategy;
 use crate::strategy::{Backoff, Strategy};
 
 impl LockRequest {
-    /// Sets the lease: how long a holder that crashed keeps others out. It is renewed every third of it while the lock is held.
-    /// Default: the manager's, 10 s.
+    /// Sets the lease: how long a holder that crashed keeps others out. It is renewed every third of it while the lock
+    /// is held. Default: the manager's, 10 s.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.options.ttl = Some(ttl);
         self
@@ -28,36 +28,39 @@ impl LockRequest {
         self
     }
 
-    /// Sets how long a bounded strategy waits for other holders, in place of the strategy's own limit. A strategy that does not
-    /// wait, or waits for ever, refuses a limit.
+    /// Sets how long a bounded strategy waits for other holders, in place of the strategy's own limit. A strategy that
+    /// does not wait, or waits for ever, refuses a limit.
     ///
-    /// The limit does not interrupt a call to the store, because a call that is merely slow may find the key free. While the
-    /// store does not answer, [`Unavailable`](LockErrorKind::Unavailable) therefore comes up to one call after the limit: on
-    /// Redis the `timeout` of the URL, 500 ms. To bound everything, put `tokio::time::timeout` around
-    /// [`acquire`](Self::acquire), which leaves nothing behind when it is dropped.
+    /// The limit does not interrupt a call to the store, because a call that is merely slow may find the key free.
+    /// While the store does not answer, [`Unavailable`](LockErrorKind::Unavailable) therefore comes up to one call
+    /// after the limit: on Redis the `timeout` of the URL, 500 ms. To bound everything, put `tokio::time::timeout`
+    /// around [`acquire`](Self::acquire), which leaves nothing behind when it is dropped.
     pub fn wait(mut self, limit: Duration) -> Self {
         self.options.wait = Some(limit);
         self
     }
 
-    /// Sets the pauses between the tries of a strategy, in place of the strategy's own. A strategy that does not try again
-    /// refuses a backoff.
+    /// Sets the pauses between the tries of a strategy, in place of the strategy's own. A strategy that does not try
+    /// again refuses a backoff.
     pub fn backoff(mut self, backoff: Backoff) -> Self {
         self.backoff = Some(backoff);
         self
     }
 
-    /// Sets whether the lease is renewed while the lock is held. Without renewal, the lock is lost after its ttl. Default: yes.
+    /// Sets whether the lease is renewed while the lock is held. Without renewal, the lock is lost after its ttl.
+    /// Default: yes.
     pub fn renew(mut self, renew: bool) -> Self {
         self.options.renew = Some(renew);
         self
     }
 
-    /// Sets how often the lease is renewed, where a third of it is too seldom. A renewal also finds out that somebody deleted the
-    /// key, so a lock with a long lease is lost within this time after that. At least 10 ms. Default: a third of the ttl.
+    /// Sets how often the lease is renewed, where a third of it is too seldom. A renewal also finds out that somebody
+    /// deleted the key, so a lock with a long lease is lost within this time after that. At least 10 ms. Default: a
+    /// third of the ttl.
     ///
-    /// Every other way to lose a lock is noticed at once: [`force_release`](crate::LockManager::force_release), and the end of
-    /// the lease. Renewals of many locks are sent together, so that one each second costs a fraction of a command.
+    /// Every other way to lose a lock is noticed at once: [`force_release`](crate::LockManager::force_release), and the
+    /// end of the lease. Renewals of many locks are sent together, so that one each second costs a fraction of a
+    /// command.
     ///
     /// # Examples
     /// ```
@@ -85,26 +88,27 @@ impl LockRequest {
         self
     }
 
-    /// Sets the longest time for which the lock is held, renewals included: for bodies that hang and guards that are forgotten.
-    /// After it the lock is lost. Default: none.
+    /// Sets the longest time for which the lock is held, renewals included: for bodies that hang and guards that are
+    /// forgotten. After it the lock is lost. Default: none.
     pub fn max_hold(mut self, max: Duration) -> Self {
         self.max_hold = Some(max);
         self
     }
 
-    /// Sets the shortest time for which the key stays locked, counted from the grant: a job that ends early must not run again
-    /// on the next machine. The release does not wait for it. If the holder dies, the key is free when the lease is over, as
-    /// without this option. At most what the store can keep: 366 days on Redis, and the `max_ttl` of a `redlock://`, whose
-    /// servers do not vote for that long after they lost their data. Default: none.
+    /// Sets the shortest time for which the key stays locked, counted from the grant: a job that ends early must not
+    /// run again on the next machine. The release does not wait for it. If the holder dies, the key is free when the
+    /// lease is over, as without this option. At most what the store can keep: 366 days on Redis, and the `max_ttl` of
+    /// a `redlock://`, whose servers do not vote for that long after they lost their data. Default: none.
     pub fn min_hold(mut self, min: Duration) -> Self {
         self.min_hold = Some(min);
         self
     }
 
-    /// Sets how many may wait for the key before a further request fails with [`Overloaded`](LockErrorKind::Overloaded). For
-    /// [`lock`](crate::LockManager::lock) the waiters of this process count, and for every other kind those in the store's
-    /// queue, of all processes. A waiter that died counts for its waiter lease, min(ttl, 2 s), and until the next heartbeat of
-    /// a living one beside it, a third of that. Default: any number.
+    /// Sets how many may wait for the key before a further request fails with
+    /// [`Overloaded`](LockErrorKind::Overloaded). For [`lock`](crate::LockManager::lock) the waiters of this process
+    /// count, and for every other kind those in the store's queue, of all processes. A waiter that died counts for its
+    /// waiter lease, min(ttl, 2 s), and until the next heartbeat of a living one beside it, a third of that. Default:
+    /// any number.
     pub fn max_waiters(mut self, max: usize) -> Self {
         self.max_waiters = Some(max);
         self
@@ -116,8 +120,8 @@ impl LockRequest {
         self
     }
 
-    /// Sets the template that the key was rendered from, such as `order:<id>`. Spans and metrics show it, because there are few
-    /// templates and many keys. The attribute and the HTTP layer set it. Default: none.
+    /// Sets the template that the key was rendered from, such as `order:<id>`. Spans and metrics show it, because there
+    /// are few templates and many keys. The attribute and the HTTP layer set it. Default: none.
     pub fn template(mut self, template: impl Into<Cow<'static, str>>) -> Self {
         self.template = Some(template.into());
         self
@@ -130,7 +134,8 @@ impl LockRequest {
         self
     }
 
-    /// Sets what [`run`](Self::run) and [`run_with`](Self::run_with) do when the lock is lost. Default: [`OnLost::Cancel`].
+    /// Sets what [`run`](Self::run) and [`run_with`](Self::run_with) do when the lock is lost. Default:
+    /// [`OnLost::Cancel`].
     pub fn on_lost(mut self, on_lost: OnLost) -> Self {
         self.on_lost = on_lost;
         self

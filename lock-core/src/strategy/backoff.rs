@@ -16,8 +16,8 @@ use crate::backoff::doubled;
 /// the key may be free then; and it never goes beyond what is left of the wait, so that the last try comes at its very
 /// end.
 ///
-/// A caller that is [notified](Contention::notified) when the key is granted to it asks nothing after a pause, so its pause is
-/// not drawn: it is 1 s, or what is left of the wait.
+/// A caller that is [notified](Contention::notified) when the key is granted to it asks nothing after a pause, so its
+/// pause is not drawn: it is 1 s, or what is left of the wait.
 ///
 /// # Examples
 ///
@@ -42,8 +42,8 @@ impl Backoff {
     /// The default of `max`: 200 ms.
     pub const DEFAULT_MAX: Duration = Duration::from_millis(200);
 
-    /// How often a waiter that is notified is asked whether it still waits. This is all that thousands of waiters cost while
-    /// they wait.
+    /// How often a waiter that is notified is asked whether it still waits. This is all that thousands of waiters cost
+    /// while they wait.
     const TOLD: Duration = Duration::from_secs(1);
     const FLOOR: Duration = Duration::from_millis(1);
     /// How long after the end of the holder's lease the next try comes: stores count in milliseconds and round.

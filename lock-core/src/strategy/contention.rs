@@ -26,16 +26,16 @@ pub struct Contention {
     pub holder_remaining: Option<Duration>,
     /// The number of others that wait for the key, where known.
     pub waiters: Option<usize>,
-    /// Whether the caller is queued and will be notified when the key is granted to it. A pause then delays no question to
-    /// the store: after it, only the strategy is asked again.
+    /// Whether the caller is queued and will be notified when the key is granted to it. A pause then delays no question
+    /// to the store: after it, only the strategy is asked again.
     pub notified: bool,
     /// A random number, uniform in 0..1, that the caller draws anew for every decision.
     pub jitter: f64,
 }
 
 impl Contention {
-    /// The first try: no wait so far, nothing known of the holder or of others, and no notification to expect. `jitter` is
-    /// 0.5.
+    /// The first try: no wait so far, nothing known of the holder or of others, and no notification to expect. `jitter`
+    /// is 0.5.
     #[must_use]
     pub fn new() -> Self {
         Self {

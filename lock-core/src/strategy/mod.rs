@@ -1,7 +1,7 @@
 //! Strategies: what to do when the key is held.
 //!
-//! A strategy is a pure decision. It receives what is known about the contention and returns what to do. It never waits,
-//! reads a clock or draws a random number: the acquire loop does that for all strategies.
+//! A strategy is a pure decision. It receives what is known about the contention and returns what to do. It never
+//! waits, reads a clock or draws a random number: the acquire loop does that for all strategies.
 //!
 //! | strategy | when the key is held | for |
 //! | --- | --- | --- |
@@ -12,8 +12,8 @@
 //! | [`wait()`] | waits for ever | work in the background that must happen |
 //! | [`shed()`] | waits like another strategy while few wait, fails at once with `Overloaded` when many do | hot keys under load |
 //!
-//! A strategy also decides how long the store may be unavailable: [`wait()`] waits through an outage, and a bounded strategy waits
-//! until its bound.
+//! A strategy also decides how long the store may be unavailable: [`wait()`] waits through an outage, and a bounded
+//! strategy waits until its bound.
 //!
 //! To *do without* means that the body does not run and nothing is wrong: a locked function gives `None` or `()`, and
 //! [`LockError::is_skipped`](crate::LockError::is_skipped) is true.

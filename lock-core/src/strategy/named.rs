@@ -11,7 +11,8 @@ use super::{
 };
 use crate::error::{LockError, LockErrorKind};
 
-/// A built-in strategy with its defaults, parsed from its name: `fail_fast`, `skip`, `retry`, `retry_or_skip` or `wait`.
+/// A built-in strategy with its defaults, parsed from its name: `fail_fast`, `skip`, `retry`, `retry_or_skip` or
+/// `wait`.
 ///
 /// For configuration files and environment variables. The default is `retry`.
 ///

@@ -24,14 +24,14 @@ pub trait Strategy: fmt::Debug + Send + Sync + 'static {
     /// Returns the name in spans and errors, such as `retry`.
     fn name(&self) -> Cow<'static, str>;
 
-    /// Returns whether the strategy uses [`Contention::wait_limit`]. A request that sets a limit for any other strategy is
-    /// refused, not ignored. Default: `false`.
+    /// Returns whether the strategy uses [`Contention::wait_limit`]. A request that sets a limit for any other strategy
+    /// is refused, not ignored. Default: `false`.
     fn takes_wait_limit(&self) -> bool {
         false
     }
 
-    /// Returns the same strategy with other pauses between tries, or `None` if it does not pause or its pauses are not a
-    /// [`Backoff`]. A request that sets a backoff for such a strategy is refused, not ignored. Default: `None`.
+    /// Returns the same strategy with other pauses between tries, or `None` if it does not pause or its pauses are not
+    /// a [`Backoff`]. A request that sets a backoff for such a strategy is refused, not ignored. Default: `None`.
     fn with_backoff(&self, backoff: Backoff) -> Option<Arc<dyn Strategy>> {
         let _ = backoff;
         None
@@ -65,7 +65,7 @@ pub enum Decision {
     Fail,
     /// Do without: the body does not run, and nothing is wrong.
     Skip,
-    /// Give up because too many wait: `Overloaded`. Not a kind of `Fail`, because callers treat load differently from a key
-    /// that is held.
+    /// Give up because too many wait: `Overloaded`. Not a kind of `Fail`, because callers treat load differently from a
+    /// key that is held.
     Shed,
 }

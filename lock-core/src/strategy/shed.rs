@@ -15,9 +15,9 @@ pub struct Shed<S> {
 /// Decides like `inner` while fewer than `max_waiters` others wait for the key. Otherwise a newcomer fails at once with
 /// [`Overloaded`](crate::LockErrorKind::Overloaded).
 ///
-/// For hot keys: under load, the callers that would time out anyway fail at once. The number is checked on arrival only, so
-/// that a newcomer takes nobody's turn. An `inner` that would not wait decides alone, and so does any `inner` where the
-/// number of waiters is not known. With 0, everybody who would have to wait is shed.
+/// For hot keys: under load, the callers that would time out anyway fail at once. The number is checked on arrival
+/// only, so that a newcomer takes nobody's turn. An `inner` that would not wait decides alone, and so does any `inner`
+/// where the number of waiters is not known. With 0, everybody who would have to wait is shed.
 ///
 /// # Examples
 ///

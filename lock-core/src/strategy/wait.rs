@@ -13,8 +13,8 @@ pub struct Wait {
 
 /// Waits until the key is free, however long that takes.
 ///
-/// For work in the background that must happen. The wait ends when the caller drops the future. A limit of the request is
-/// refused.
+/// For work in the background that must happen. The wait ends when the caller drops the future. A limit of the request
+/// is refused.
 ///
 /// # Examples
 ///

@@ -1,4 +1,4 @@
-//! A manager for tests, before it is made.
+//! Configures a manager for tests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::manager::LockManager;
 use crate::manager::ManagerBuilder;
 use crate::options::Profile;
 
-/// Begins a [`TestLocks`].
+/// Configures a [`TestLocks`].
 ///
 /// # Examples
 /// ```
@@ -40,7 +40,7 @@ impl TestLocksBuilder {
         Self { builder: ManagerBuilder::new(Arc::new(store.clone())), store }
     }
 
-    /// As [`ManagerBuilder::namespace`]. A [`TestHolder`](super::TestHolder) is in the same one.
+    /// As [`ManagerBuilder::namespace`]. Every [`TestHolder`](super::TestHolder) uses the same namespace.
     pub fn namespace(self, namespace: impl Into<String>) -> Self {
         self.with(|builder| builder.namespace(namespace))
     }
@@ -55,8 +55,8 @@ impl TestLocksBuilder {
         self.with(|builder| builder.profile(name, profile))
     }
 
-    /// Anything else that a [`ManagerBuilder`] can say: what a program does to its builder can be a function that it
-    /// shares with its tests.
+    /// Changes any other setting of the [`ManagerBuilder`]. A program can configure its builder in a function that its
+    /// tests call here.
     pub fn with(mut self, change: impl FnOnce(ManagerBuilder) -> ManagerBuilder) -> Self {
         self.builder = change(self.builder);
         self
@@ -71,7 +71,7 @@ impl TestLocksBuilder {
     pub fn build(self) -> TestLocks {
         let Self { store, builder } = self;
         let manager = built(builder.build());
-        // It has a way to the store of its own, on which no call fails.
+        // It has its own connection to the store, on which no call fails.
         let other = LockManager::builder(store.memory.clone()).service("another process");
         let other = built(other.namespace(manager.engine().namespace.clone()).build());
         let history = History::default();
@@ -83,13 +83,13 @@ impl TestLocksBuilder {
 }
 
 impl TestLocks {
-    /// A manager over a store of its own.
+    /// Makes a manager with its own store.
     #[must_use]
     pub fn new() -> Self {
         Self::builder().build()
     }
 
-    /// Begins one with a namespace, profiles or defaults.
+    /// Returns a builder, to set a namespace, profiles or defaults.
     pub fn builder() -> TestLocksBuilder {
         TestLocksBuilder::new()
     }

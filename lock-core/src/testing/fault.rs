@@ -1,38 +1,38 @@
-//! How a store fails.
+//! The ways in which a store fails.
 
 use crate::error::{LockError, LockErrorKind};
 
-/// How a store that fails does it.
+/// How a failing store fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StoreFault {
-    /// It cannot be reached, and did nothing: [`Unavailable`](LockErrorKind::Unavailable). A strategy that waits tries
-    /// again.
+    /// It cannot be reached and does nothing: [`Unavailable`](LockErrorKind::Unavailable). A strategy that waits
+    /// retries.
     #[default]
     Unreachable,
-    /// It does its part, and the answer is lost: [`Unavailable`](LockErrorKind::Unavailable). What was taken is given back
-    /// in the background, where that is answered.
+    /// It executes the command, but its answer gets lost: [`Unavailable`](LockErrorKind::Unavailable). A lock that was
+    /// granted this way is released in the background, if the store answers that.
     Unanswered,
-    /// Too few of its nodes answer: [`NoQuorum`](LockErrorKind::NoQuorum). A strategy that waits tries again.
+    /// Too few of its nodes answer: [`NoQuorum`](LockErrorKind::NoQuorum). A strategy that waits retries.
     NoQuorum,
-    /// It refuses, as with a wrong password: [`Unavailable`](LockErrorKind::Unavailable), and not
-    /// [temporary](LockError::is_temporary), so nobody tries again.
+    /// It refuses the command, as with a wrong password: [`Unavailable`](LockErrorKind::Unavailable), but not
+    /// [temporary](LockError::is_temporary), so nobody retries.
     Refused,
 }
 
-/// The error of a call that fails so.
+/// The error of a call that fails in this way.
 impl From<StoreFault> for LockError {
     fn from(fault: StoreFault) -> Self {
         let (kind, text) = match fault {
             StoreFault::Unreachable => (LockErrorKind::Unavailable, "the test has made it unreachable"),
             StoreFault::Unanswered => (LockErrorKind::Unavailable, "the test has lost its answer"),
             StoreFault::NoQuorum => (LockErrorKind::NoQuorum, "the test has taken most of the nodes down"),
-            StoreFault::Refused => (LockErrorKind::Unavailable, "the test has it refuse"),
+            StoreFault::Refused => (LockErrorKind::Unavailable, "the test has made it refuse"),
         };
         let error = Self::new(kind, text);
         match fault {
             StoreFault::Unreachable => error.nothing_taken(),
-            // A node of the minority may have done its part.
+            // A node in the minority may have executed the command.
             StoreFault::Unanswered | StoreFault::NoQuorum => error,
             StoreFault::Refused => error.permanent().nothing_taken(),
         }

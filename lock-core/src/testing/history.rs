@@ -16,37 +16,38 @@ pub struct TestEvent {
     pub key: String,
     /// What happened.
     pub what: Happened,
-    /// The fencing token, where it was known by then: the store gives it with a grant, and one who got its turn from a
-    /// holder of the same process has none until it asks.
+    /// The fencing token, if it was known by then. The store returns it with a grant; a request that was handed the
+    /// lock by a holder of the same process has none until it asks for it.
     pub fencing_token: Option<FencingToken>,
-    /// Whether it happened to another process, that of a [`TestHolder`](super::TestHolder), and not to the code under test.
+    /// Whether it happened to the other process, that of a [`TestHolder`](super::TestHolder), and not to the code under
+    /// test.
     pub elsewhere: bool,
 }
 
-/// What happened to a key. A nested call that enters a lock again is nothing.
+/// What happened to a key. A nested call that enters a lock again is not recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Happened {
-    /// It was granted.
+    /// The key was granted.
     Granted,
-    /// A request ended without it, for this reason.
+    /// A request ended without the lock, for this reason.
     Refused(LockErrorKind),
-    /// A request ended without it, and the strategy did without.
+    /// A request ended without the lock, and the strategy skipped it.
     Skipped,
     /// The future of a request was dropped.
     Cancelled,
     /// The last guard was released or dropped.
     Released,
-    /// It was lost, for this reason.
+    /// The lock was lost, for this reason.
     Lost(LossReason),
 }
 
-/// Everything that happened so far. Clones share it.
+/// Everything that happened so far. Clones share the record.
 #[derive(Clone, Debug, Default)]
 pub(super) struct History(Arc<Mutex<Vec<TestEvent>>>);
 
 impl History {
-    /// What writes down the events of one process.
+    /// Returns a witness that records the events of one process.
     pub(super) fn scribe(&self, elsewhere: bool) -> Arc<dyn Witness> {
         Arc::new(Scribe { history: self.clone(), elsewhere })
     }
@@ -55,7 +56,7 @@ impl History {
         self.0.lock()
     }
 
-    /// How often `key` was granted to the code under test.
+    /// Returns how often `key` was granted to the code under test.
     pub(super) fn times_granted(&self, key: &Key) -> usize {
         let events = self.events();
         let granted = |event: &&TestEvent| event.what == Happened::Granted && !event.elsewhere;

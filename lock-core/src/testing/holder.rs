@@ -1,24 +1,23 @@
-//! Somebody else who holds.
+//! A holder in another process.
 
 use crate::guard::LockGuard;
 
-/// Another process, as the code under test sees it, that holds a key until this value is
-/// [released](Self::release) or dropped.
+/// Holds a key until it is [released](Self::release) or dropped. To the code under test, the holder is another process.
 #[derive(Debug)]
 #[must_use = "the key is free again when this is dropped"]
 pub struct TestHolder(pub(super) LockGuard);
 
 impl TestHolder {
-    /// The key, with its namespace.
+    /// Returns the key, with its namespace.
     #[must_use]
     pub fn key(&self) -> &str {
         self.0.key()
     }
 
-    /// The fencing token of this holder: larger than that of every earlier one.
+    /// Returns the fencing token of this holder, which is larger than that of every earlier holder.
     ///
     /// # Panics
-    /// When the key was taken away from it by force.
+    /// When the key was released by force.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -34,7 +33,7 @@ impl TestHolder {
     /// # Cancel safety
     /// Dropping the future frees the key in the background.
     pub async fn release(self) {
-        // The only other answer is that the key was taken away from it by force.
+        // The only possible error is that the key was released by force.
         let _ = self.0.release().await;
     }
 }

@@ -1,4 +1,4 @@
-//! A manager for tests, and everything that can happen to its locks.
+//! A manager for tests, and what a test can do to its locks.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use crate::lease::Lease;
 use crate::manager::LockManager;
 use crate::strategy;
 
-/// A lease that no test lives to see the end of.
+/// A lease that does not end before the test does.
 const LONG: Duration = Duration::from_secs(3_600);
 
-/// A manager over a store in memory that contends, fails and loses on demand.
+/// A manager with a store in memory, on which keys are contended, calls fail and locks are lost on demand.
 ///
-/// It dereferences to its [`LockManager`]: hand a clone of that to the code under test, or run the code in
-/// [`scope`](LockManager::scope). Each value has a store of its own, so tests do not meet.
+/// It dereferences to its [`LockManager`]: pass a clone of that to the code under test, or run the code in
+/// [`scope`](LockManager::scope). Each value has its own store, so tests do not affect each other.
 ///
 /// # Examples
 /// ```
@@ -56,22 +56,22 @@ const LONG: Duration = Duration::from_secs(3_600);
 pub struct TestLocks {
     pub(super) store: TestStore,
     pub(super) manager: LockManager,
-    /// Of another process.
+    /// The manager of another process.
     pub(super) other: LockManager,
     pub(super) history: History,
 }
 
 impl TestLocks {
-    /// The manager of the code under test.
+    /// Returns the manager of the code under test.
     #[must_use]
     pub fn manager(&self) -> &LockManager {
         &self.manager
     }
 
-    /// Has another process hold `key` from now on, as one that excludes everybody else.
+    /// Lets another process hold `key` from now on, exclusively.
     ///
     /// # Panics
-    /// When somebody holds it already ([`steal`](Self::steal) takes it away), or waits for it in order.
+    /// When somebody already holds the key ([`steal`](Self::steal) takes it away), or is queued for it.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -80,11 +80,11 @@ impl TestLocks {
         self.contend_as(key, Kind::Reentrant)
     }
 
-    /// As [`contend`](Self::contend), with a lock of `kind`: code that asks for a semaphore has to find semaphores. One
-    /// holder has one permit.
+    /// As [`contend`](Self::contend), with a lock of `kind`: code that requests a semaphore needs other holders of the
+    /// same semaphore. One holder has one permit.
     ///
     /// # Panics
-    /// When such a lock is not to be had at once.
+    /// When such a lock cannot be acquired at once.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -115,7 +115,7 @@ impl TestLocks {
         }
     }
 
-    /// Has another process hold `key` from now on, for `time`; returns when it has it.
+    /// Lets another process hold `key` for `time`; returns when it holds the key.
     ///
     /// # Panics
     /// As [`contend`](Self::contend), and outside a tokio runtime.
@@ -134,30 +134,30 @@ impl TestLocks {
         }
     }
 
-    /// Takes `key` away from whoever of the code under test holds it: at once its body is dropped, or its guard says
-    /// [`Lost`](crate::LockErrorKind::Lost), for the reason [`Taken`](LossReason::Taken). The key is free then. Of several
-    /// keys, all are lost.
+    /// Takes `key` away from the code under test. The holder's body is dropped at once, or its guard reports
+    /// [`Lost`](crate::LockErrorKind::Lost) with the reason [`Taken`](LossReason::Taken). The key is free then. If the
+    /// lock has several keys, all are lost.
     ///
     /// # Panics
-    /// When nobody of the code under test holds it: see [`until_held`](Self::until_held).
+    /// When the code under test does not hold the key: see [`until_held`](Self::until_held).
     #[track_caller]
     pub fn lose(&self, key: impl IntoKey) {
         let key = self.full(&named(key));
-        let lost = self.holds_on(&key).filter(|lease| lease.lose(LossReason::Taken)).inspect(|lease| {
-            // Told before anybody else can have it, as a real store would be by the lease.
+        let lost = self.leases_of(&key).filter(|lease| lease.lose(LossReason::Taken)).inspect(|lease| {
+            // After the loss: a real store would also not grant the key to anybody else before the lease has ended.
             let _ = self.store.memory.release_now(&lease.claim, None);
         });
         assert!(lost.count() > 0, "nobody holds `{key}`, so nobody can lose it");
     }
 
-    /// As [`lose`](Self::lose), and another process holds the key at once, with a larger fencing token.
+    /// As [`lose`](Self::lose), and another process acquires the key at once, with a larger fencing token.
     ///
     /// # Panics
-    /// As [`lose`](Self::lose), and when the key is not to be had then, because others share it, wait for it in order,
+    /// As [`lose`](Self::lose), and when the key cannot be acquired then, because others share it, are queued for it,
     /// or are faster on another thread.
     ///
     /// # Cancel safety
-    /// Once it is polled, the key is lost.
+    /// The key is lost once the future has been polled.
     #[track_caller]
     pub fn steal<K: IntoKey>(&self, key: K) -> impl Future<Output = TestHolder> + use<K> {
         let key = named(key);
@@ -168,36 +168,36 @@ impl TestLocks {
         }
     }
 
-    /// Takes the store down for the code under test: every call fails from now on, renewals and releases too, until
-    /// [`store_up`](Self::store_up). A lock that is held is lost when its lease is over. Another process, that of a
-    /// [`TestHolder`], has a way to the store on which nothing fails.
+    /// Takes the store down for the code under test: every call, including renewals and releases, fails until
+    /// [`store_up`](Self::store_up). A held lock is lost when its lease is over. The other process, that of a
+    /// [`TestHolder`], can still reach the store.
     pub fn store_down(&self) {
         self.store.switches().down = true;
     }
 
-    /// Ends every failure and delay, and forgets how the store was to fail.
+    /// Ends every failure and delay, and resets [`set_fault`](Self::set_fault).
     pub fn store_up(&self) {
         *self.store.switches() = Switches::default();
     }
 
-    /// Has the next `times` attempts to acquire fail, of whatever key. An attempt is one question to the store: a strategy
-    /// that waits asks again, so fewer than its time allows do no harm.
+    /// Lets the next `times` attempts to acquire any key fail. An attempt is one call of the store: a strategy that
+    /// waits makes another one, so it succeeds if its time allows for more attempts than fail.
     pub fn fail_next(&self, times: u32) {
         self.store.switches().failing = times;
     }
 
-    /// Has every renewal fail until [`store_up`](Self::store_up): what is held is endangered, then lost.
+    /// Lets every renewal fail until [`store_up`](Self::store_up): held locks are endangered, then lost.
     pub fn fail_renewals(&self) {
         self.store.switches().fail_renewals = true;
     }
 
-    /// Has every release fail until [`store_up`](Self::store_up): a key stays taken until the background gets through, or
-    /// its lease is over.
+    /// Lets every release fail until [`store_up`](Self::store_up): a key stays held until a retry in the background
+    /// succeeds, or its lease is over.
     pub fn fail_releases(&self) {
         self.store.switches().fail_releases = true;
     }
 
-    /// Says how calls fail from now on, when they are to fail. Default, and after [`store_up`](Self::store_up):
+    /// Sets how failing calls fail from now on. Default, and after [`store_up`](Self::store_up):
     /// [`StoreFault::Unreachable`].
     ///
     /// # Examples
@@ -218,13 +218,13 @@ impl TestLocks {
         self.store.switches().fault = fault;
     }
 
-    /// Has every call of the store take `time` from now on.
+    /// Lets every call of the store take `time` from now on.
     pub fn delay(&self, time: Duration) {
         self.store.switches().delay = time;
     }
 
-    /// Returns when at least `count` requests of the code under test wait for `key`: then a test can go on, sure that
-    /// what it has started stands in the queue. No need to sleep.
+    /// Returns when at least `count` requests of the code under test wait for `key`. A test uses it in place of a
+    /// sleep, to be sure that the requests that it has started are queued.
     ///
     /// # Panics
     /// When that has not happened within ten seconds of the tokio clock.
@@ -237,7 +237,7 @@ impl TestLocks {
         let locks = self.clone();
         async move {
             if !until(|| locks.waiting(&key) >= count).await {
-                panic!("{count} should wait for `{key}`, and {} do", locks.waiting(&key));
+                panic!("{count} requests should wait for `{key}`, but {} do", locks.waiting(&key));
             }
         }
     }
@@ -254,13 +254,14 @@ impl TestLocks {
         let key = self.full(&named(key));
         let locks = self.clone();
         async move {
-            if !until(|| locks.holds_on(&key).any(|lease| lease.is_held())).await {
-                panic!("`{key}` should be held, and of these keys each is: {:?}", locks.held_keys());
+            if !until(|| locks.leases_of(&key).any(|lease| lease.is_held())).await {
+                panic!("`{key}` should be held, but only these keys are: {:?}", locks.held_keys());
             }
         }
     }
 
-    /// The keys that the code under test holds now, sorted, with their namespace. A key that several share is there once.
+    /// Returns the keys that the code under test holds now, sorted, with their namespace. A key with several holders is
+    /// listed once.
     #[must_use]
     pub fn held_keys(&self) -> Vec<String> {
         let leases = self.manager.hub().leases();
@@ -271,7 +272,7 @@ impl TestLocks {
         keys
     }
 
-    /// Everything that happened to locks since this value was made, in order.
+    /// Returns everything that happened to locks since this value was made, in order.
     ///
     /// # Examples
     /// ```
@@ -294,7 +295,7 @@ impl TestLocks {
         self.history.events().clone()
     }
 
-    /// How often `key` was granted to the code under test; nested calls are not counted.
+    /// Returns how often `key` was granted to the code under test; nested calls are not counted.
     #[must_use]
     #[track_caller]
     pub fn times_granted(&self, key: impl IntoKey) -> usize {
@@ -305,13 +306,13 @@ impl TestLocks {
         key.in_namespace(&self.manager.engine().namespace)
     }
 
-    /// The holds of the code under test on `key`, lost ones included.
-    fn holds_on<'a>(&self, key: &'a Key) -> impl Iterator<Item = Arc<Lease>> + use<'a> {
+    /// Returns the leases of the code under test on `key`, including lost ones.
+    fn leases_of<'a>(&self, key: &'a Key) -> impl Iterator<Item = Arc<Lease>> + use<'a> {
         let leases = self.manager.hub().leases().into_iter();
         leases.filter(move |lease| lease.claim.keys().any(|held| held == key))
     }
 
-    /// How many requests of the code under test wait: those that take turns in the process, or stand in the store's queue.
+    /// Returns how many requests of the code under test wait, in the local queue or in the store's.
     fn waiting(&self, key: &Key) -> usize {
         let engine = self.manager.engine();
         let in_store = self.store.memory.waiting(key, engine.owners.mint());
@@ -327,7 +328,7 @@ impl Deref for TestLocks {
     }
 }
 
-/// A key that the test has spelled out.
+/// Makes a key that the test has written out, or panics.
 #[track_caller]
 fn named(key: impl IntoKey) -> Key {
     key.into_key().unwrap_or_else(|error: LockError| panic!("{error}"))

@@ -1,4 +1,4 @@
-//! The memory store with switches.
+//! The memory store, with switches that make it fail.
 
 use std::sync::{Arc, MutexGuard, Weak};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::key::Key;
 use crate::sync::Mutex;
 
-/// What a test has told the store to do. Clones are one store.
+/// A memory store that a test can make fail. Clones are the same store.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TestStore {
     pub(super) memory: Memory,
@@ -24,7 +24,7 @@ pub(super) struct TestStore {
 pub(super) struct Switches {
     /// Every call fails.
     pub(super) down: bool,
-    /// So many of the next attempts to acquire fail.
+    /// How many of the next attempts to acquire fail.
     pub(super) failing: u32,
     pub(super) fail_renewals: bool,
     pub(super) fail_releases: bool,
@@ -34,7 +34,7 @@ pub(super) struct Switches {
     pub(super) delay: Duration,
 }
 
-/// What kind of call this is.
+/// The kind of a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Call {
     Acquire,
@@ -63,7 +63,7 @@ impl TestStore {
         self.switches.lock()
     }
 
-    /// Takes its time for `call`, then makes it, or fails it.
+    /// Makes `call` after the delay, or fails it.
     async fn make<T>(&self, call: Call, made: impl Future<Output = T> + Send) -> Result<T, StoreFault> {
         let delay = self.switches().delay;
         if !delay.is_zero() {

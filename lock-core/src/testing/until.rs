@@ -1,18 +1,18 @@
-//! Waiting for what the code under test is about to do.
+//! Waits for something that the code under test is about to do.
 
 use std::time::Duration;
 
-/// How long a test waits for what it expects to happen.
+/// How long a test waits for something that it expects.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often it looks while everybody else has a turn, before time may go on.
+/// How often it checks, while all other tasks run, before it lets time advance.
 const LOOKS: usize = 100;
-/// By how much time goes on then.
+/// By how much time advances then.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Completes once `happened`; `false` when that took too long.
+/// Waits until `happened` returns true; returns false if that takes too long.
 pub(super) async fn until(happened: impl Fn() -> bool) -> bool {
     let looking = async {
-        // On a paused clock, time goes on only when everybody sleeps: not before everybody had a turn.
+        // A paused clock advances only when every task sleeps, so let every task run first.
         loop {
             for _ in 0..LOOKS {
                 if happened() {

@@ -53,7 +53,7 @@ async fn a_wait_in_vain_names_the_holder() {
     assert!(patient(&locks, secs(1)).acquire().await.is_err());
     assert!(patient(&locks, secs(1)).max_waiters(0).acquire().await.is_err());
     let warnings = log.events(Level::WARN);
-    assert_eq!(messages(&warnings), ["gave up waiting for the lock", "too many wait for the lock"]);
+    assert_eq!(messages(&warnings), ["gave up waiting for the lock", "too many requests wait for the lock"]);
     assert_eq!((warnings[0].field("lock.template"), warnings[0].field("lock.key")), (TEMPLATE, KEY));
     let holder = warnings[0].field("holder");
     assert!(holder.contains("shop") && holder.contains("pay"), "{holder}");

@@ -70,7 +70,7 @@ async fn a_test_knows_who_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-#[should_panic(expected = "2 should wait for `k`, and 1 do")]
+#[should_panic(expected = "2 requests should wait for `k`, but 1 do")]
 async fn a_wait_that_never_comes_is_a_failed_test() {
     let locks = TestLocks::new();
     let _elsewhere = locks.contend("k").await;

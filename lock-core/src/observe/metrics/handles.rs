@@ -60,7 +60,8 @@ pub(super) fn describe() {
     });
 }
 
-/// Shows whether `node` of a quorum is in quarantine. Every manager over the node shows the same, so it has no meter of one.
+/// Shows whether `node` of a quorum is in quarantine. Every manager over the node shows the same, so it has no meter of
+/// one.
 pub(crate) fn quarantined(node: &str, is: bool) {
     if RecorderId::current().is_none() {
         return;

@@ -11,8 +11,8 @@ use crate::clock::{Clock, Moment};
 use crate::observe::labels::Op;
 use crate::sync::RwLock;
 
-/// The largest number of templates that are told apart. A label that contains an id must not fill the memory of the metrics
-/// system.
+/// The largest number of templates that are told apart. A label that contains an id must not fill the memory of the
+/// metrics system.
 const MAX_TEMPLATES: usize = 512;
 
 /// The label of all templates beyond that.

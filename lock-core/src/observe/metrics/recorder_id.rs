@@ -4,8 +4,9 @@ use metrics::Recorder;
 
 /// The identity of a recorder: its address.
 ///
-/// A recorder is installed once in the life of a process, so there is one value, and none before. Tests replace the recorder
-/// on their thread. A recorder at the address of an earlier one is taken for that one, so each test makes its own manager.
+/// A recorder is installed once in the life of a process, so there is one value, and none before. Tests replace the
+/// recorder on their thread. A recorder at the address of an earlier one is taken for that one, so each test makes its
+/// own manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RecorderId(usize);
 
@@ -15,8 +16,8 @@ impl RecorderId {
         metrics::with_recorder(Self::of)
     }
 
-    /// Before one is installed, the facade has a recorder without size in its own memory. An installed recorder without size
-    /// has no memory: its address is its alignment.
+    /// Before one is installed, the facade has a recorder without size in its own memory. An installed recorder without
+    /// size has no memory: its address is its alignment.
     fn of(recorder: &dyn Recorder) -> Option<Self> {
         let address = std::ptr::from_ref(recorder).cast::<()>().addr();
         let nobody = size_of_val(recorder) == 0 && address != align_of_val(recorder);
