@@ -59,14 +59,15 @@ struct Script {
 }
 
 /// How the scripts are told apart: by what their first lines say.
-const TITLES: [(&str, &str); 8] = [
-    ("-- Registers the life", "boot"),
+pub(crate) const TITLES: [(&str, &str); 9] = [
+    ("-- Registers one run of a voter", "boot"),
     ("-- Grants a lock", "acquire"),
     ("-- Grants an exclusive lock on several", "acquire all"),
     ("-- Makes the fencing token", "fence"),
-    ("-- Extends locks", "renew"),
-    ("-- Frees a lock", "release"),
-    ("-- Gives a lock up but", "keep"),
+    ("-- Extends the leases of locks", "renew"),
+    ("-- Frees a lock of a voter", "release"),
+    ("-- Releases a lock if", "release"),
+    ("-- Releases a lock but", "keep"),
     ("-- Turns an exclusive", "downgrade"),
 ];
 

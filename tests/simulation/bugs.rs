@@ -65,8 +65,8 @@ fn is_found_by(name: &str, by: Oracle, worlds: impl Iterator<Item = Outcome>) {
 
 const ACQUIRE: &str = "-- Grants a lock";
 const GATE: &str = "4f0c1b7e9a6d42c58e13d7b2605fa9c4";
-const RENEW: &str = "-- Extends locks";
-const RELEASE: &str = "-- Frees a lock";
+const RENEW: &str = "-- Extends the leases of locks";
+const RELEASE: &str = "-- Frees a lock of a voter";
 
 #[test]
 fn a_renewal_without_a_look_at_the_token() {
@@ -153,7 +153,7 @@ fn an_acquire_that_comes_late() {
 }
 
 /// Only a voter's script of one key.
-const LATE: &str = "-- The free lock of a voter";
+const LATE: &str = "-- Grants a free lock on a voter";
 
 /// Redlock as it is described elsewhere.
 #[test]
@@ -251,7 +251,7 @@ fn a_server_that_throws_locks_away_and_goes_on_voting() {
     );
 }
 
-const BOOT: &str = "-- Registers the life";
+const BOOT: &str = "-- Registers one run of a voter";
 
 #[test]
 fn evictions_that_are_not_told() {
@@ -284,4 +284,21 @@ fn a_wait_for_ever_that_ends() {
 fn a_process_that_numbers_its_turns_by_its_own_clock() {
     let worlds = (1..=SEEDS).map(|seed| single::run(seed, true));
     is_found_by("turns numbered by the clock", Oracle::TokenOrder, worlds);
+}
+
+/// A bug whose script is not found is planted nowhere, and an audit that does not know a script sees nothing that it does.
+#[test]
+fn every_title_is_that_of_one_script() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../lock-core/src/backend");
+    let scripts = ["redis/scripts", "redlock/voter/scripts"].map(|scripts| folder.join(scripts));
+    let files = scripts.iter().flat_map(|folder| std::fs::read_dir(folder).expect("the scripts"));
+    let texts: Vec<String> = files
+        .map(|file| file.expect("a file").path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "lua"))
+        .map(|path| std::fs::read_to_string(path).expect("a text"))
+        .collect();
+    let planted = [ACQUIRE, RENEW, RELEASE, LATE, DOWNGRADE, ACQUIRE_ALL, BOOT];
+    for title in planted.into_iter().chain(crate::audit::TITLES.map(|(title, _)| title)) {
+        assert_eq!(texts.iter().filter(|text| text.contains(title)).count(), 1, "{title}");
+    }
 }
