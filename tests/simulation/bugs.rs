@@ -2,6 +2,7 @@
 //! what makes a run without findings mean something. By whom is part of it: by those who use the locks wherever the bug
 //! harms one of them; by a look at the servers where it harms nobody yet, or nobody who could know.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
@@ -17,16 +18,19 @@ const SEEDS: u64 = 100;
 
 /// A flaw in the scripts that have `of`: wherever the first of a pair stands, the second is run.
 fn script(of: &'static str, pairs: &'static [(&str, &str)]) -> Flaw {
+    let planted = Rc::new(Cell::new(false));
+    let found = Rc::clone(&planted);
     let patch = move |mut text: String| {
         if text.contains(of) {
             for (from, to) in pairs {
                 assert!(text.contains(from), "the script `{of}` no longer has `{from}`: plant this bug anew");
                 text = text.replace(from, to);
             }
+            found.set(true);
         }
         text
     };
-    Flaw { patch: Some(Rc::new(patch)), ..Flaw::default() }
+    Flaw { patch: Some(Rc::new(patch)), planted: Some(planted), ..Flaw::default() }
 }
 
 fn client(mistake: Mistake) -> Flaw {
@@ -46,7 +50,15 @@ fn is_found(name: &str, flaw: &Flaw, by: Oracle) {
 /// [`Oracle::Remains`], nobody else noticed anything in the first worlds (of `no token check` and `renew re-creates`: in a
 /// hundred): a majority and its quarantine cover what one server does wrong.
 fn is_found_in((asks, harm): (Asks, Harm), name: &str, flaw: &Flaw, by: Oracle) {
-    let worlds = (1..=SEEDS).map(|seed| world::run(Plan::with(seed, asks, harm), flaw, false));
+    let worlds = (1..=SEEDS).map(|seed| {
+        let outcome = world::run(Plan::with(seed, asks, harm), flaw, false);
+        let is_planted = flaw.planted.as_ref().is_none_or(|planted| planted.get());
+        assert!(
+            is_planted,
+            "{name}: no script of world {seed} was changed, so that nothing here can be found"
+        );
+        outcome
+    });
     is_found_by(name, by, worlds);
 }
 
@@ -66,6 +78,7 @@ fn is_found_by(name: &str, by: Oracle, worlds: impl Iterator<Item = Outcome>) {
 const ACQUIRE: &str = "-- Grants a lock";
 const GATE: &str = "4f0c1b7e9a6d42c58e13d7b2605fa9c4";
 const RENEW: &str = "-- Extends the leases of locks";
+const FENCE: &str = "-- Makes the fencing token";
 const RELEASE: &str = "-- Frees a lock of a voter";
 
 #[test]
@@ -124,15 +137,8 @@ fn a_renewal_that_is_always_granted() {
 
 #[test]
 fn a_fencing_token_that_only_counts() {
-    let patch = |text: String| {
-        text.replace("math.max(now, last + 1)", "last + 1")
-            .replace("math.max(now, tonumber(ARGV[4]) + 1)", "tonumber(ARGV[4]) + 1")
-    };
-    is_found(
-        "fence INCR after flush",
-        &Flaw { patch: Some(Rc::new(patch)), ..Flaw::default() },
-        Oracle::TokenOrder,
-    );
+    let flaw = script(FENCE, &[("math.max(now, own + 1)", "own + 1")]);
+    is_found("fence INCR after flush", &flaw, Oracle::TokenOrder);
 }
 
 #[test]
@@ -297,7 +303,7 @@ fn every_title_is_that_of_one_script() {
         .filter(|path| path.extension().is_some_and(|extension| extension == "lua"))
         .map(|path| std::fs::read_to_string(path).expect("a text"))
         .collect();
-    let planted = [ACQUIRE, RENEW, RELEASE, LATE, DOWNGRADE, ACQUIRE_ALL, BOOT];
+    let planted = [ACQUIRE, RENEW, FENCE, RELEASE, LATE, DOWNGRADE, ACQUIRE_ALL, BOOT];
     for title in planted.into_iter().chain(crate::audit::TITLES.map(|(title, _)| title)) {
         assert_eq!(texts.iter().filter(|text| text.contains(title)).count(), 1, "{title}");
     }

@@ -1,5 +1,6 @@
 //! One world: servers, clients, the network between them, and what its plan does to them.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
@@ -27,6 +28,8 @@ const TICK: Duration = Duration::from_millis(4);
 pub(crate) struct Flaw {
     /// In the scripts.
     pub(crate) patch: Option<Patch>,
+    /// Whether the patch has changed a script yet.
+    pub(crate) planted: Option<Rc<Cell<bool>>>,
     pub(crate) store: store::Kind,
     pub(crate) lapse: Lapse,
     /// The resource does not look at fencing tokens.
