@@ -1,16 +1,16 @@
 //! The scripts of the Redis store as a server gets them, for the simulation of this workspace; no part of the public promise.
 
-use crate::backend::redis::scripts::{Script, constants::inject};
+use crate::backend::redis::scripts::Script;
 
 /// Returns the text of a script by its name, such as `AcquireAll`, for a server that has all keys.
 #[must_use]
 pub fn shipped(name: &str) -> Option<String> {
     let script = Script::ALL.into_iter().find(|script| format!("{script:?}") == name)?;
-    Some(inject(script.text(), &[]))
+    Some(script.text().to_owned())
 }
 
 /// Returns the text of the bootstrap of a voter.
 #[must_use]
 pub fn voter_boot() -> String {
-    crate::backend::redlock::boot_script()
+    crate::backend::redlock::boot_script().to_owned()
 }

@@ -5,6 +5,7 @@
 //! script would read the same, but cost each run as much as a command: every function below would capture the name.
 
 use std::fmt;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use crate::backend::WAITER_LEASE;
@@ -74,8 +75,29 @@ const SHARED: &[Constant] = &[
     Constant::text("HELD_CHANNEL", HELD_CHANNEL),
 ];
 
-/// Returns the text of a script with the values of its constants. `more` are the constants of its folder alone.
-pub(crate) fn inject(text: &str, more: &[Constant]) -> String {
+/// A script as its files have it, with the names of the constants.
+#[derive(Debug)]
+pub(crate) struct Source {
+    text: &'static str,
+    /// The constants of its folder alone.
+    more: &'static [Constant],
+    /// The text with the values. It is made once in a process, because every new connection loads all scripts.
+    injected: OnceLock<String>,
+}
+
+impl Source {
+    pub(crate) const fn new(text: &'static str, more: &'static [Constant]) -> Self {
+        Self { text, more, injected: OnceLock::new() }
+    }
+
+    /// Returns the text with the values of the constants, as a server loads it.
+    pub(crate) fn text(&self) -> &str {
+        self.injected.get_or_init(|| inject(self.text, self.more))
+    }
+}
+
+/// Returns the text of a script with the values of its constants.
+fn inject(text: &str, more: &[Constant]) -> String {
     let mut injected = String::with_capacity(text.len());
     for (word, between) in words(text) {
         match SHARED.iter().chain(more).find(|Constant(name, _)| *name == word) {

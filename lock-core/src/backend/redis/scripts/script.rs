@@ -2,7 +2,7 @@
 
 use ::redis::{Cmd, Value};
 
-use super::constants::inject;
+use super::constants::Source;
 use crate::backend::redis::error::Failure;
 use crate::backend::redis::keyspace::Keyspace;
 use crate::backend::redis::slot;
@@ -30,12 +30,30 @@ pub(crate) enum Script {
 /// because defining the functions of the library costs as much as a command.
 macro_rules! script {
     ($text:literal) => {
-        concat!(include_str!("lib.lua"), include_str!($text))
+        Source::new(concat!(include_str!("lib.lua"), include_str!($text)), &[])
     };
     ($hot:literal, $rest:literal) => {
-        concat!(include_str!($hot), include_str!("lib.lua"), include_str!($rest))
+        Source::new(concat!(include_str!($hot), include_str!("lib.lua"), include_str!($rest)), &[])
     };
 }
+
+/// The scripts, in the order of [`Script::ALL`].
+static SOURCES: [Source; Script::ALL.len()] = [
+    script!("acquire.lua", "acquire_taken.lua"),
+    script!("acquire_all.lua"),
+    script!("heartbeat.lua"),
+    script!("fence.lua"),
+    script!("renew.lua", "renew_shared.lua"),
+    script!("release.lua", "release_queued.lua"),
+    script!("keep.lua"),
+    script!("downgrade.lua"),
+    script!("latch.lua"),
+    script!("list.lua"),
+    script!("force_release.lua"),
+];
+
+/// The text in front of the scripts on a node of a Cluster.
+static CLUSTER: Source = Source::new(include_str!("cluster.lua"), &[]);
 
 impl Script {
     pub(crate) const ALL: [Self; 11] = [
@@ -52,35 +70,23 @@ impl Script {
         Self::ForceRelease,
     ];
 
-    /// Returns the text of the files, in which the constants are still names.
-    pub(crate) const fn text(self) -> &'static str {
-        match self {
-            Self::Acquire => script!("acquire.lua", "acquire_taken.lua"),
-            Self::AcquireAll => script!("acquire_all.lua"),
-            Self::Heartbeat => script!("heartbeat.lua"),
-            Self::Fence => script!("fence.lua"),
-            Self::Renew => script!("renew.lua", "renew_shared.lua"),
-            Self::Release => script!("release.lua", "release_queued.lua"),
-            Self::Keep => script!("keep.lua"),
-            Self::Downgrade => script!("downgrade.lua"),
-            Self::Latch => script!("latch.lua"),
-            Self::List => script!("list.lua"),
-            Self::ForceRelease => script!("force_release.lua"),
-        }
+    /// Returns the text of the script.
+    pub(crate) fn text(self) -> &'static str {
+        SOURCES[self as usize].text()
     }
 
     /// Returns the text to place in front of the script on a node of a Cluster. A renewal has none and names the locks
     /// alone: a renewal that waited until its helper keys have been moved as well would come too late.
-    const fn preamble(self, keyspace: Keyspace) -> &'static str {
+    fn preamble(self, keyspace: Keyspace) -> &'static str {
         match (keyspace, self) {
             (Keyspace::Whole, _) | (Keyspace::Slots, Self::Renew) => "",
-            (Keyspace::Slots, _) => include_str!("cluster.lua"),
+            (Keyspace::Slots, _) => CLUSTER.text(),
         }
     }
 
     /// Returns `SCRIPT LOAD` of this script, with the text that a role gives it.
     pub(crate) fn load(self, keyspace: Keyspace, text: Texts) -> Cmd {
-        let text = inject(&[self.preamble(keyspace), text(self)].concat(), &[]);
+        let text = [self.preamble(keyspace), text(self)].concat();
         let mut command = Cmd::with_capacity(3, text.len() + 16);
         command.arg("SCRIPT").arg("LOAD").arg(text);
         command
@@ -174,8 +180,9 @@ mod tests {
 
     #[test]
     fn every_script_says_what_it_takes_and_why_it_is_atomic() {
+        let library = Source::new(include_str!("lib.lua"), &[]);
         for script in Script::ALL {
-            let text = script.text().replacen(include_str!("lib.lua"), "", 1);
+            let text = script.text().replacen(library.text(), "", 1);
             let header: String =
                 text.trim_start().lines().take_while(|line| line.starts_with("--")).collect();
             for word in ["KEYS", "ARGV", "Returns", "Atomic because"] {

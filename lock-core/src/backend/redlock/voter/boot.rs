@@ -11,7 +11,7 @@ use super::probe;
 use super::state::{QUARANTINE_FACTOR, QUARANTINE_MARGIN, VoterState, quarantine};
 use crate::backend::redis::error::Failure;
 use crate::backend::redis::link::{Connection, text};
-use crate::backend::redis::scripts::constants::{Constant, inject};
+use crate::backend::redis::scripts::constants::{Constant, Source};
 use crate::clock::Clock;
 use crate::error::LockErrorKind;
 use crate::sync::Mutex;
@@ -19,18 +19,24 @@ use crate::sync::Mutex;
 /// The key of the marker; no lock may use this name.
 pub(super) const MARKER: &str = "lock:voter";
 
-const BOOT: &str = include_str!("scripts/boot.lua");
-const ONE: &str = concat!(
-    include_str!("scripts/free.lua"),
-    include_str!("scripts/gate.lua"),
-    include_str!("../../redis/scripts/acquire.lua"),
-    include_str!("../../redis/scripts/lib.lua"),
-    include_str!("../../redis/scripts/acquire_taken.lua"),
+static BOOT: Source = Source::new(include_str!("scripts/boot.lua"), CONSTANTS);
+static ONE: Source = Source::new(
+    concat!(
+        include_str!("scripts/free.lua"),
+        include_str!("scripts/gate.lua"),
+        include_str!("../../redis/scripts/acquire.lua"),
+        include_str!("../../redis/scripts/lib.lua"),
+        include_str!("../../redis/scripts/acquire_taken.lua"),
+    ),
+    CONSTANTS,
 );
-const ALL: &str = concat!(
-    include_str!("scripts/gate.lua"),
-    include_str!("../../redis/scripts/lib.lua"),
-    include_str!("../../redis/scripts/acquire_all.lua"),
+static ALL: Source = Source::new(
+    concat!(
+        include_str!("scripts/gate.lua"),
+        include_str!("../../redis/scripts/lib.lua"),
+        include_str!("../../redis/scripts/acquire_all.lua"),
+    ),
+    CONSTANTS,
 );
 
 /// The length of a server's run id.
@@ -45,8 +51,8 @@ pub(crate) const CONSTANTS: &[Constant] = &[
 ];
 
 /// Returns the text of the bootstrap as it is sent to a server.
-pub(crate) fn boot_script() -> String {
-    inject(BOOT, CONSTANTS)
+pub(crate) fn boot_script() -> &'static str {
+    BOOT.text()
 }
 
 /// The result of the last bootstrap over a connection, which every gated request needs.
@@ -80,8 +86,8 @@ pub(super) fn transaction(max_millis: u64, new_cluster: bool) -> Pipeline {
     let mut commands = Pipeline::with_capacity(5);
     commands.cmd("MULTI");
     commands.cmd("EVAL").arg(boot_script()).arg(1).arg(MARKER).arg(max_millis).arg(u8::from(new_cluster));
-    for text in [ONE, ALL] {
-        commands.cmd("SCRIPT").arg("LOAD").arg(inject(text, CONSTANTS));
+    for source in [&ONE, &ALL] {
+        commands.cmd("SCRIPT").arg("LOAD").arg(source.text());
     }
     commands.cmd("EXEC");
     commands
@@ -304,7 +310,7 @@ mod tests {
     #[test]
     fn the_texts_say_what_they_take_and_why_they_are_atomic() {
         let parts = [include_str!("scripts/gate.lua"), include_str!("scripts/free.lua")];
-        for text in [BOOT].into_iter().chain(parts) {
+        for text in [BOOT.text()].into_iter().chain(parts) {
             let header: String = text.lines().take_while(|line| line.starts_with("--")).collect();
             for word in ["KEYS", "ARGV", "Returns", "Atomic because"] {
                 assert!(header.contains(word), "{header} lacks {word}");

@@ -6,15 +6,18 @@ use super::boot::VoterSession;
 use super::state::VoterState;
 use crate::backend::redis::error::Failure;
 use crate::backend::redis::link::{Connection, Greeting, Role, SessionState, Shared};
-use crate::backend::redis::scripts::Script;
+use crate::backend::redis::scripts::{Script, constants::Source};
 use crate::clock::Moment;
 
 /// The release script of a voter. Its first part frees a plain lock without a look at the queue, because a voter has
 /// none.
-const RELEASE: &str = concat!(
-    include_str!("scripts/release.lua"),
-    include_str!("../../redis/scripts/lib.lua"),
-    include_str!("../../redis/scripts/release_queued.lua")
+static RELEASE: Source = Source::new(
+    concat!(
+        include_str!("scripts/release.lua"),
+        include_str!("../../redis/scripts/lib.lua"),
+        include_str!("../../redis/scripts/release_queued.lua")
+    ),
+    &[],
 );
 
 /// One voter of a quorum.
@@ -28,7 +31,7 @@ impl Role for VoterRole {
 
     fn text(script: Script) -> &'static str {
         match script {
-            Script::Release => RELEASE,
+            Script::Release => RELEASE.text(),
             other => other.text(),
         }
     }
