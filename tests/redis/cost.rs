@@ -6,7 +6,7 @@ use lock_tests::RedisServer;
 use tokio::task::JoinSet;
 
 use crate::store::Process;
-use crate::support::{LONG, calls, manager};
+use crate::support::{LONG, calls, cycle, manager};
 
 /// Fills a queue with claims that live long, and gives it the shape that asking for them would.
 fn fill(server: &RedisServer, waiters: usize) {
@@ -154,4 +154,36 @@ async fn a_writer_that_gives_up_costs_no_more_behind_many_readers() {
         }
     }
     assert!(least[1] < 5.0 * least[0], "{least:?}");
+}
+
+/// The number of times the server has read from a socket.
+fn reads(server: &RedisServer) -> u64 {
+    server.info("total_reads_processed").parse().expect("a number")
+}
+
+/// Returns how many commands the server read at once, on average, while `tasks` tasks acquired and released their keys.
+async fn commands_a_read(tasks: u64) -> f64 {
+    const CYCLES: u64 = 50;
+    let server = RedisServer::start();
+    let locks = manager(&server).await;
+    let before = reads(&server);
+    let mut set = JoinSet::new();
+    for task in 0..tasks {
+        let locks = locks.clone();
+        set.spawn(async move {
+            for _ in 0..CYCLES {
+                cycle(&locks, &format!("own:{task}")).await;
+            }
+        });
+    }
+    set.join_all().await;
+    let commands = tasks * CYCLES * 2;
+    commands as f64 / (reads(&server) - before) as f64
+}
+
+#[tokio::test]
+async fn the_commands_of_many_tasks_leave_in_few_packets() {
+    let (one, many) = (commands_a_read(1).await, commands_a_read(64).await);
+    assert!(one <= 1.0, "a task that is alone waits for its answers: {one} commands a read");
+    assert!(many >= 8.0, "{many} commands a read");
 }

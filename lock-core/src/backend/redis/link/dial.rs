@@ -15,6 +15,7 @@ use tokio::time::timeout;
 
 use super::clock::{ServerClock, server_time};
 use super::connection::{Connection, Poisoned};
+use super::gather::Gather;
 use super::messages;
 use super::probe::{self, text};
 use super::role::{Greeting, Role};
@@ -216,7 +217,8 @@ where
         Ok::<_, Infallible>(())
     });
     let (connection, driver) =
-        MultiplexedConnection::new_with_config(&server.config.handshake(), stream, options).await?;
+        MultiplexedConnection::new_with_config(&server.config.handshake(), Gather::new(stream), options)
+            .await?;
     Ok((connection, Driver(tokio::spawn(driver), poisoned)))
 }
 

@@ -8,6 +8,7 @@ mod clock;
 mod connection;
 mod dial;
 mod evictions;
+mod gather;
 mod messages;
 mod probe;
 mod role;
