@@ -20,6 +20,8 @@ impl Lease {
     /// Notes that a request for a lease of `ttl` is about to be sent, or was just answered. A session keeps its grants
     /// for as long as it lives, whatever is asked for.
     pub(crate) fn asked(&self, ttl: Duration) {
+        // Without an answer, the request may take effect all the same. So a release that is not answered is repeated
+        // until this lease is over too.
         if !self.engine.cleanup.has_session() {
             self.store_until.raise(expiry::forgotten(self.now(), ttl));
         }
@@ -40,10 +42,14 @@ impl Lease {
     ///
     /// A session promises the same to all of its grants. A lease that is not renewed counts no more than its own ttl.
     pub(crate) fn leased(&self, sent: Moment, length: Duration) {
+        // The session is kept alive by other means, so the store never ends this lease: the holder has to, after its
+        // ttl.
         let length = if self.ends_by_itself() { length.min(self.ttl()) } else { length };
         if self.engine.cleanup.has_session() {
             self.store_until.raise(expiry::forgotten(sent, length));
         }
+        // Counted from `sent`, because the store starts the lease when it executes the request: later than `sent`, and
+        // perhaps long before the answer arrives.
         self.deadline.raise(sent.plus(expiry::safe(self.engine.capability.placement, length)));
         self.confirmed.raise(sent);
     }
@@ -51,10 +57,13 @@ impl Lease {
     /// Notes that a renewal was answered with yes. `length` is what the store gave, which need not be what was asked
     /// for.
     pub(crate) fn renewed(&self, sent: Moment, length: Duration) {
+        // The store may have given more than `asked` has noted, for example whole seconds.
         if !self.engine.cleanup.has_session() {
             self.store_until.raise(expiry::forgotten(sent, length));
         }
         self.leased(sent, length);
+        // Only from `ENDANGERED`: a loss or a release that came meanwhile stays, and a late yes does not bring the
+        // lease back.
         let _ =
             self.state.compare_exchange(state::ENDANGERED, state::HELD, Ordering::AcqRel, Ordering::Acquire);
     }

@@ -39,6 +39,8 @@ impl Lease {
     async fn make_fence(&self) -> Result<FenceSequence> {
         let here = self.earlier.filter(|_| self.engine.capability.fencing == Fencing::StoreTime);
         if let Some(sequence) = here.and_then(|earlier| earlier.next(self.confirmed())) {
+            // Noted before the caller sees it: the next renewal and the release report it to the store, so that a token
+            // of the store made after that is larger.
             self.claim.number_fence(sequence.token());
             return Ok(sequence);
         }

@@ -46,12 +46,15 @@ impl Lease {
     ///
     /// For the last guard, once it has left: nobody uses the grant any more, and nobody else can hand it off.
     pub(crate) fn as_handoff(&self, ttl: Duration) -> Option<Handoff> {
+        // A waiter of a local queue waits for one key, so a grant of several would keep the others taken. A manager
+        // that closes waits for the guards it has, and a hand-off would make another.
         let passes = self.options.kind.queue() == Queue::Barging
             && self.claim.mode == Mode::Exclusive
             && self.claim.more.is_empty()
             && self.engine.check_open().is_ok()
             && self.keep_for().is_none();
         let now = self.now();
+        // A loss that was reported is still seen here, because `leave` does not change the state of a lost lease.
         if !passes
             || self.deadline().is_past(now)
             || self.is_revoked()
@@ -69,6 +72,8 @@ impl Lease {
             None => self.earlier,
         };
         let mut claim = self.claim.clone();
+        // The store makes one token for each number of hand-offs: with the old number, the next holder would get the
+        // token of this one.
         claim.handoffs += 1;
         let handed = HandoffLease {
             claim,

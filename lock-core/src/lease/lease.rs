@@ -88,6 +88,8 @@ impl Lease {
         if let Some(first) = grant.fence {
             let _ = lease.fence.set(FenceSequence::new(first, lease.now()));
         }
+        // The claim asked for `ttl`; a grant from the queue is shorter, and a heartbeat without an answer may have made
+        // it `ttl`.
         lease.asked(ttl.max(grant.lease));
         lease.leased(grant.sent, grant.lease);
         Arc::new(lease)
@@ -150,6 +152,7 @@ impl Lease {
         if self.loss().is_some() {
             return false;
         }
+        // Not from zero: the last guard may already be releasing the grant, and a body would run without the lock.
         let more = |entries: usize| (entries > 0).then_some(entries + 1);
         self.entries.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok()
     }
@@ -159,6 +162,8 @@ impl Lease {
         if self.entries.fetch_sub(1, Ordering::AcqRel) > 1 {
             return false;
         }
+        // Before the release is sent: an answer to a renewal that is still under way finds that the lease has ended,
+        // and neither reports a loss nor plans another renewal. A lost lease stays lost, with its reason.
         let ended = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| {
             (now <= state::ENDANGERED).then_some(state::ENDED)
         });

@@ -44,11 +44,14 @@ impl Lease {
         if known > state::ENDANGERED {
             return reason(known);
         }
+        // The clock decides, whoever asks. The renewer may report late or never: its thread may be blocked by the log,
+        // and its runtime may be gone.
         if self.deadline().is_past(now) {
             self.lose(LossReason::Expired);
         } else if self.max_hold_end().is_some_and(|end| end.is_past(now)) {
             self.lose(LossReason::MaxHold);
         }
+        // Read again: another thread may have noted a loss first, with another reason, or released the lease.
         reason(self.state.load(Ordering::Acquire))
     }
 
@@ -87,6 +90,7 @@ impl Lease {
     pub(crate) async fn lost(&self) -> LossReason {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
+            // Registered before the check: a loss between the two would notify nobody.
             changed.as_mut().enable();
             if let Some(reason) = self.loss() {
                 return reason;

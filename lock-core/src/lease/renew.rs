@@ -11,10 +11,13 @@ impl Lease {
     /// Renews at once, and asks for leases of `ttl` from now on. Returns when the request was sent, and the lease that
     /// it brought.
     pub(crate) async fn renew_now(&self, ttl: Duration) -> Result<(Moment, Duration)> {
+        // Before the await: a future that is dropped there leaves a request that may yet extend the lease.
         self.asked(ttl);
         let answer = self.engine.store.renew_one(&self.claim, ttl).await;
         self.record_renewal(&answer);
         let (sent, length) = self.accept(answer)?;
+        // Only after a yes, because otherwise the old lease continues. Before `renewed`, which counts no more than this
+        // where the lease ends by itself.
         self.set_ttl(ttl);
         self.renewed(sent, length);
         Ok((sent, length))

@@ -70,6 +70,7 @@ impl Renewer {
     /// Sleeps until something is due, or something earlier is filed.
     async fn sleep(&self, reclaim: Option<Moment>) {
         let mut needed = pin!(self.local_queue.reclaim_needed());
+        // Registered before the flag is read: raising it notifies only those who are registered.
         needed.as_mut().enable();
         if reclaim.is_none() && self.local_queue.needs_reclaim() {
             return;
@@ -114,18 +115,23 @@ impl Renewer {
         lease.record_if_held_long(self.clock.now());
         // Until the renewal is answered, only the deadline need be watched.
         self.schedule.file(lease, lease.last_look());
+        // `extend` or a warning may cause a look while a renewal is under way. The answer to that renewal plans the
+        // next one.
         lease.options.renew && !lease.renewal_in_flight.swap(true, Ordering::AcqRel)
     }
 
     async fn renew(self: Arc<Self>, leases: Vec<Arc<Lease>>) {
         let batch: Vec<_> =
             leases.iter().map(|lease| Renew { claim: &lease.claim, ttl: lease.ttl() }).collect();
+        // Before the first await: the backend may panic, and the task may be dropped with its runtime.
         let mut open = Unanswered { renewer: &self, leases: &leases, answered: 0 };
+        // Before the request: the release of each lease must outlast what this renewal may bring without an answer.
         for (lease, renew) in leases.iter().zip(&batch) {
             lease.asked(renew.ttl);
         }
         let Some(shortest) = batch.iter().map(|renew| renew.ttl).min() else { return };
         // The backend has deadlines of its own; this one is for a misbehaving backend.
+        // A renewal that is due at a third of the lease is then given up at two thirds, and there is time to try again.
         let deadline = (shortest / 3).max(SHORTEST_CALL);
         let Ok(answers) = tokio::time::timeout(deadline, self.store.renew(&batch)).await else {
             return;

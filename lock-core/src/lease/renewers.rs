@@ -47,10 +47,13 @@ impl Renewers {
 
     /// Returns the schedule for the leases of the calling task.
     pub(crate) fn here(&self) -> Result<Arc<Schedule<Lease>>> {
+        // Also where the library has a thread of its own: the caller waits on timers of its runtime, which panic
+        // without one.
         let runtime = current_runtime()?;
         if let Some(schedule) = &self.own {
             return Ok(Arc::clone(schedule));
         }
+        // Locked until the new schedule is listed, or two first locks of one runtime would start two loops.
         let mut others = self.others();
         others.retain(|one| one.schedule.strong_count() > 0);
         let here = others.iter().find(|one| one.runtime.id() == runtime.id());
@@ -66,6 +69,8 @@ impl Renewers {
     fn start(&self, runtime: &Handle) -> Arc<Schedule<Lease>> {
         let renewer = Renewer::new(self.store.clone(), Arc::clone(&self.local_queue), self.clock);
         let schedule = Arc::clone(renewer.schedule());
+        // The task keeps it, so the runtime counts as alive until it drops its tasks. A release in the background picks
+        // a runtime by that.
         let presence = self.background.join(runtime);
         runtime.spawn(async move {
             let _presence = presence;
@@ -91,6 +96,7 @@ impl Renewers {
 
 impl Drop for Renewers {
     fn drop(&mut self) {
+        // Each loop keeps itself and the store alive, and ends only when it is told to or with its runtime.
         self.all().iter().for_each(|schedule| schedule.close());
     }
 }

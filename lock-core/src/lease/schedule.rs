@@ -99,6 +99,8 @@ impl<T: Scheduled> Schedule<T> {
     /// Files `item` under `due`; an earlier filing of it becomes stale.
     pub(super) fn file(&self, item: &Arc<T>, due: Due) {
         self.queue().file(item, due);
+        // Read after the item is in the queue. The loop does the reverse in `sleeps_until`: it announces its time, then
+        // looks at the queue. So one of the two sees the other.
         if due.late < self.wakes_at.load(Ordering::Acquire) {
             self.wake.notify_one();
         }
@@ -182,6 +184,7 @@ const MIN_SWEEP: usize = 256;
 
 impl<T: Scheduled> DueQueue<T> {
     fn file(&mut self, item: &Arc<T>, due: Due) {
+        // This alone makes an earlier entry of the item stale. Removing that entry would cost a search of the heap.
         item.next_look().store(due.late, Ordering::Release);
         self.heap.push(Reverse(Entry { due, item: Arc::downgrade(item) }));
         if self.heap.len() >= self.sweep_at.max(MIN_SWEEP) {
@@ -192,6 +195,7 @@ impl<T: Scheduled> DueQueue<T> {
 
     fn take_due(&mut self, now: Moment) -> Vec<Arc<T>> {
         let now = instant(now);
+        // No item is worth a look earlier than `MAX_SLACK` before its `late`, so none behind the horizon is due.
         let horizon = now.saturating_add(slack(Duration::MAX));
         let (mut due, mut not_yet) = (Vec::new(), Vec::new());
         while self.heap.peek().is_some_and(|Reverse(entry)| entry.due.late <= horizon) {
@@ -207,6 +211,7 @@ impl<T: Scheduled> DueQueue<T> {
     }
 
     fn next(&self) -> Option<i64> {
+        // A stale entry may be on top. To wake for nothing costs less than to search for the first that is current.
         self.heap.peek().map(|Reverse(entry)| entry.due.late)
     }
 
