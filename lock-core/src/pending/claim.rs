@@ -110,12 +110,15 @@ impl PendingClaim {
     pub(crate) fn served(&self, waiters: usize) -> Option<Grant> {
         let entry = self.entry.as_ref()?;
         let grant = Grant::new(entry.sent, entry.lease).with_waiters(Some(waiters));
+        // The grant began after `sent`, because a claim that holds already is not answered with "keep waiting". The
+        // later time at which the notification arrived proves nothing: it may have been delayed.
         let end = grant.sent.plus(expiry::safe(self.cleanup.capability.placement, entry.lease));
         (!end.is_past(self.cleanup.clock.now())).then_some(grant)
     }
 
     /// Notes that a request is about to be sent.
     pub(crate) fn begin_request(&mut self) {
+        // Before the await that sends it: a future that is dropped there rolls back by this state.
         self.state = Sent::Request;
         self.claim.not_sent();
     }
@@ -146,6 +149,7 @@ impl PendingClaim {
             entry: Some(entry),
             has_grants: self.has_grants,
         };
+        // Exactly one of the two values rolls the owner back.
         self.state = Sent::Nothing;
         Some(left)
     }
@@ -153,9 +157,12 @@ impl PendingClaim {
     /// Takes over the claim and the entry of another waiter. The grant will be for what this waiter asks for. Returns
     /// `false` where it could last longer than that: then the entry of the other is rolled back.
     pub(crate) fn adopt(&mut self, mut left: Self) -> bool {
+        // A heartbeat of the other waiter may arrive after the grant, and would extend it to the ttl of that waiter.
         if left.entry.as_ref().is_some_and(|entry| entry.unanswered > self.claim.ttl) {
             return false;
         }
+        // The next heartbeat gives the entry this ttl. Until it is answered, a grant may be as short as
+        // `QueueEntry::lease`.
         left.claim.ttl = self.claim.ttl;
         left.claim.fencing = self.claim.fencing;
         *self = left;
@@ -164,8 +171,11 @@ impl PendingClaim {
 
     /// Hands the claim over to a lease, which releases it from now on. This value goes on with another owner.
     pub(crate) fn take(&mut self, owners: &OwnerSource) -> Claim {
+        // No await lies between this and the lease, so the owner always has somebody who releases it.
         self.settle();
         self.has_grants = false;
+        // Where the fencing token cannot be had, the wait goes on with this value. The owner of the lost grant is
+        // released, and so never asked for again.
         let next = owners.mint_like(self.claim.owner);
         let taken = self.claim.clone();
         self.claim.set_owner(next);
@@ -181,6 +191,7 @@ impl PendingClaim {
     }
 
     fn roll_back(&mut self) {
+        // Ends the subscription too: a notification that arrives from now on finds no mailbox.
         self.entry = None;
         let certainty = match self.state {
             Sent::Nothing => return,
@@ -191,8 +202,10 @@ impl PendingClaim {
             }
             Sent::Request if self.has_grants => Certainty::MaybeAgain,
             Sent::Request => Certainty::Maybe,
+            // The request that queued the claim was answered, and a late heartbeat brings back no entry.
             Sent::Queued => Certainty::Granted,
         };
+        // The value may go on with another owner, which the store does not know yet.
         self.state = Sent::Nothing;
         // A request on its way to a server that stands still takes effect when that goes on, not before.
         let patience = if certainty == Certainty::Granted { Duration::ZERO } else { LATE_REQUEST };

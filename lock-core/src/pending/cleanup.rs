@@ -137,10 +137,13 @@ impl Cleanup {
             self.freed(claim);
             return;
         }
+        // When the grant of one of the two requests is released, the other may still be under way.
         let certainty = if claim.is_resent() { Certainty::MaybeAgain } else { certainty };
         // A session keeps what it has until that is released, so there is no time from which on nobody need ask.
         let until = Some(until).filter(|_| !self.has_session());
         let (claim, context) = (claim.clone(), context());
+        // On a runtime of the library and never with `tokio::spawn`, which panics outside a runtime. While a thread
+        // unwinds, that panic would abort the process.
         self.spawn(PendingRelease { claim, keep_until, certainty, not_before: None, until, context });
     }
 
@@ -169,9 +172,11 @@ impl Cleanup {
     fn spawn(self: &Arc<Self>, release: PendingRelease) {
         let Some(runtime) = self.background.runtime() else {
             tracing::error!("no runtime for a release: the key stays until the store's lease is over");
+            // Nobody else notifies the head of the local queue that the holder is gone.
             self.freed(&release.claim);
             return;
         };
+        // Counted before the task runs for the first time, or a shutdown would not wait for it.
         let counted = Counted::new(self);
         runtime.spawn(async move { counted.0.run(release).await });
     }
@@ -185,6 +190,7 @@ impl Cleanup {
     pub(crate) async fn settled(&self) {
         loop {
             let mut settled = std::pin::pin!(self.settled.notified());
+            // Registered before the count is read: the last release notifies only those who are registered.
             settled.as_mut().enable();
             if self.pending() == 0 {
                 return;
@@ -195,6 +201,7 @@ impl Cleanup {
 
     /// Stops the repetition of releases that were answered: somebody waits for the last of them.
     pub(crate) fn hurry(&self) {
+        // Stored before the notification: a release that begins to sleep now reads it after it has registered.
         self.hurrying.store(true, Ordering::Release);
         self.hurry.notify_waiters();
     }
@@ -215,6 +222,8 @@ impl Cleanup {
             self.sleep(time.remaining(self.clock.now())).await;
         }
         let first = self.until_answered(&release).await;
+        // Also without an answer: the store has forgotten the grant by now, or is closed, and the waiters must find
+        // that out.
         self.freed(&release.claim);
         let Some(mut answer) = first else { return };
         let until = self.clock.now().plus(release.claim.ttl.max(LONGEST_REPEAT));
@@ -240,6 +249,7 @@ impl Cleanup {
     /// Sleeps, unless the manager ends: the release that follows is then the last.
     async fn sleep(&self, pause: Duration) {
         let mut hurry = std::pin::pin!(self.hurry.notified());
+        // Registered before the flag is read, as in `settled`.
         hurry.as_mut().enable();
         if !self.is_hurrying() {
             let _ = tokio::time::timeout(pause, hurry).await;
@@ -250,9 +260,12 @@ impl Cleanup {
     async fn until_answered(&self, release: &PendingRelease) -> Option<Released> {
         let mut pauses = PAUSES;
         loop {
+            // The permit is given back before the pause, so that releases which wait for their next try keep no others
+            // back.
             let answer = {
                 // While the store hangs, the releases must not crowd out everything else.
                 let _permit = self.permits.acquire().await;
+                // Anew for each try: `min_hold` counts from the grant, however late its release arrives.
                 let keep_for = release.keep_until.and_then(|end| expiry::left(end, self.clock.now()));
                 self.store.release(&release.claim, keep_for).await
             };
@@ -262,6 +275,7 @@ impl Cleanup {
                 Err(error) if error.kind() == LockErrorKind::ShuttingDown => return None,
                 Err(error) => {
                     if release.until.is_some_and(|until| until.is_past(self.clock.now())) {
+                        // Whether the others took anything was never known, so nothing is reported of them.
                         if release.certainty == Certainty::Granted {
                             self.log_abandoned(release, &error);
                         }
