@@ -51,6 +51,7 @@ impl Handoff {
 
     /// Notes that the store promised `length` from `sent` on.
     pub(crate) fn leased(&mut self, sent: Moment, length: Duration) {
+        // Counted from `sent`, as in a lease: the answer may have been under way for long.
         let safe = expiry::safe(self.cleanup.capability.placement, length);
         if let Some(lease) = self.lease.as_deref_mut() {
             lease.store_until = lease.store_until.later(expiry::forgotten(sent, length), sent);

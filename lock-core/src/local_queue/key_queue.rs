@@ -97,6 +97,7 @@ impl KeyQueue {
         entry: Option<PendingClaim>,
         now: Moment,
     ) -> Effects {
+        // All under the lock of the queue: a hand-off is given to the first of `nodes`, so from here on to another.
         let was_head = self.is_head(node);
         let entry = entry.or_else(|| node.state().entry.take());
         self.nodes.retain(|other| !Arc::ptr_eq(other, node));
@@ -106,6 +107,7 @@ impl KeyQueue {
             // The one who leaves may have taken its notification with it.
             self.succeed(entry, now, &mut effects);
         } else {
+            // It was skipped just now: another is the head, and asks with a claim of its own.
             effects.unused.extend(entry);
         }
         effects
@@ -115,6 +117,8 @@ impl KeyQueue {
     fn succeed(&mut self, entry: Option<PendingClaim>, now: Moment, effects: &mut Effects) {
         let Some(head) = self.nodes.front() else { return effects.unused.extend(entry) };
         let mut state = head.state();
+        // The entry that is replaced is released, which may run code of the application. So that waits until the lock
+        // of the queue is given back.
         if entry.is_some() {
             effects.unused.extend(std::mem::replace(&mut state.entry, entry));
         }
@@ -131,6 +135,7 @@ impl KeyQueue {
         let Some(head) = self.nodes.pop_front() else { return };
         let entry = {
             let mut state = head.state();
+            // The question goes to the next head. When this waiter is polled again it must not ask out of turn.
             (state.skipped, state.must_ask) = (true, false);
             state.entry.take()
         };
@@ -174,9 +179,12 @@ impl KeyQueue {
         self.handed = None;
         self.held = false;
         let ttl = self.nodes.front()?.ttl();
+        // Where nothing is handed off, the head need not ask yet: the release that follows calls `freed`, once the
+        // store has answered it or it is given up.
         if self.quantum.is_over(now) {
             return None;
         }
+        // Made while the waiter is still in the queue: where there is none, that waiter must be there to ask the store.
         let handoff = handoff(ttl)?;
         let next = self.nodes.pop_front()?;
         self.quantum.count_handoff();
@@ -209,10 +217,13 @@ impl KeyQueue {
     pub(super) fn reclaim(&mut self, patience: Duration, now: Moment, reclaimed: &mut Reclaimed) {
         if let Some(node) = not_taken(&mut self.handed, NodeState::has_handoff, patience, now, reclaimed) {
             let mut state = node.state();
+            // In one step with the hand-off: a waiter that finds none must find that it was skipped, or it would go on
+            // waiting outside of the queue.
             state.skipped = true;
             reclaimed.handoffs.extend(state.handoff.take());
         }
         if let Some(node) = not_taken(&mut self.asked, NodeState::has_question, patience, now, reclaimed)
+            // Another waiter may be the head by now, and has been asked itself.
             && self.is_head(&node)
         {
             self.skip(now, &mut reclaimed.effects);

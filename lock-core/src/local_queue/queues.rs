@@ -98,6 +98,7 @@ impl LocalQueue {
             alone = queue.head().filter(|_| waiting == 1 && self.polls);
         }
         let node = (waiting < max).then(|| self.queue(&mut shard, key).join(ttl, now));
+        // A waker may drop the future of another waiter, which leaves the queue and so takes this lock.
         drop(shard);
         if let Some(head) = alone.filter(|_| node.is_some()) {
             head.notify();
@@ -125,14 +126,18 @@ impl LocalQueue {
     /// `handoff` makes it for a waiter that asks for a lease of this length. It runs under the lock of the queue, and
     /// must not use it.
     pub(crate) fn hand_off(&self, key: &Key, handoff: impl FnOnce(Duration) -> Option<Handoff>) -> bool {
+        // A waiter that joins after this load asks the store itself after that, and relies on no hand-off of this
+        // holder.
         if self.queues.load(Ordering::Acquire) == 0 {
             return false;
         }
         let (now, mut effects) = (self.clock.now(), Effects::default());
         let next = self.with(key.as_str(), |queue| {
             if !self.tells_holder {
+                // Somebody may wait elsewhere at any time, so each process ends its hand-offs after a quantum.
                 queue.contend(now);
             }
+            // Before the hand-off, which a waiter that nobody polls would keep for 250 ms.
             queue.skip_stalled(now, &mut effects);
             queue.hand_off(handoff, now)
         });
@@ -146,6 +151,7 @@ impl LocalQueue {
     /// Hands `handoff` off to the next waiter, because its own is gone, or not polled.
     pub(super) fn pass_on(&self, handoff: Handoff) {
         if handoff.is_too_late() {
+            // Dropped here, and so released. A manager that ends waits for releases, and not for another holder.
             return;
         }
         let key = handoff.key().clone();
@@ -224,6 +230,7 @@ impl LocalQueue {
         if reclaimed.more {
             self.signal.keep();
         }
+        // After the loop, because each takes the lock of its shard again.
         reclaimed.handoffs.drain(..).for_each(|handoff| self.pass_on(handoff));
         self.carry_out(reclaimed.effects);
     }
@@ -239,6 +246,7 @@ impl LocalQueue {
         let (now, mut entry) = (self.clock.now(), Some(entry));
         let effects = self.with(key.as_str(), |queue| queue.leave(node, entry.take().flatten(), now));
         self.carry_out(effects.unwrap_or_default());
+        // Still here if the key has no queue any more. Dropping it releases it.
         drop(entry);
     }
 

@@ -71,11 +71,14 @@ impl<'a> Waiter<'a> {
     /// wonder why its head does not look.
     pub(crate) fn set_asking(&self, asking: bool, now: Moment) {
         let mut state = self.node.state();
+        // A head that awaits the store cannot look: without this it would be skipped during every slow answer. A store
+        // that takes longer than `ANSWER` does not keep the others waiting behind it.
         (state.asking, state.check_in_by) = (asking, if asking { now.plus(ANSWER) } else { now });
     }
 
     /// Takes the hand-off, if it was given one. A waiter that was skipped because nobody polled it joins again.
     pub(crate) fn check_in(&mut self) -> Option<Handoff> {
+        // Before it is asked whether it was skipped: the two are set together when a hand-off is reclaimed.
         let handoff = self.take_handoff();
         if handoff.is_none() && self.node.state().skipped {
             self.local_queue.rejoin(&self.key, &self.node);

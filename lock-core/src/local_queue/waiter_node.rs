@@ -77,6 +77,7 @@ impl WaiterNode {
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, NodeState> {
+        // The lock of the queue is taken before this one, never while this one is held.
         self.state.lock()
     }
 

@@ -36,6 +36,7 @@ impl Notifications {
     /// Notifies `owner` that the store served it. Does nothing for an owner that does not wait any more: it holds the
     /// lock, or it gave up and releases by itself.
     pub(crate) fn granted(&self, owner: Owner, waiters: usize) {
+        // The lock is given back before the waiter is woken: a waker may drop a `Subscription`, which takes it.
         let mailbox = self.mailboxes().get(&owner).cloned();
         if let Some(mailbox) = mailbox {
             *mailbox.granted() = Some(waiters);

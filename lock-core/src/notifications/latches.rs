@@ -23,6 +23,7 @@ struct Waiting {
 impl Latches {
     /// Notifies everybody who waits for the latch `key`: it is open, or may be.
     pub(crate) fn opened(&self, key: &str) {
+        // The lock is given back before anybody is woken: a waker may drop a `LatchWaiter`, which takes it.
         let opened = self.waiting().get(key).map(|waiting| Arc::clone(&waiting.opened));
         if let Some(opened) = opened {
             opened.notify_waiters();
@@ -68,6 +69,7 @@ impl Drop for LatchWaiter<'_> {
         let mut all = self.latches.waiting();
         if let Some(waiting) = all.get_mut(self.key) {
             waiting.waiters -= 1;
+            // Keys come and go, and an entry for each that was ever waited for would stay.
             if waiting.waiters == 0 {
                 all.remove(self.key);
             }

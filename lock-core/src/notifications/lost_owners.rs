@@ -42,6 +42,8 @@ impl LostOwners {
             let oldest = last.in_order.pop_front();
             oldest.and_then(|oldest| last.reasons.remove(&oldest));
         }
+        // Before the report looks for leases. Whoever makes a lease files it first and then reads this, so one of the
+        // two sees the other.
         self.any.store(true, Ordering::SeqCst);
     }
 
