@@ -25,6 +25,7 @@ impl PendingClaim {
             tracing::debug!(lock.key = %key, "the entry in the queue is gone, queueing again");
             self.start_over(&engine.owners);
         }
+        // Read before `begin_request`, which changes it.
         let waiting = self.is_waiting();
         // A question of any other kind would give the entry up.
         let ask = if waiting { Ask::Enqueue { room: None } } else { ask };
@@ -34,6 +35,7 @@ impl PendingClaim {
             .then(|| Notifications::subscribe(&engine.notifications, self.claim.owner));
         let answer = engine.store.acquire(&self.claim, ask).await;
         match &answer {
+            // The claim stays as it is until a lease takes it over: dropped before that, it still rolls back.
             Ok(Attempt::Granted(grant)) => return self.in_time(engine, *grant).map(Attempt::Granted),
             Ok(Attempt::Held(held)) => self.held(engine, held, subscription),
             Err(error) if error.is_ambiguous() || waiting || self.claim.is_resent() => {
@@ -47,6 +49,7 @@ impl PendingClaim {
     /// Leaves the store's queue. The same request releases a grant that came meanwhile. Without an answer, the
     /// background goes on.
     pub(super) async fn leave(&mut self, engine: &Engine) {
+        // Settled only by the answer: a future that is dropped at this await rolls back in the background.
         if self.is_waiting() && engine.release(&self.claim, None).await.is_ok() {
             self.settle();
         }
@@ -69,6 +72,8 @@ impl PendingClaim {
             .by_heartbeats()
             .then(|| next_heartbeat(sent, waiter_lease, held, engine.clock.now()));
         self.queued(|before| {
+            // An earlier waiter of this entry, or a heartbeat without an answer, may have asked for less. Nobody knows
+            // which of them the store has executed last, so the shortest counts.
             let lease = before.as_ref().map_or(waiter_lease, |entry| entry.lease.min(waiter_lease));
             let subscription = subscription.or_else(|| before.and_then(|entry| entry.subscription));
             QueueEntry { sent, lease, heartbeat, unanswered: Duration::ZERO, subscription }
@@ -80,6 +85,7 @@ impl PendingClaim {
         let (asked, ttl) = (engine.capability.waiter_lease(&self.claim), self.claim.ttl);
         let mut before = Duration::ZERO;
         if let Some(entry) = self.entry() {
+            // Before the request, which may be executed without an answer, or before the future is dropped.
             entry.lease = entry.lease.min(asked);
             before = entry.unanswered;
             entry.unanswered = before.max(ttl);
@@ -91,6 +97,7 @@ impl PendingClaim {
             Ok(Heartbeat::Waiting(held)) => {
                 self.held(engine, &held, None);
                 if let Some(entry) = self.entry() {
+                    // This one cannot arrive any more. Those before it may.
                     entry.unanswered = before;
                 }
                 Ok(Some(Attempt::Held(held)))
@@ -107,6 +114,7 @@ impl PendingClaim {
         if !deadline.is_past(engine.clock.now()) {
             return Ok(grant);
         }
+        // The store holds the grant for this owner, so it is released.
         self.start_over(&engine.owners);
         let detail = "the answer took longer than the ttl: choose a longer ttl, or a store that is nearer";
         Err(LockError::new(LockErrorKind::Unavailable, detail).nothing_taken())

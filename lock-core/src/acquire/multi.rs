@@ -33,6 +33,9 @@ impl Plan {
             more: Arc::default(),
             ttl: self.ttl,
             options: LeaseOptions {
+                // A place in strict order at each key, so that the wait ends on a busy key too. The limits of the lease
+                // belong to the one grant of all keys: a single one must last while the others are waited for, and be
+                // free as soon as it is dropped.
                 kind: Kind::Fair,
                 renew: true,
                 renew_every: None,
@@ -64,6 +67,8 @@ impl Acquire<'_> {
         }
         loop {
             self.partial_grants.clear();
+            // A new owner in each round: the single grants of the last one are released in the background, and such a
+            // release could free what this round has acquired.
             self.claim = PendingClaim::new(&self.engine.cleanup, self.plan.claim());
             if self.gathered().await? {
                 self.claim.has_grants();
@@ -78,7 +83,9 @@ impl Acquire<'_> {
         let (plan, owner) = (self.plan, self.claim.claim.owner);
         for key in plan.keys() {
             let part = plan.part(key);
+            // `started` is that of the whole: all keys share one time limit.
             let mut acquire = Acquire::new(&part, self.started, None);
+            // With another owner, the claim for all keys would find each of them held by its own single grant.
             acquire.claim.claim.owner = owner;
             acquire.attempts = self.attempts;
             let guard = boxed(acquire).await.map_err(|error| error.with_key(key))?;

@@ -112,6 +112,8 @@ impl Plan {
     pub(super) fn claim(&self) -> Claim {
         let hands_off = self.options.kind.queue() == Queue::Barging && self.more.is_empty();
         let owners = &self.engine().owners;
+        // A store sees by the two owners whether the holder may hand off to a waiter, and the memory store does not
+        // queue it then. Without the mark, a waiter would rely on a hand-off that does not come.
         let owner = if hands_off { owners.mint() } else { owners.mint_strict() };
         let record = OwnerRecord::new(Arc::clone(&self.engine().identity), self.label.clone());
         Claim {
@@ -154,6 +156,7 @@ impl Plan {
             return Err(LockError::new(LockErrorKind::Reentered, detail));
         }
         lease.options.kind.admits(self.options.kind)?;
+        // It may have been lost or released since it was found. Then the store is asked like for any other request.
         Ok(lease.enter().then(|| LockGuard::new(lease, Arc::clone(&self.hub))))
     }
 }

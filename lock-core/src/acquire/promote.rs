@@ -128,6 +128,8 @@ impl Acquire<'_> {
         if self.plan.options.renew && known && lease.deadline.remaining(now) >= ttl * 2 / 3 {
             return Some(handoff);
         }
+        // Before the await: a hand-off that is dropped there is released for as long as the store may have the longer
+        // lease.
         handoff.asked(ttl);
         let Renewal::Renewed { sent, lease: length, waiters } =
             self.engine.store.renew_one(&handoff.lease().claim, ttl).await

@@ -151,6 +151,7 @@ impl<'a> Acquire<'a> {
             {
                 return Ok(guard);
             }
+            // That was the last try, after the strategy had enough.
             if let Some(decision) = last {
                 return Err(self.end(decision, &held).await);
             }
@@ -175,6 +176,7 @@ impl<'a> Acquire<'a> {
         };
         let queues = self.engine.capability.waiting.in_order();
         match self.claim.claim.queue {
+            // After a failure of the store, a claim that waits already keeps its place. `ask_again` says when it asks.
             _ if self.waiting() != Waiting::Nowhere => Wake::Again,
             _ if self.is_of_several() => Wake::Ask(Ask::Try),
             Queue::Fifo if waits() => Wake::Ask(Ask::Enqueue { room: self.plan.max_waiters }),
@@ -189,6 +191,8 @@ impl<'a> Acquire<'a> {
             Queue::Barging if !waits() => Wake::Ask(Ask::Try),
             // It waits for nobody, so it must ask to know anything.
             Queue::Barging if self.plan.max_waiters == Some(0) => Wake::Ask(Ask::Probe),
+            // The key is held or waited for in this process, so the request joins the local queue without a question. A
+            // newcomer that asked could overtake those who wait.
             Queue::Barging if self.engine.local_queue.is_busy(&self.plan.key) => Wake::Again,
             Queue::Barging if queues && self.engine.local_queue.was_held(&self.plan.key) => Wake::Again,
             Queue::Barging => Wake::Ask(Ask::Probe),
@@ -201,8 +205,10 @@ impl<'a> Acquire<'a> {
         self.engine.check_process()?;
         self.attempts = self.attempts.saturating_add(1);
         self.question = LastQuestion::Fresh;
+        // Before the question: a reconnect while it is under way may lose the notification that follows its answer.
         self.asked_in = self.engine.reconnects();
         let answer = self.answer(ask).await;
+        // Also after an error. The floor begins with the next pause.
         self.relies_since = None;
         let answer = answer?;
         self.ask_again = None;
@@ -242,6 +248,7 @@ impl<'a> Acquire<'a> {
     /// Asks the strategy, and waits as it says.
     async fn next(&mut self, held: &Held) -> Result<Next> {
         self.engine.check_open()?;
+        // Before the strategy, which would turn away a waiter that has the grant already.
         if let Some(wake) = self.queue_news() {
             return Ok(Next::Go(wake));
         }
@@ -252,10 +259,13 @@ impl<'a> Acquire<'a> {
         if self.is_of_several() && self.engine.capability.waiting.in_order() {
             return self.gather(pause).await.map(Next::Go);
         }
+        // Only now: a request that does not wait never joins, and so takes no hand-off from one that does.
         if self.joins()? {
             return Ok(Next::Go(Wake::Ask(Ask::Enqueue { room: None })));
         }
         self.question.age();
+        // Heartbeats keep an entry alive, so `pause` sends them. Without them there is nothing to do until the store
+        // notifies.
         if self.is_notified() && !self.engine.capability.waiting.by_heartbeats() {
             return self.stay(pause, held).await;
         }
@@ -330,6 +340,7 @@ impl<'a> Acquire<'a> {
 impl Drop for Acquire<'_> {
     /// Leaves the entry in the store's queue to the next waiter: it belongs to the local queue, not to its head.
     fn drop(&mut self) {
+        // Before the fields are dropped: the claim would release the entry that is left to another.
         if let Some(waiter) = self.waiter.take().filter(|waiter| !waiter.is_served()) {
             let to_another = waiter.is_head() && waiter.others() > 0;
             waiter.leave_with(if to_another { self.claim.take_entry() } else { None });

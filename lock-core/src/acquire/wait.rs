@@ -48,14 +48,18 @@ impl Acquire<'_> {
     /// Returns what the others of the local queue have left for this waiter.
     pub(super) fn queue_news(&mut self) -> Option<Wake> {
         let waiter = self.waiter.as_mut()?;
+        // First, because a hand-off ends the wait, and another waiter gets it after 250 ms.
         if let Some(handoff) = waiter.check_in() {
             return Some(Wake::Handoff(handoff));
         }
         if let Some(entry) = waiter.take_entry()
             && !self.claim.adopt(entry)
         {
+            // The other entry was rolled back, so the store is asked for one of its own.
             return Some(Wake::Ask(self.question()));
         }
+        // Taken in any case: a question that stays with the waiter looks as if nobody polled it, and it would be
+        // skipped. With an entry, the store notifies.
         (waiter.take_ask() && !self.claim.is_queued()).then(|| Wake::Ask(self.question()))
     }
 
@@ -83,12 +87,14 @@ impl Acquire<'_> {
     fn due(&mut self, end: Moment) -> Option<Moment> {
         let waiting = self.waiting();
         if waiting == Waiting::BehindHead {
+            // A waiter that becomes the head later must not count the time in which others asked for it.
             self.relies_since = None;
             return None;
         }
         let floor = self.floor();
         let store = self.engine.capability.waiting;
         match (waiting, self.holder) {
+            // First: a heartbeat that failed is still due, and the failing store would be asked in a tight loop.
             _ if self.ask_again.is_some() => self.ask_again,
             (Waiting::Queued, _) if store.by_heartbeats() => self.claim.heartbeat_due(),
             (Waiting::Queued, _) if store.watches() => Some(floor),
@@ -121,6 +127,7 @@ impl Acquire<'_> {
 
     /// Takes the pending notification of the store, or makes a new one. `None` where nothing is watched.
     fn take_watch(&mut self) -> Option<Watch> {
+        // Taken in any case: the store may notify one watcher alone, and a waiter that is not the head would not ask.
         let kept = self.watch.take();
         if !self.engine.capability.waiting.watches() || !self.asks() {
             return None;
@@ -148,6 +155,7 @@ impl Acquire<'_> {
         let mut watch = self.take_watch();
         loop {
             let mut changed = std::pin::pin!(engine.changed.notified());
+            // Registered before the two checks: a shutdown or a reconnect between them and the wait would be missed.
             changed.as_mut().enable();
             engine.check_open()?;
             if self.has_missed() {
@@ -156,6 +164,7 @@ impl Acquire<'_> {
             let now = engine.clock.now();
             let wakes = end.earlier(self.floor(), now);
             tokio::select! {
+                // `biased` keeps the simulation deterministic.
                 biased;
                 () = notified(&mut watch) => return ask(self),
                 () = changed => continue,
@@ -197,6 +206,7 @@ impl Acquire<'_> {
             let asks = due.is_some_and(|due| due.remaining(now) <= end.remaining(now));
             let wakes = due.filter(|_| asks).unwrap_or(end);
             if let Some(waiter) = &self.waiter {
+                // By this the others tell a long pause from a future that nobody polls.
                 waiter.checks_in_by(wakes);
             }
             match self.event(wakes.remaining(now)).await? {
@@ -205,6 +215,7 @@ impl Acquire<'_> {
                 Event::Changed => return Ok(Wake::Ask(self.question())),
                 Event::Time => {
                     if let Some(waiter) = &self.waiter {
+                        // If the head is not polled, nobody asks the store for those behind it.
                         waiter.skip_stalled(self.engine.clock.now());
                     }
                     return Ok(if asks { Wake::Ask(self.question()) } else { Wake::Again });
@@ -217,6 +228,7 @@ impl Acquire<'_> {
     async fn event(&mut self, sleep: Duration) -> Result<Event> {
         let engine = self.engine;
         let mut changed = std::pin::pin!(engine.changed.notified());
+        // Registered before the two checks, as in `stay`.
         changed.as_mut().enable();
         engine.check_open()?;
         if self.has_missed() {
@@ -231,6 +243,7 @@ impl Acquire<'_> {
             }
         };
         let event = tokio::select! {
+            // `biased` keeps the simulation deterministic.
             biased;
             () = left => Event::News,
             waiters = claim.notified() => Event::Served(waiters),
