@@ -127,6 +127,7 @@ impl<F: Future> Unpin for Locked<F> {}
 
 impl<F: Future> Drop for Locked<F> {
     fn drop(&mut self) {
+        // Before the fields: by their own drop the body would go without its span and scope.
         self.frame.end(&mut self.body);
     }
 }
@@ -196,6 +197,8 @@ impl Frame {
                         self.stage = Stage::Releasing(Box::pin(guard.release_within(RELEASE_PATIENCE)));
                         continue;
                     }
+                    // An error comes after the body is gone, so a guard that is there may be dropped: the background
+                    // releases the grant.
                     (outcome, _) => outcome,
                 },
                 Stage::Releasing(releasing) => {
@@ -246,6 +249,7 @@ impl Inside {
         {
             return Poll::Ready(self.cancel(body, reason));
         }
+        // A body that ends after its lock was lost is reported as `Lost` too: another may have held the lock meanwhile.
         if self.within(|| body.poll(cx)).is_ready() {
             self.end(body);
             return Poll::Ready(self.lease.check());
@@ -254,6 +258,7 @@ impl Inside {
             return Poll::Pending;
         }
         let lease = &self.lease;
+        // The body may never wake this task again. From here on a loss does.
         let lost = self.lost.get_or_insert_with(|| {
             let lease = Arc::clone(lease);
             Box::pin(async move { lease.lost().await })

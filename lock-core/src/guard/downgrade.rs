@@ -55,11 +55,13 @@ async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
     if lease.options.kind != Kind::Write {
         return refused("only a write lock can be turned into a read lock");
     }
+    // Before the request: nothing may fail between the answer and the new lease.
     let schedule = lease.schedule().map_or_else(|| guard.hub().renewers.here(), Ok)?;
     // From here on no nested call may enter: it would write beside readers.
     if !lease.seal() {
         return refused("nested calls share this lock, and they need it for writing");
     }
+    // Before the request: a future that is dropped meanwhile releases the grant in either form.
     let mut shared =
         Shared { lease: &lease, claim: Claim { mode: Mode::Shared, ..lease.claim.clone() }, answered: false };
     let (sent, length) = ask(&lease).await?;
@@ -68,10 +70,12 @@ async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
     let grant = Grant::new(sent, length).with_fence(lease.known_fence());
     let options = LeaseOptions { kind: Kind::Read, ..lease.options };
     let (engine, span) = (Arc::clone(&lease.engine), lease.span.clone());
+    // `max_hold` and `min_hold` count from the grant, which goes on.
     let reader = Lease::since(lease.since, engine, &schedule, claim, options, &grant, span);
     reader.set_ttl(lease.ttl());
     reader.recorder.continue_from(&lease.recorder);
     lease.engine.lease_began();
+    // The new lease is watched before the old one ends, so the grant is never without a renewal.
     schedule.watch_handoff(&reader);
     let hub = Arc::clone(guard.hub());
     guard.supersede();
@@ -82,6 +86,7 @@ async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
 /// Asks until the store answers. Returns when the answered request was sent, and the lease that it brought.
 async fn ask(lease: &Lease) -> Result<(Moment, Duration)> {
     let mut pauses = PAUSES;
+    // Before the first request: from then on a release of the exclusive claim must look for a shared grant too.
     lease.claim.mark_shared();
     loop {
         let claim = Claim { ttl: lease.ttl(), ..lease.claim.clone() };

@@ -140,6 +140,7 @@ impl LockGuard {
         lease.engine.capability.check_ttl(ttl).map_err(|error| error.with_key(&lease.claim.key))?;
         let renewed = lease.renew_now(ttl).await;
         let (sent, length) = renewed.map_err(|error| error.or_key(&lease.claim.key))?;
+        // Where its runtime is gone, nobody renews the lease any more. Then the runtime of the caller does.
         let schedule = lease.schedule().map_or_else(|| self.hub.renewers.here(), Ok)?;
         schedule.watch_extended(lease, sent, length);
         Ok(())
@@ -155,9 +156,11 @@ impl LockGuard {
     /// # Cancel safety
     /// Dropping the future hands the release to the background.
     pub async fn release(mut self) -> Result<Released> {
+        // Taken before the check: in a forked child, the drop of this guard must not count as that of the last one.
         let Some(lease) = self.lease.take() else { return Ok(Released::Released) };
         let now = lease.now();
         lease.check_process(now)?;
+        // Before `leave`: a lease that has ended can no longer be lost.
         let lost = lease.loss_at(now);
         if !lease.leave() {
             return Ok(Released::StillHeld);

@@ -41,6 +41,7 @@ impl Releasing {
             self.answered = true;
             return Ok(Released::Released);
         }
+        // Before the await. From the first byte on, the store may free the key, and grant it to another.
         self.asked = true;
         let lease = &self.lease;
         let answer = lease.engine.release(&lease.claim, lease.keep_for()).await;
@@ -64,9 +65,13 @@ impl Drop for Releasing {
     fn drop(&mut self) {
         let lease = &self.lease;
         let engine = &lease.engine;
+        // Never handed off once the store was asked: it may have granted the key to another process, and both would
+        // hold it.
         if !self.answered && (self.asked || !self.handed_off()) {
             lease.release_in_background();
         }
+        // After the release counts as pending. A shutdown waits until nothing is held, and then for the pending
+        // releases: in between it would find neither.
         engine.lease_ended();
     }
 }
