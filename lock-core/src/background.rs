@@ -75,6 +75,7 @@ impl Background {
             Self::OwnThread(thread) => Some(thread.runtime.clone()),
             Self::OnRuntimes(all) => {
                 let all = all.lock();
+                // A runtime that is gone drops what is spawned on it, and the release with it.
                 all.iter().find(|one| one.presence.strong_count() > 0).map(|one| one.runtime.clone())
             }
         }
@@ -121,6 +122,8 @@ fn start() -> Result<Thread> {
             LockError::new(LockErrorKind::Unavailable, what).nothing_taken().with_source(error)
         }
     };
+    // Built here, so that the caller gets the error. The thread owns it and drops it: tokio panics where a runtime is
+    // dropped inside another.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -131,6 +134,8 @@ fn start() -> Result<Thread> {
         .name("lock-background".to_owned())
         .spawn(move || {
             runtime.block_on(async {
+                // Renewals and releases are tasks of this runtime and end with it. An error means that nobody can stop
+                // the thread any more.
                 if let Ok(last) = stopped.await {
                     let _ = tokio::time::timeout(LAST_RELEASES, last).await;
                 }

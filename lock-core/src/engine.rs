@@ -72,6 +72,7 @@ impl Engine {
             LockError::new(LockErrorKind::Unavailable, what).nothing_taken().with_source(error)
         })?;
         let local_queue = Arc::new(LocalQueue::new(&capability));
+        // The clean-up has a weak reference to it, which lives for as long as the engine keeps `local_queue`.
         let waiters: Arc<dyn FreedKeys> = Arc::<LocalQueue>::clone(&local_queue);
         let identity = Arc::new(identity);
         let cleanup =
@@ -140,6 +141,7 @@ impl Engine {
 
     pub(crate) fn close(&self) {
         self.closing.store(true, Ordering::SeqCst);
+        // After the flag: a waiter that is notified, and a release that is repeated, read it and give up.
         self.cleanup.hurry();
         self.changed.notify_waiters();
     }
@@ -164,6 +166,8 @@ impl Engine {
 
     pub(crate) fn lease_ended(&self) {
         self.held.fetch_sub(1, Ordering::AcqRel);
+        // Only a shutdown waits for the end of a grant. Without this, each release would wake every waiter of the
+        // manager.
         if self.closing.load(Ordering::Acquire) {
             self.changed.notify_waiters();
         }
@@ -195,6 +199,7 @@ impl Engine {
             Some(answer) => Ok(answer),
             None => self.store.release(claim, keep_for).await,
         };
+        // Also after an error: the store may have freed the key, and nobody else notifies the head of the local queue.
         claim.keys().for_each(|key| self.local_queue.freed(key));
         if answer.is_ok() && claim.is_resent() {
             // The command was sent twice: its second copy may reach the store after the release and be granted.
@@ -208,6 +213,7 @@ impl Engine {
     /// Sleeps for `pause`, or less if the manager closes or the store reconnects.
     pub(crate) async fn sleep(&self, pause: Duration) -> Result<()> {
         let mut changed = std::pin::pin!(self.changed.notified());
+        // Registered before the check, here and below: a change in between would notify nobody.
         changed.as_mut().enable();
         self.check_open()?;
         tokio::select! {
@@ -249,6 +255,8 @@ pub(crate) struct Acquiring<'a>(&'a Engine);
 
 impl Drop for Acquiring<'_> {
     fn drop(&mut self) {
+        // Counted down before the flag is read, and `close` does the reverse: a shutdown reads the new count or is
+        // notified.
         self.0.acquiring.fetch_sub(1, Ordering::SeqCst);
         if self.0.closing.load(Ordering::SeqCst) {
             self.0.changed.notify_waiters();

@@ -47,8 +47,11 @@ impl Hub {
             Engine::new(store.clone(), observer, identity, namespace, profiles, Arc::clone(&background))?;
         let renewers = Renewers::new(store, Arc::clone(&engine.local_queue), Arc::clone(&background));
         let hub = Arc::new(Self { engine, renewers, background });
+        // Weak, because the engine has the store: a store that kept the hub alive would never let the manager end.
         let listener: Weak<Self> = Arc::downgrade(&hub);
         let process = hub.engine.owners.process();
+        // Before anybody has the manager: a store that reports by itself must know whom to notify when the first
+        // request is sent.
         hub.engine.store.attach(process, listener, hub.background.of_session().as_ref());
         Ok(hub)
     }
@@ -76,6 +79,7 @@ impl Hub {
 /// The store's reports reach those whom they concern.
 impl Listener for Hub {
     fn granted(&self, owner: Owner, waiters: usize) {
+        // An owner that does not wait any more has no mailbox: it holds the lock already, or its release is under way.
         self.engine.notifications.granted(owner, waiters);
     }
 
@@ -112,6 +116,7 @@ impl Listener for Hub {
 impl Drop for Hub {
     fn drop(&mut self) {
         let cleanup = Arc::clone(&self.engine.cleanup);
+        // The thread must not stay for releases that are only repeated to be safe: their next try is the last.
         cleanup.hurry();
         self.background.stop(async move { cleanup.settled().await });
     }

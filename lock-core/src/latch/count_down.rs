@@ -135,9 +135,11 @@ impl CountDownLatch {
     #[doc(alias = "countDown")]
     pub async fn count_down(&self) -> Result<u32> {
         let key = self.checked()?;
+        // One owner for all retries of this call, by which the store counts it once.
         let step = LatchStep::CountDown { owner: self.hub.engine.owners.mint(), ttl: self.ttl };
         match retry(&self.hub.engine, key, &step, self.ttl).await {
             Ok(LatchState::Set { left, .. }) => {
+                // The waiters of this process do not depend on the notification of the store, which may be lost.
                 if left == 0 {
                     self.hub.engine.latches.opened(key.as_str());
                 }

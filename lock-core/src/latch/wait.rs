@@ -72,6 +72,7 @@ impl<'a> Wait<'a> {
     }
 
     pub(super) async fn run(mut self) -> Result<()> {
+        // Before the first question: the latch may open while that is under way.
         let waiter = self.engine.latches.join(self.key);
         loop {
             // Before the question, so that no notification is missed between the answer and the pause.
@@ -92,11 +93,14 @@ impl<'a> Wait<'a> {
             Ok(state) => state,
             Err(error) => return self.failed(error).map(Some),
         };
+        // Each outage begins with short pauses.
         self.pauses.reset();
         let detail = match verdict(self.seen, state) {
             Verdict::Open => return Ok(None),
+            // It may have opened and run out, or run out closed: neither can be told from the other.
             Verdict::Forgotten => return Err(self.forgotten()),
             Verdict::Closed(left) => {
+                // From here on, a latch that is not set is one that was forgotten, and not one that nobody has set yet.
                 self.seen = true;
                 format!("{left} have yet to count the latch down")
             }
@@ -133,6 +137,7 @@ impl<'a> Wait<'a> {
         let waited = self.waited();
         match self.limit.map(|limit| limit.saturating_sub(waited)) {
             None => Ok(pause),
+            // The pause before was cut to the limit, so this question was the last one.
             Some(left) if left.is_zero() => Err(over().with_waited(waited)),
             Some(left) => Ok(pause.min(left)),
         }
