@@ -88,6 +88,7 @@ impl Entry {
                 Verdict::Held(held)
             }
             Relation::Conflict(other) => {
+                // The claim is refused for good and does not ask again: its ticket would block the queue until it dies.
                 self.forget_ticket(claim.owner);
                 self.settle(now, None);
                 Verdict::Conflict(other)
@@ -149,6 +150,7 @@ impl Entry {
                     && self.held_by(claim.owner).is_none()
             }
         };
+        // A ticket that it has is kept in any case: whoever asks is alive.
         let position = if takes { Some(self.take_ticket(claim, now)) } else { self.keep_ticket(claim, now) };
         // An exclusive claim waits for the last holder to leave, any other for the first.
         let free = if claim.mode == Mode::Exclusive { self.holders.latest() } else { self.holders.soonest() };

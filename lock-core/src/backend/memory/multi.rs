@@ -58,6 +58,7 @@ impl<'a> Locked<'a> {
                 });
             }
         }
+        // A listener and a waker may call the store, which takes these locks.
         drop(self.shards);
         for (key, events) in events {
             self.memory.listeners().send(key, events);
@@ -170,6 +171,7 @@ impl Memory {
 
     pub(super) fn renew_all(&self, claim: &Claim, ttl: Duration, now: Moment) -> Option<usize> {
         let mut locked = Locked::new(self, claim, now);
+        // All or nothing: a claim that has lost one key is lost, and must not keep the others.
         let waiters = locked.owns_all(claim).then(|| {
             locked.renew(claim, ttl);
             locked.waiting(claim)

@@ -45,6 +45,7 @@ impl Entry {
 
     /// Reports to the holder that a first claim began to wait.
     fn tell_holder(&mut self, owner: Owner) {
+        // The holder keeps in mind that others wait, so one report is enough.
         if self.waiting(owner) == 0
             && let Some(holder) = self.local_holder()
         {
@@ -79,6 +80,8 @@ impl Entry {
             self.tickets.change(claim.owner, |ticket| ticket.watchers.push(watcher));
             return;
         }
+        // Before it is among the waiters, which would count it as an earlier one. The manager of the holder knows those
+        // of its own process by its local queue.
         if self.local_holder().is_some_and(|holder| holder.owner.process() != process) {
             self.tell_holder(claim.owner);
         }
@@ -87,10 +90,12 @@ impl Entry {
 
     /// Returns what the watcher `id` of `claim` finds now.
     pub(super) fn check(&mut self, claim: &Claim, id: u64, now: Moment) -> Check {
+        // The end of a lease changes nothing by itself. Whoever looks first drops what has run out, and calls the next.
         self.settle(now, None);
         if self.held_by(claim.owner).is_some() {
             return Check::Ready;
         }
+        // The ticket is gone: it died, or its owner released it. Only another try can tell where the claim is.
         let Some(watcher) = self.watcher(claim, id) else { return Check::Retry };
         if watcher.called {
             return Check::Ready;
@@ -107,6 +112,7 @@ impl Entry {
     /// Removes a watcher that has seen its turn. The turn is not passed on, because this watcher retries next; if it does not,
     /// the release of its owner advances the queue.
     pub(super) fn go(&mut self, claim: &Claim, id: u64, now: Moment) {
+        // Before it is removed. With a ticket it needs no mark: the ticket keeps its turn.
         let acting = self.waiters.iter().any(|watcher| watcher.id == id && watcher.called);
         self.remove_watcher(claim, id, now);
         self.settle(now, Some(claim.mode).filter(|_| acting));
@@ -124,6 +130,8 @@ impl Entry {
         self.tickets.change(claim.owner, |ticket| {
             if ticket.watchers.iter().any(|watcher| watcher.id == id) {
                 ticket.watchers.retain(|watcher| watcher.id != id);
+                // A waiter that lives tries again now. One that was dropped for good must not block the queue for
+                // longer than this.
                 ticket.deadline = now.plus(claim.ttl.min(WAITER_LEASE));
             }
         });
@@ -143,6 +151,7 @@ impl Entry {
         if self.tickets.is_empty() && self.waiters.is_empty() {
             return;
         }
+        // First, so that nobody is called behind a ticket or a holder that is dead.
         self.expire(now);
         self.call_strangers();
         self.call(acting, now);
@@ -165,12 +174,14 @@ impl Entry {
             ticket.deadline = now.plus(WAITER_LEASE);
             ticket.watchers.iter_mut().for_each(|watcher| watcher.call(events));
         });
+        // A watcher without a ticket never goes before a ticket.
         if self.tickets.served() == self.tickets.len() {
             self.call_without_place(usage, acting);
         }
     }
 
     fn call_without_place(&mut self, mut usage: Usage, acting: Option<Mode>) {
+        // Those that were called and have not tried yet count as holders, or two would be called for one place.
         let called = self.waiters.iter().filter(|watcher| watcher.called).map(|watcher| watcher.mode);
         for mode in called.chain(acting) {
             usage.add(mode);
@@ -183,7 +194,9 @@ impl Entry {
                 }
                 // Its next try is answered at once, with an error.
                 Compatibility::Conflict(_) => watcher.call(&mut self.events),
+                // Nothing fits beside it, and there may be thousands behind.
                 Compatibility::Blocked if usage.is_exclusive() => break,
+                // Without a ticket there is no order, so a younger one that fits is called.
                 Compatibility::Blocked => {}
             }
         }
@@ -193,6 +206,7 @@ impl Entry {
     fn arm(&mut self, now: Moment) {
         let ends = [self.holders.soonest(), self.tickets.soonest()];
         let Some(next) = ends.into_iter().flatten().min_by_key(|end| end.remaining(now)) else { return };
+        // One alarm is enough: whoever wakes by it settles the key for all.
         let first = self.tickets.first_watcher();
         let first = first.or_else(|| self.waiters.iter_mut().find(|watcher| !watcher.called));
         if let Some(first) = first

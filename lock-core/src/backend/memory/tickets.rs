@@ -60,6 +60,7 @@ impl Tickets {
     pub(super) fn remove(&mut self, owner: Owner) -> Option<Ticket> {
         let (number, at, ticket) = self.arrivals.remove(&owner)?;
         self.unfile(number, Filed::of(&ticket));
+        // `served` counts from the front, and one of those in front is gone: it was granted the key, gave up, or died.
         if at < self.served {
             self.served -= 1;
         }
@@ -77,6 +78,7 @@ impl Tickets {
         let before = Filed::of(ticket);
         let answer = change(ticket);
         let after = Filed::of(ticket);
+        // A ticket has one index entry. An old one that stays would let `expire` drop a ticket that is alive.
         if before != after {
             self.unfile(number, before);
             self.file(number, after);
@@ -86,6 +88,9 @@ impl Tickets {
 
     /// Serves the tickets whose turn has come, and returns the usage of the key once all of them hold it.
     pub(super) fn serve(&mut self, holders: Usage) -> Usage {
+        // Goes on from the last computation, which still holds: a holder that leaves makes more room, and whoever has
+        // taken the key since was served or fits beside all that are. From the front, each look would visit every
+        // waiter.
         let mut usage = self.usage_before(self.served, holders);
         while let Some(next) = self.arrivals.get(self.served)
             && usage.admits(next.mode) == Compatibility::Compatible
@@ -112,6 +117,7 @@ impl Tickets {
 
     /// Discards the last computation of whose turn has come.
     pub(super) fn unserve(&mut self) {
+        // A claim that takes the key in another mode than its ticket asked for may leave less room than was computed.
         self.served = 0;
     }
 
@@ -120,6 +126,7 @@ impl Tickets {
         while let Some(number) = self.awaited.first().copied()
             && self.arrivals.position(number).is_some_and(|at| at < self.served)
         {
+            // A ticket whose watchers are called is awaited no more, so the loop ends.
             self.change_numbered(number, &mut call);
         }
     }
@@ -141,6 +148,7 @@ impl Tickets {
 
     /// Drops the tickets that are dead.
     pub(super) fn expire(&mut self, now: Moment) {
+        // An awaited ticket is in no index of deadlines: it lives for as long as its watcher does.
         while let Some(number) = self.ends.past(now)
             && let Some(owner) =
                 self.arrivals.position(number).and_then(|at| self.arrivals.get(at)).map(|it| it.owner)

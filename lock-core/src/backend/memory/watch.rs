@@ -38,6 +38,8 @@ impl<'a> Watch<'a> {
             };
             memory.with(&claim.key, now, add).unwrap_or(false)
         } else {
+            // All shards at once: the claim joins the queues of its keys at one moment, so that two such claims never
+            // wait for each other.
             let mut locked = Locked::new(memory, claim, now);
             // It does not wait for a key that it has already.
             let keys: Vec<&Key> =
@@ -61,6 +63,7 @@ impl<'a> Watch<'a> {
                     // Woken or timed out, the next check finds out why.
                     let _ = tokio::time::timeout(time, self.wake.notified()).await;
                 }
+                // `Notify` keeps a wake-up that came since the check.
                 None => self.wake.notified().await,
             }
         }
@@ -78,6 +81,7 @@ impl<'a> Watch<'a> {
                 }
                 found
             };
+            // Without an entry the key is free and the ticket dead, so the claim tries again.
             self.memory.with(&claim.key, now, found).unwrap_or(Check::Retry)
         } else {
             check_all(self.memory, claim, id, now)
@@ -85,6 +89,7 @@ impl<'a> Watch<'a> {
         match found {
             Check::Wait(armed) => Some(armed.map(|moment| moment.remaining(now))),
             Check::Retry | Check::Ready => {
+                // From here on the drop passes nothing on: the caller tries next.
                 self.gone = true;
                 None
             }
@@ -99,6 +104,7 @@ fn check_all(memory: &Memory, claim: &Claim, id: u64, now: Moment) -> Check {
     let waits =
         checks.iter().filter_map(|found| if let Check::Wait(armed) = found { Some(*armed) } else { None });
     let found = match (checks.contains(&Check::Retry), waits.clone().next()) {
+        // Its turn has come at each key, or it has lost its place at one. In both cases it tries for all of them.
         (true, _) | (false, None) => {
             for key in claim.keys() {
                 locked.entry(key).go(claim, id, now);
@@ -113,6 +119,7 @@ fn check_all(memory: &Memory, claim: &Claim, id: u64, now: Moment) -> Check {
 
 impl Drop for Watch<'_> {
     fn drop(&mut self) {
+        // `go` has removed it already, and left the turn to its next try.
         if self.gone {
             return;
         }
