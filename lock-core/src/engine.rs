@@ -232,6 +232,7 @@ impl Engine {
             }
             changed.await;
         }
+        // Only now: a guard that is dropped leaves a release, which is awaited here.
         self.settled().await;
     }
 
@@ -245,6 +246,7 @@ impl Engine {
             }
             changed.await;
         }
+        // Only now: an acquisition that ends may roll back, which adds a release.
         self.cleanup.settled().await;
     }
 }

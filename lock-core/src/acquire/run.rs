@@ -292,6 +292,7 @@ impl<'a> Acquire<'a> {
     /// key when it has the error, and an entry that is still there would then be granted the key for nobody.
     async fn end(&mut self, decision: Decision, held: &Held) -> LockError {
         let error = self.give_up(decision, held);
+        // An entry that others wait behind goes to the next head when this value is dropped.
         if !self.leaves_its_entry_to_another() {
             self.claim.leave(self.engine).await;
         }

@@ -197,6 +197,7 @@ impl LockGuard {
     pub(crate) fn supersede(mut self) {
         if let Some(lease) = self.lease.take() {
             lease.supersede();
+            // Counted down as for a release, which does not follow: the other lease is counted by itself.
             lease.engine.lease_ended();
         }
     }

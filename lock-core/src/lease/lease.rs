@@ -86,6 +86,8 @@ impl Lease {
         let ttl = claim.ttl;
         let lease = Self::unleased(engine, schedule, claim, options, ttl, since, span, None);
         if let Some(first) = grant.fence {
+            // The time of arrival is later than that at which the store made the token. So the numbers that are counted
+            // on from it stay below the time of the store.
             let _ = lease.fence.set(FenceSequence::new(first, lease.now()));
         }
         // The claim asked for `ttl`; a grant from the queue is shorter, and a heartbeat without an answer may have made
@@ -139,6 +141,7 @@ impl Lease {
 
     /// Lets no nested call enter any more. Returns `false` where one has.
     pub(crate) fn seal(&self) -> bool {
+        // In one step: a nested call that enters between a check and the change would write beside readers.
         self.entries.compare_exchange(1, 0, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 

@@ -137,6 +137,7 @@ impl<T: Scheduled> Schedule<T> {
 
     /// Ends the loop.
     pub(super) fn close(&self) {
+        // Stored first. `Notify` keeps the wake-up for a loop that does not sleep yet.
         self.closing.store(true, Ordering::Release);
         self.wake.notify_one();
     }

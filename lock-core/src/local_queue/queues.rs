@@ -67,6 +67,7 @@ impl LocalQueue {
         let mut shard = self.shard(key);
         let queue = shard.get_mut(key)?;
         let answer = change(queue);
+        // Under the same lock: whoever joins now finds either the old queue with its state or makes a new one.
         if queue.is_idle() {
             shard.remove(key);
             self.queues.fetch_sub(1, Ordering::AcqRel);
