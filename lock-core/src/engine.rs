@@ -180,6 +180,7 @@ impl Engine {
     /// Counts an acquisition for as long as the returned value lives. Call it before checking that the manager is open,
     /// so that a shutdown misses no acquisition.
     pub(crate) fn begin_acquiring(&self) -> Acquiring<'_> {
+        // In one order with `closing`: either this acquisition sees the flag, or the shutdown sees the count.
         self.acquiring.fetch_add(1, Ordering::SeqCst);
         Acquiring(self)
     }

@@ -43,12 +43,14 @@ impl Acquire<'_> {
         self.engine.check_open()?;
         let length = match &won {
             Won::Store(grant) | Won::Queued(grant) => {
+                // The copy of a waiting future in a forked child must not take the grant of its parent.
                 self.engine.check_process()?;
                 Some(grant.lease)
             }
             Won::Handoff(_) => None,
         };
         let lease = match won {
+            // The report overtook the answer. What the store may have of the grant is released by its owner.
             Won::Store(_) | Won::Queued(_) if self.engine.reported_lost(self.claim.claim.owner).is_some() => {
                 self.claim.start_over(&self.engine.owners);
                 return Ok(None);
@@ -82,6 +84,7 @@ impl Acquire<'_> {
         if self.plan.fencing
             && let Err(error) = guard.lease().fence().await
         {
+            // Before the pause: the grant has no token, and must not be kept while the store fails.
             drop(guard);
             if !error.is_lost() {
                 self.store_failed(error).await?;

@@ -194,6 +194,8 @@ impl Frame {
                 },
                 Stage::Inside(inside, guard) => match (ready!(inside.poll(body, cx)), guard.take()) {
                     (Ok(()), Some(guard)) => {
+                        // The outcome of the release is not returned: one that fails reports itself, and must not mask
+                        // the output of the body.
                         self.stage = Stage::Releasing(Box::pin(guard.release_within(RELEASE_PATIENCE)));
                         continue;
                     }

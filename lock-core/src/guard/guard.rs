@@ -180,6 +180,7 @@ impl LockGuard {
     #[doc(hidden)]
     pub async fn release_within(self, patience: Duration) {
         let lease = Arc::clone(self.lease());
+        // A timeout drops the release, and so hands it to the background.
         if tokio::time::timeout(patience, self.release()).await.is_err() {
             lease.record_release_failed(ReleaseError::Unanswered, None);
         }

@@ -86,6 +86,7 @@ impl<T: Scheduled> Schedule<T> {
     pub(super) fn new() -> Arc<Self> {
         Arc::new(Self {
             queue: Mutex::new(DueQueue { heap: BinaryHeap::new(), sweep_at: 0 }),
+            // The loop looks at the queue before it first sleeps, so nobody has to wake it.
             wakes_at: AtomicI64::new(i64::MIN),
             wake: Notify::new(),
             closing: AtomicBool::new(false),
@@ -207,6 +208,7 @@ impl<T: Scheduled> DueQueue<T> {
                 None => {}
             }
         }
+        // After the loop, which would take them again without end.
         self.heap.extend(not_yet);
         due
     }

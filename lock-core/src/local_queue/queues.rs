@@ -167,6 +167,7 @@ impl LocalQueue {
             return;
         }
         let now = self.clock.now();
+        // The signal is raised as after a hand-off: a head that is not polled would keep the question to itself.
         if let Some(head) = self.with(key.as_str(), |queue| queue.freed(now)).flatten() {
             head.notify();
             self.signal.raise();
@@ -176,6 +177,8 @@ impl LocalQueue {
     /// Notes that somebody waits elsewhere for `key`, which this process holds.
     pub(crate) fn contended(&self, key: &str) {
         let now = self.clock.now();
+        // Without a queue the news is dropped. Whoever joins later learns from the answer of the store that others
+        // wait.
         self.with(key, |queue| queue.contend(now));
     }
 

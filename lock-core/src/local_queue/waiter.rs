@@ -93,6 +93,7 @@ impl<'a> Waiter<'a> {
 
     /// Skips the waiters before this one whose futures are not being polled.
     pub(crate) fn skip_stalled(&self, now: Moment) {
+        // It looks right now, however late, and must not skip itself.
         self.checks_in_by(now);
         self.local_queue.skip_stalled(&self.key, now);
     }
