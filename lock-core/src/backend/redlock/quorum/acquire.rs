@@ -30,8 +30,12 @@ struct Try<'a> {
 impl<B: Backend> Inner<B> {
     pub(super) async fn acquire(self: &Arc<Self>, claim: &Claim, ask: Ask) -> Result<Attempt> {
         self.supports(claim)?;
+        // Read before the first request leaves. All leases and the validity count from here, so that no node ends its
+        // lease before this process does, however long its request was on the way.
         let sent = self.now();
         let tracked = self.ledger.track(claim.owner, sent, claim.ttl);
+        // Clears the mark of an earlier release of this owner. With that mark the ledger would not record this grant,
+        // and a late answer of a node would be released although the attempt has won.
         tracked.wants();
         // An owner that already has the grant and asks again keeps it when the second attempt fails: the attempt may
         // have asked for a mode that it cannot get.
@@ -59,6 +63,8 @@ impl<B: Backend> Inner<B> {
         attempt: &Try<'_>,
         ask: Ask,
     ) -> Fanout<impl Future<Output = ()> + Send + use<B>> {
+        // The calls outlive their caller, so they have a copy. The marks of a copy do not reach the caller's claim, so
+        // that one is marked below.
         let claim = Arc::new(attempt.claim.clone());
         let mut fanout = Fanout::of(self.nodes.len());
         for (number, node) in self.nodes.iter().enumerate() {
@@ -75,6 +81,9 @@ impl<B: Backend> Inner<B> {
             let is_suspect = node.is_suspect();
             let alone = if is_suspect { Detached::from_the_beginning() } else { fanout.alone() };
             let limit = timing::patience(claim.ttl, self.node_timeout);
+            // An attempt that waited for this node in vain counts its silence at once. Otherwise the silence would
+            // count only when the deadline of the call is over, and attempts that begin before that would wait for the
+            // node too.
             let patience = Deadline { with_caller: true, ..self.patience(alone, attempt.sent, limit) };
             let call = async move {
                 // An earlier attempt of this owner, or its release, may be in progress there. It must end before this
@@ -114,6 +123,8 @@ impl<B: Backend> Inner<B> {
         patience: &Deadline,
     ) {
         let number = slot.node;
+        // An earlier release without an answer may still arrive. After this request it would remove a vote that was
+        // counted.
         if !slot.tracked.is_sure(number) {
             let said =
                 Reply::nothing("a release of this owner was not answered there, so its answers do not count");
@@ -137,6 +148,7 @@ impl<B: Backend> Inner<B> {
             }
         };
         node.heard(&answer);
+        // Before the clean-up below: the node has answered, so the next attempt may ask it.
         drop(waiting);
         // After the verdict the round refuses the answer, and this call has to release an unwanted grant itself.
         if let Err((fate, said)) = round.put(number, Reply { answer, slot: Some(slot) }) {
@@ -155,6 +167,7 @@ impl<B: Backend> Inner<B> {
         round: &Round<Reply>,
     ) -> Result<Attempt> {
         let limit = timing::patience(claim.ttl, self.node_timeout);
+        // The answer may only be late, and it says whether there is anything to release.
         if let Ok(answer) = tokio::time::timeout(limit, &mut call).await {
             return answer;
         }
@@ -170,6 +183,8 @@ impl<B: Backend> Inner<B> {
     pub(super) async fn settle(&self, said: Reply, fate: Disposition, claim: &Claim) {
         let taken = said.may_be_taken();
         let Some(slot) = said.slot else { return };
+        // `Keep` alone does not keep a grant: the owner may have released the claim while this request was on its way.
+        // That release reached the node before the request did, so nobody else would undo the grant.
         if taken && (fate == Disposition::GiveBack || slot.tracked.is_returned()) {
             self.clean(&slot, claim).await;
         }
@@ -194,6 +209,8 @@ impl<B: Backend> Inner<B> {
     fn tally(&self, answers: &[Option<Reply>], waiting: Waiting) -> Tally {
         let vote = |node: usize| answers[node].as_ref().map(Reply::vote);
         let said = |node: &usize| vote(*node).is_some_and(|vote| vote != Vote::Unavailable);
+        // Only answers that say yes or no make the majority after which the others are not waited for. An error says
+        // nothing about the key, and must not hide the node that decides.
         let over = waiting.is_over((0..answers.len()).filter(said).count(), answers.len());
         let skipped = self.skipped(|node| vote(node) == Some(Vote::Unavailable));
         let votes = (0..answers.len()).filter_map(|node| match vote(node) {
@@ -211,6 +228,8 @@ impl<B: Backend> Inner<B> {
         // The shortest lease counts: with one node less there may be no majority.
         let lease = given.iter().map(|grant| grant.lease).min().unwrap_or(attempt.claim.ttl);
         let mut grant = Grant::new(attempt.sent, lease);
+        // Recorded before the token is requested: `spread` takes the rest of the lease from the ledger, because a
+        // request for a token must not extend it.
         attempt.tracked.kept(attempt.sent, self.valid(attempt.sent, lease));
         if attempt.claim.fencing {
             let token = self.token_of(attempt.claim, &attempt.tracked, attempt.sent, &given);
@@ -269,6 +288,8 @@ impl<B: Backend> Inner<B> {
                 no_quorum(self.nodes.len(), what, failures).with_key(&attempt.claim.key)
             }
         };
+        // Without the mark the library repeats the release in the background. So the mark is set only if every possible
+        // grant was released, and the node said so.
         Err(if clean { error.nothing_taken() } else { error })
     }
 
@@ -280,6 +301,8 @@ impl<B: Backend> Inner<B> {
         let fate = attempt.open.unwanted();
         let (mut answers, mut cleaning, mut clean) = (Vec::new(), Vec::new(), fate == Disposition::GiveBack);
         if fate == Disposition::GiveBack {
+            // The releases below may break up the majority, so the ledger must not vouch for the grant or its token any
+            // more.
             attempt.tracked.loses();
         }
         for said in attempt.open.close(fate) {
@@ -291,7 +314,11 @@ impl<B: Backend> Inner<B> {
             let said = Reply { answer, slot: None };
             if let Some(slot) = slot.filter(|_| fate == Disposition::GiveBack && said.may_be_taken()) {
                 let (quorum, claim) = (Arc::clone(self), Arc::clone(&claim));
+                // A task, because the caller may be dropped at the await below. It owns the slot, so no later request
+                // of this owner gets between the grant and its release.
                 let release = tokio::spawn(async move { quorum.clean(&slot, &claim).await });
+                // Only certain grants are waited for. A node with an ambiguous answer is slow or gone, and so is the
+                // answer to its release.
                 if said.vote() == Vote::Granted {
                     cleaning.push(release);
                 } else {
@@ -323,6 +350,8 @@ impl<B: Backend> Inner<B> {
         sent: Moment,
         given: &[Grant],
     ) -> Result<crate::backend::FencingToken> {
+        // The owner already had the grant. A repeated request must return the same token, also if other nodes answer
+        // this time.
         if let Some(known) = tracked.fence(claim.handoffs, sent) {
             return Ok(known);
         }

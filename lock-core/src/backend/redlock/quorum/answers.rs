@@ -20,6 +20,7 @@ pub(super) struct Reply {
 impl Reply {
     /// Creates the answer for a node that was not asked.
     pub(super) fn nothing(why: &'static str) -> Self {
+        // Not ambiguous: no release is sent to a node that got no request.
         let error = LockError::new(LockErrorKind::Unavailable, why).nothing_taken();
         Self { answer: Err(error), slot: None }
     }
@@ -28,6 +29,8 @@ impl Reply {
         match &self.answer {
             Ok(Attempt::Granted(_)) => Vote::Granted,
             Ok(Attempt::Held(_)) => Vote::Held,
+            // Such an error says nothing about the key. Counted as held, it would make a caller wait for a holder that
+            // may not exist.
             Err(error) if error.is_temporary() => Vote::Unavailable,
             Err(_) => Vote::Refused,
         }
@@ -38,6 +41,7 @@ impl Reply {
         match &self.answer {
             Ok(Attempt::Granted(_)) => true,
             Ok(Attempt::Held(_)) => false,
+            // A request without an answer may have been executed, so its node is released like one that granted.
             Err(error) => error.is_ambiguous(),
         }
     }
@@ -55,6 +59,8 @@ pub(super) fn grants(answers: &[Option<Reply>]) -> Vec<Grant> {
 /// Returns the largest token, and how many nodes gave it, if a majority of the nodes gave a token with the grant.
 pub(super) fn largest_token(nodes: usize, grants: &[Grant]) -> Option<(FencingToken, usize)> {
     let tokens: Vec<_> = grants.iter().filter_map(|grant| grant.fence).collect();
+    // Fewer tokens than a majority prove nothing: the node that knows the token of the previous owner may not be among
+    // them.
     let largest = tokens.iter().copied().max().filter(|_| tokens.len() >= majority(nodes))?;
     Some((largest, tokens.iter().filter(|token| **token == largest).count()))
 }

@@ -102,6 +102,8 @@ fn of_all(each: &[Capability]) -> Capability {
         // Overlapping majorities admit one owner; they do not limit a number of owners. See `permits`.
         permits: each.len() == 1 && all(|node| node.permits),
         several: all(|node| node.several),
+        // A token is the largest of several nodes, so it may be ahead of the clock of every other one. It does not
+        // measure time, and no process may number its hand-offs from it: each hand-off asks the nodes.
         fencing: if all(|node| node.fencing.gives_tokens()) { Fencing::Counter } else { Fencing::None },
         marks_sent: true,
         // A node whose grants live in a session drops nothing by itself, so every grant must be released there.
@@ -111,6 +113,7 @@ fn of_all(each: &[Capability]) -> Capability {
             LeaseScope::Session
         },
         placement: if embedded { Placement::Embedded } else { Placement::Remote },
+        // The strictest limit of all nodes, because any of them may be in a majority.
         min_ttl: each.iter().map(|node| node.min_ttl).max().unwrap_or_default().max(timing::MIN_TTL),
         max_ttl: each.iter().map(|node| node.max_ttl).min().unwrap_or_default(),
         // `None` is less than every time.
@@ -146,6 +149,8 @@ impl<B> Inner<B> {
     /// that `failed` in this call.
     pub(super) fn skipped(&self, failed: impl Fn(usize) -> bool) -> impl Fn(usize) -> bool {
         let sound = |(number, node): &(usize, &Node<B>)| !node.is_suspect() && !failed(*number);
+        // If the other nodes are no majority, the suspect ones decide, and a caller that skipped them would fail for
+        // nothing.
         let enough = self.nodes.iter().enumerate().filter(sound).count() >= majority(self.nodes.len());
         move |node| enough && self.nodes[node].is_suspect()
     }
@@ -196,6 +201,7 @@ impl<B: Backend> Backend for Quorum<B> {
     }
 
     async fn acquire(&self, claim: &Claim, ask: Ask) -> Result<Attempt> {
+        // A node must never queue the claim: it would hand the lock to this owner later, alone and without a majority.
         self.0.acquire(claim, ask.without_queue()).await
     }
 

@@ -30,6 +30,8 @@ impl Detached {
 
     /// Marks the calls as detached: the caller has the verdict, or was dropped.
     pub(super) fn set(&self) {
+        // `fetch_max`, because the fan-out is dropped after its caller waited in vain, and must not hide that from the
+        // calls.
         self.0.fetch_max(ALONE, Ordering::Release);
     }
 
@@ -59,6 +61,7 @@ impl Deadline {
     pub(super) async fn with<F: Future>(&self, mut call: Pin<&mut F>) -> Option<F::Output> {
         let mut timer: Option<Pin<Box<Sleep>>> = None;
         poll_fn(|cx| {
+            // Before the clock is read: an answer that is there counts, however late it is noticed.
             if let Poll::Ready(outcome) = call.as_mut().poll(cx) {
                 return Poll::Ready(Some(outcome));
             }
@@ -68,6 +71,7 @@ impl Deadline {
                 return Poll::Ready(None);
             }
             if timer.is_none() && alone >= ALONE {
+                // From the request on, and not from the detachment: the call has been waiting since then.
                 let gone = self.clock.now().since(self.from);
                 timer = Some(Box::pin(sleep(self.limit.saturating_sub(gone))));
             }

@@ -67,6 +67,8 @@ impl<B: Backend> Inner<B> {
     ) -> Result<FencingToken> {
         // From now on every renewal and the release carry the token to the nodes that do not have it yet.
         claim.number_fence(largest);
+        // The owner must not see the token before a majority stores it. Otherwise the next owner could find a majority
+        // that does not know it, and get a smaller one.
         if known < majority(self.nodes.len()) {
             let shared = Arc::new(claim.clone());
             // The rest of the lease and no more: a request for a token must not extend the grant.
@@ -75,6 +77,8 @@ impl<B: Backend> Inner<B> {
                 .ask_holders(claim, tracked, move |quorum: Arc<Self>, node| {
                     let claim = Arc::clone(&shared);
                     async move {
+                        // A renewal raises the stored token only where the owner has the grant, and never creates a
+                        // missing key.
                         let batch = [Renew { claim: &claim, ttl }];
                         let answer = quorum.nodes[node].backend.renew(&batch).await.into_iter().next();
                         match answer {
@@ -90,6 +94,7 @@ impl<B: Backend> Inner<B> {
                 .await;
             self.sort(claim, "note the fencing token", answers)?;
         }
+        // Not before: a token that fewer than a majority know must be spread again by the next request.
         tracked.set_fence(claim.handoffs, largest);
         Ok(largest)
     }
@@ -155,6 +160,7 @@ impl<B: Backend> Inner<B> {
         answers: Vec<Option<Answer<T>>>,
     ) -> Result<(Vec<T>, usize)> {
         let nodes = self.nodes.len();
+        // Nobody is waited for any more, so a node without an answer counts neither way.
         let verdict = renewal_verdict(nodes, yes(&answers), no(&answers), 0);
         let (mut said, mut failures, mut loss) = (Vec::new(), Vec::new(), None);
         for (node, answer) in self.nodes.iter().zip(answers) {
@@ -170,6 +176,8 @@ impl<B: Backend> Inner<B> {
         }
         match (verdict, loss) {
             (Kept::Yes, _) => Ok((said, failures.len())),
+            // Only a majority without the grant proves the loss. With less the holder keeps the lock until its
+            // deadline.
             (Kept::No, Some(loss)) => Err(loss.or_key(&claim.key)),
             _ => Err(no_quorum(nodes, what, failures).with_key(&claim.key)),
         }

@@ -94,6 +94,7 @@ impl OwnerLedger {
             entries.map.entry(owner).or_insert_with(|| Arc::new(Entry::new(owner, self.nodes, until)));
         let tracked = Tracked { ledger: Arc::clone(self), entry: Arc::clone(entry) };
         drop(entries);
+        // The reference in `tracked` keeps a sweep from removing the entry before its new time is set.
         tracked.entry.memory().until = until;
         tracked
     }
@@ -119,6 +120,7 @@ impl Entry {
     /// Returns whether the entry may go with the last [`Tracked`]. An owner that released its claim is never used
     /// again.
     fn is_blank(&self) -> bool {
+        // A release without an answer must be remembered, because it may arrive after the owner's next attempt.
         let sure = || self.nodes.iter().all(|node| !node.unsure.load(Ordering::Acquire));
         self.returned.load(Ordering::Acquire) || (sure() && self.memory().valid.is_none())
     }
@@ -198,6 +200,7 @@ impl Tracked {
     /// Returns the fencing token of hand-off `turn`, if the owner has had the grant without a gap since the token was
     /// made.
     pub(super) fn fence(&self, turn: u64, now: Moment) -> Option<FencingToken> {
+        // After a gap in the grant another owner may have a larger token already.
         self.left(now)?;
         let fence = self.entry.memory().fence?;
         (fence.turn == turn).then_some(fence.token)

@@ -34,6 +34,8 @@ impl<B: Backend> Inner<B> {
         for number in 0..self.nodes.len() {
             let (quorum, claim, round) = (Arc::clone(self), Arc::clone(&shared), open.share());
             let tracked = tracked.clone();
+            // The call outlives a caller that is dropped or has its verdict. This deadline then ends it, so that a
+            // silent node does not keep its task for ever.
             let patience = self.patience(fanout.alone(), sent, waits.majority);
             fanout.add(async move {
                 let node = &quorum.nodes[number];
@@ -45,6 +47,7 @@ impl<B: Backend> Inner<B> {
                     tracked.released(number);
                 }
                 node.heard(&answer);
+                // An answer after the verdict needs no handling: it granted nothing.
                 let _ = round.put(number, answer);
             });
         }
@@ -116,6 +119,7 @@ impl<B: Backend> Inner<B> {
             Answer::Yes(lease) => Some(*lease),
             Answer::No(_) | Answer::Failed(_) => None,
         });
+        // The shortest lease counts, as for a grant: with one node less there may be no majority.
         let lease = given.fold(claim.ttl, Duration::min);
         match renewal_verdict(self.nodes.len(), yes, no, 0) {
             Kept::Yes => {
@@ -123,6 +127,8 @@ impl<B: Backend> Inner<B> {
                 Renewal::Renewed { sent, lease, waiters: None }
             }
             Kept::No => Renewal::NotOwned,
+            // Nodes may have done it without an answer. A repeated request is answered yes there, so the caller asks
+            // again. Until then its requests must name both forms of the grant: see `Claim::mark_shared`.
             Kept::Unknown | Kept::Open => Renewal::Unknown(self.not_downgraded(claim, answers)),
         }
     }

@@ -57,6 +57,7 @@ impl<B: Backend> Inner<B> {
         };
         let batch = Arc::new(Batch { parts: batch.iter().map(part).collect(), renewed: OnceLock::new() });
         let open = RoundHandle::<Answers>::new(self.nodes.len());
+        // A node gets the batch in one request, so the shortest lease limits the wait for all of them.
         let limit = timing::renewal(shortest, self.node_timeout);
         let mut fanout = Fanout::of(self.nodes.len());
         for number in 0..self.nodes.len() {
@@ -74,6 +75,8 @@ impl<B: Backend> Inner<B> {
             });
         }
         let decide = |answers: &[Option<Answers>], waiting: Waiting| {
+            // Unlike an attempt, an open renewal does not stop waiting once a majority has answered. It delays no
+            // caller, and a yes that is given up too soon may cost the lock.
             let over = waiting == Waiting::Nobody;
             let verdicts: Vec<_> =
                 (0..batch.parts.len()).map(|part| self.verdict(&batch, part, answers, over)).collect();
@@ -86,6 +89,8 @@ impl<B: Backend> Inner<B> {
         batch.renewed.set(renewed).expect("BUG: there is one verdict");
         // From here on a late call heals its own node, so the verdicts must be set before.
         let mut answers = open.close(Disposition::Keep);
+        // Before the results are made: `not_renewed` takes the errors out of the answers and leaves `NotOwned` in their
+        // place, which would look like a node to heal.
         self.heal_all(&batch, &answers);
         let parts = batch.parts.iter().zip(verdicts).enumerate();
         parts
@@ -128,6 +133,7 @@ impl<B: Backend> Inner<B> {
             match vote(answers, part) {
                 // Not where a release may be on its way: it would end the grant that the node has just renewed.
                 Vote::Yes if batch.parts[part].tracked.is_sure(node) => yes += 1,
+                // This one counts also where a release may be on its way: a release never brings a grant back.
                 Vote::No => no += 1,
                 Vote::Pending if !over && !skipped(node) => pending += 1,
                 Vote::Yes | Vote::Neither | Vote::Pending => {}

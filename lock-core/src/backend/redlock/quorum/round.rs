@@ -65,8 +65,11 @@ impl<T> Round<T> {
 
     /// Closes the round, and returns the answers so far, by node.
     pub(super) fn close(&self, fate: Disposition) -> Vec<Option<T>> {
+        // One lock for the disposition and the answers: each answer is either in the returned list or goes back to its
+        // call. None is lost, and none is cleaned up twice.
         let mut inner = self.lock();
         inner.fate = Some(fate);
+        // From here on `put` returns every answer, so nothing is stored in the empty list.
         std::mem::take(&mut inner.answers)
     }
 
@@ -81,7 +84,10 @@ impl<T> Round<T> {
     ) -> Option<V> {
         let (mut news, mut timer) = (pin!(self.news.notified()), pin!(sleep(waits.node)));
         let mut waiting = Waiting::Each;
+        // The fan-out is dropped with this future, after the verdict or without it. Then the remaining calls become
+        // tasks.
         poll_fn(|cx| {
+            // Before the timer: an answer that is ready in the same poll must still count.
             fanout.drive(cx);
             loop {
                 let inner = self.lock();

@@ -74,6 +74,7 @@ pub(super) fn attempt(ttl: Duration, given: Option<Duration>) -> Waits {
 /// Returns when a detached call to a node is given up: much later than by its caller, because a slow answer is no
 /// failure.
 pub(super) fn patience(ttl: Duration, given: Option<Duration>) -> Duration {
+    // A short node timeout ends the caller's wait and not the call: a node that answers a little later is not suspect.
     attempt(ttl, None).majority.max(attempt(ttl, given).majority)
 }
 

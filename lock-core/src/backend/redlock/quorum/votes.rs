@@ -82,6 +82,7 @@ impl Tally {
         } else if self.granted + pending >= need {
             // A majority of grants is still possible.
             Verdict::Open
+        // Before contention: no retry can win against refusals that leave no majority, so the caller must not wait.
         } else if self.refused > spare {
             Verdict::Lost(Why::Refused)
         } else if said >= need {
@@ -111,6 +112,7 @@ pub(super) enum Kept {
 pub(super) const fn renewal_verdict(nodes: usize, yes: usize, no: usize, pending: usize) -> Kept {
     if yes >= majority(nodes) {
         Kept::Yes
+    // The others are no majority, even if all of them have the grant.
     } else if no > max_failures(nodes) {
         Kept::No
     } else if pending == 0 {
@@ -164,6 +166,7 @@ impl Releases {
             // A node that failed may have answered the same, which would make a majority.
             () if self.released > 0 && self.released + self.failed >= need => GivenBack::Released,
             () if self.taken > 0 && self.taken + self.failed >= need => GivenBack::Taken,
+            // Fewer than a majority can have had the grant when the release arrived, so it was over.
             () => GivenBack::Expired,
         }
     }
