@@ -86,6 +86,7 @@ impl Backend for Voter {
 
     async fn acquire(&self, claim: &Claim, _ask: Ask) -> Result<Attempt> {
         supported(claim.keys())?;
+        // Never queued, whatever is asked: one server would hand the lock on without a majority.
         self.vote(claim).await
     }
 
@@ -94,16 +95,20 @@ impl Backend for Voter {
     }
 
     async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
+        // Passes no gate, because it extends only what this owner has on the server. In quarantine it must work: after
+        // a power cut no new lock is granted, but those that a majority kept live on.
         self.server.renew(batch).await
     }
 
     async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
+        // Passes no gate either: a release compares the owner, and takes away only what this owner has.
         let deadline = self.server.shared().config.deadline_of_release(claim.ttl);
         let answer = timeout(deadline, self.server.release(claim, keep_for)).await;
         self.settled(answer, deadline, &claim.key)
     }
 
     async fn fence(&self, claim: &Claim) -> Result<FencingToken> {
+        // Passes no gate: the script makes a token only while the key is certainly this owner's.
         let deadline = self.server.deadline(claim.ttl);
         let answer = timeout(deadline, self.server.fence(claim)).await;
         self.settled(answer, deadline, &claim.key)?.map_err(|reason| LockError::lost(&claim.key, reason))
@@ -141,6 +146,8 @@ impl Backend for Voter {
     }
 
     fn attach(&self, process: u128, listener: Weak<dyn Listener>, _background: Option<&Handle>) {
+        // Not among the listeners of the connections. So the connections subscribe to no messages and report no losses:
+        // one server does not decide what a majority holds.
         self.state().attach(process, listener);
     }
 

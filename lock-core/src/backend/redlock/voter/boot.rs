@@ -20,6 +20,8 @@ use crate::sync::Mutex;
 pub(super) const MARKER: &str = "lock:voter";
 
 static BOOT: Source = Source::new(include_str!("scripts/boot.lua"), CONSTANTS);
+// The order matters. The gate refuses what free.lua does not grant, and only behind it comes the script of a single
+// server. What stands in front of the gate must check the marker itself.
 static ONE: Source = Source::new(
     concat!(
         include_str!("scripts/free.lua"),
@@ -86,6 +88,8 @@ pub(super) fn transaction(max_millis: u64, new_cluster: bool) -> Pipeline {
     let mut commands = Pipeline::with_capacity(5);
     commands.cmd("MULTI");
     commands.cmd("EVAL").arg(boot_script()).arg(1).arg(MARKER).arg(max_millis).arg(u8::from(new_cluster));
+    // The only place that loads these scripts. Loaded anywhere else, they would run on a server without a marker of its
+    // run.
     for source in [&ONE, &ALL] {
         commands.cmd("SCRIPT").arg("LOAD").arg(source.text());
     }
@@ -179,9 +183,12 @@ impl VoterSession {
     ) -> Result<Self, Failure> {
         probe::examine(info)?;
         let commands = transaction(voter.max_millis(), false);
+        // Over the connection that is about to be used: the marker must be that of the server at its other end.
         let answers = connection.clone().send_packed_commands(&commands, 0, commands.len()).await;
         let registration = settle(voter, &answers.map_err(|error| Failure::of(&error))?)?;
         voter.compare_once();
+        // The count is older than the bootstrap. If keys were evicted in between, the first heartbeat registers once
+        // more, which does no harm.
         let evicted = AtomicU64::new(evicted(info).unwrap_or(0));
         Ok(Self { voter: Arc::clone(voter), registration: Mutex::new(registration), evicted })
     }
@@ -207,6 +214,8 @@ impl VoterSession {
         command.arg("INFO").arg("stats");
         let answer = live.send(&command).await;
         let now = answer.ok().and_then(|answer| evicted(text(&answer).ok()?));
+        // Any difference counts, also a smaller number: `CONFIG RESETSTAT` begins a new count, and keys may have been
+        // evicted since.
         let Some(now) = now.filter(|now| *now != self.evicted.load(Ordering::Relaxed)) else { return };
         // Stored only after the bootstrap: if that fails, the next heartbeat must find the difference again.
         if self.register_again(live).await.is_ok() {
@@ -227,8 +236,11 @@ fn evicted(info: &str) -> Option<u64> {
 /// Reads the answers, logs a new quarantine, and refuses a client whose `max_ttl` differs from that of the others.
 fn settle(voter: &VoterState, answers: &[Value]) -> Result<Registration, Failure> {
     let (boot, registration) = read(answers)?;
+    // Counted from after the answer, so the end is never earlier here than on the server.
     voter.quarantined(Clock::Suspend.now(), boot.left);
     tell(voter, &boot);
+    // Checked before the run id is recorded. A refused voter that recorded it would make the other voter, which leads
+    // to the same server, be refused at its next registration.
     if voter.votes_elsewhere(registration.run) {
         return Err(twice());
     }

@@ -40,6 +40,7 @@ impl Reading {
     /// Returns by how much this offset is certainly larger (or, negative, smaller) than `other`; 0 where the bounds
     /// overlap.
     pub(super) fn beyond(self, other: Self) -> i64 {
+        // Only a gap between the bounds proves a difference: within them the offset may be the same.
         if self.least > other.most {
             self.least.saturating_sub(other.most)
         } else {
@@ -71,6 +72,8 @@ impl ClockGuard {
             self.last = Some(reading);
             return None;
         };
+        // `max`, because each runtime has a connection, and their answers may be recorded in another order than they
+        // came.
         let known = last.aged(reading.at.max(last.at));
         let step = reading.beyond(known);
         // While both readings agree, their intersection counts, so that one slow answer with wide bounds hides no later

@@ -82,6 +82,7 @@ impl Voter {
         different(&configs)?;
         let dialled = dial_all(configs, options).await?;
         let down: Vec<&LockError> = dialled.iter().filter_map(|(_, error)| error.as_ref()).collect();
+        // Permanent errors have been returned by now, so the voters that are down may come back.
         majority(dialled.len(), &down)?;
         for error in down {
             tracing::warn!(%error, "a voter is down; it votes when it is back");
@@ -128,6 +129,8 @@ async fn connect(config: Config, options: VoterOptions) -> Dialled {
             if failure.is_permanent() {
                 Err(error)
             } else {
+                // `new` dials again at once, and until the server answers. A server that is down must not keep the
+                // service from starting while the others are a majority.
                 Ok((Voter { server: Server::new(server, None) }, Some(error)))
             }
         }
@@ -145,6 +148,7 @@ async fn dial_all(configs: Vec<Config>, options: VoterOptions) -> Result<Vec<(Vo
         let (number, outcome) = joined.map_err(|error| {
             LockError::new(LockErrorKind::Unavailable, "the runtime is shutting down").with_source(error)
         })?;
+        // A permanent error ends every dial: the set is dropped with this function, and aborts them.
         dialled.push((number, outcome?));
     }
     // The dials end in any order, and the voters must be in the order of the URLs.
@@ -158,6 +162,8 @@ fn different(configs: &[Config]) -> Result<()> {
         return Err(LockError::new(LockErrorKind::InvalidRequest, "a quorum needs a voter"));
     }
     for (number, config) in configs.iter().enumerate() {
+        // Finds equal addresses only. Two names of one server are found by its run id, in `introduce` or when it
+        // registers.
         if configs[..number].iter().any(|other| other.address == config.address) {
             return Err(twice().to_error(&config.address));
         }
@@ -181,6 +187,7 @@ fn introduce(voters: &[Voter]) -> Result<()> {
         voters.iter().map(|voter| &voter.server.shared().role.state).collect();
     for (number, voter) in states.iter().enumerate() {
         let same = |other: &&Arc<VoterState>| {
+            // Servers that did not answer have no run id yet, and do not count as equal for that.
             other.observed().run().is_some() && other.observed().run() == voter.observed().run()
         };
         if states[..number].iter().any(same) {

@@ -60,6 +60,8 @@ impl Voter {
         let configs = urls.into_iter().map(one_server).collect::<Result<Vec<_>>>()?;
         let mut all: Vec<(Arc<Shared<Primary>>, Session<Primary>)> = Vec::new();
         for config in configs {
+            // Not in the role of a voter: its connection would register the server when it is admitted, and begin the
+            // quarantine.
             let server = Arc::new(Shared::new(config, Primary::alone())?);
             let told = async {
                 let session = dial(&server).await?;
@@ -90,6 +92,7 @@ async fn empty(session: &Session<Primary>) -> Result<(), Failure> {
     match answers.as_slice() {
         [info, Value::Int(keys), Value::Int(marker)] => {
             probe::examine(text(info)?)?;
+            // A marker may be there from an earlier call that was dropped half-way.
             match keys - marker {
                 0 => Ok(()),
                 others => Err(Failure::new(

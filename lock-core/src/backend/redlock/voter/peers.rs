@@ -49,12 +49,14 @@ impl Peers {
     /// tolerance, and `None` while fewer than three clocks are known.
     pub(super) fn beside(&self, reading: Reading) -> Option<i64> {
         let known = self.0.iter().filter_map(Weak::upgrade).filter_map(|voter| voter.reading());
+        // A clock may have been set since an old reading, which then says nothing about it.
         let fresh = known.filter(|other| reading.at.saturating_sub(other.at).abs() < FRESH);
         beside(&mut fresh.collect::<Vec<_>>(), reading)
     }
 
     /// Returns whether a voter other than `this` is the server with this run id.
     pub(super) fn has_another(&self, this: &Observed, run: [u8; 40]) -> bool {
+        // Told apart by its place in memory: the last registration of this voter must not count as that of another.
         let mut others =
             self.0.iter().filter_map(Weak::upgrade).filter(|other| !std::ptr::eq(&**other, this));
         others.any(|other| other.run() == Some(run))

@@ -45,6 +45,8 @@ impl Refusal {
                     "redis at {address} is in quarantine{until} for {left:?} more: it restarted or lost its data, and \
                      does not vote before every lease that it may have forgotten is over"
                 );
+                // With `retry_after` the quorum takes this for an answer. A server in quarantine is alive, and must not
+                // be treated as one that does not answer.
                 LockError::new(LockErrorKind::Unavailable, detail)
                     .nothing_taken()
                     .with_retry_after(Some(*left))
@@ -54,6 +56,7 @@ impl Refusal {
                     "redis at {address}: clock jumped: its time cannot be trusted, and it does not vote for \
                      {left:?} more"
                 );
+                // The server is alive, so it must not be treated as one that does not answer.
                 let error = LockError::new(LockErrorKind::Unavailable, detail).with_retry_after(Some(*left));
                 // A grant is on the server: without `nothing_taken` the quorum gives it back.
                 if *granted { error } else { error.nothing_taken() }

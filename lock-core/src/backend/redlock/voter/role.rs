@@ -31,6 +31,8 @@ impl Role for VoterRole {
 
     fn text(script: Script) -> &'static str {
         match script {
+            // Every dial loads these scripts. The acquire scripts of a voter are not among them, because only a
+            // bootstrap may load those.
             Script::Release => RELEASE.text(),
             other => other.text(),
         }

@@ -72,8 +72,10 @@ impl VoterState {
     /// Records that the server's clock showed `now` (us) at some time between `sent` and `received`. A server whose
     /// clock was set has no vote for the longest lease: keys may expire too early, and its quarantine may end too soon.
     pub(super) fn observe(&self, now: i64, sent: Moment, received: Moment) {
+        // All connections of this voter feed one record: each step is found once, whichever runtime sees it first.
         let step = self.observed.clock().observe(Reading::new(now, sent, received));
         if let Some(step) = step {
+            // Counted from the answer: the clock may have been set at any time before it.
             let out = self.distrust(received);
             tracing::warn!(
                 server = %self.address, step_ms = step / 1_000, does_not_vote_for = ?out,
@@ -90,6 +92,7 @@ impl VoterState {
             return;
         }
         let (Some(reading), Some(peers)) = (self.observed.reading(), self.peers.get()) else { return };
+        // Not marked as compared: too few clocks are known yet, and the next heartbeat tries again.
         let Some(beside) = peers.beside(reading) else { return };
         // The swap lets one of several heartbeats at the same time report the difference.
         if self.compared.swap(true, Ordering::Relaxed) || beside == 0 {
@@ -118,6 +121,8 @@ impl VoterState {
 
     /// Registers a listener, and reports to it whether the server votes.
     pub(super) fn attach(&self, process: u128, listener: Weak<dyn Listener>) {
+        // Reported at once, because the next report comes with a heartbeat, and none comes while there is no
+        // connection.
         if let Some(listener) = listener.upgrade() {
             listener.quarantined(&self.address.to_string(), self.stays_out(Clock::Suspend.now()));
         }

@@ -31,6 +31,7 @@ impl VoterState {
         if claim.queue == Queue::Fifo {
             return Err(unsupported(&claim.key));
         }
+        // A quarantine lasts for `max_ttl`. A longer lease could be forgotten and still be held when it ends.
         if claim.ttl > self.max_ttl() {
             let refusal = Refusal::TooLong { ttl: claim.ttl, max_ttl: self.max_ttl() };
             return Err(refusal.to_error(self).with_key(&claim.key));
@@ -45,11 +46,13 @@ impl Voter {
         let (voter, server) = (self.state(), &self.server);
         voter.check(claim)?;
         let deadline = server.deadline(claim.ttl);
+        // One end for all tries: no request of this call may take effect after its caller has given up.
         let start = Clock::Suspend.now();
         let span = (start, start.plus(deadline));
         let error = match tokio::time::timeout(deadline, self.ask(claim, span)).await {
             Ok(Ok(attempt)) => return Ok(attempt),
             Ok(Err(refusal)) => refusal.to_error(voter),
+            // Once a request has left, the server may yet grant it, and the quorum must release it.
             Err(_) if claim.is_sent() => server.error(&server.elapsed(deadline)),
             Err(_) => server.error(&server.not_sent(deadline)),
         };
@@ -64,9 +67,12 @@ impl Voter {
         }
         let live = self.server.connections.get().await?;
         let session = &live.session;
+        // Before the first byte: a caller that is dropped at an await below must release by owner.
         claim.mark_sent();
         for _ in 0..TRIES {
             let sent = Clock::Suspend.now();
+            // Made anew for each try: a bootstrap replaces the registration, and each answer corrects the estimate of
+            // the clock that the time limit is computed with.
             let reply = match live.send(&command(&live, &session.registration(), claim, end)).await {
                 // The server does not know the script, so nothing ran: register it, and the request can be sent again.
                 Err(failure) if failure.reaction == Reaction::LoadScripts => {
@@ -137,10 +143,12 @@ fn command(live: &Connection<VoterSession>, registration: &Registration, claim: 
     for key in claim.keys() {
         command.arg(key.as_str());
     }
+    // The end of the call in server time: a request that is delayed until its caller has given up does nothing.
     common(&mut command, claim, (&token, &value), live.clock.at(end));
     if single {
         command.arg(&*code(claim.mode)).arg("").arg(1);
     }
+    // At the end, behind the arguments of the script after the gate: the gate counts from the last one.
     command.arg(registration.till).arg(&registration.marker_digest[..]);
     command
 }
