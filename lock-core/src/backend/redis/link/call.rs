@@ -50,6 +50,8 @@ impl Reply {
 impl<S: SessionState> Connection<S> {
     /// Calls a script that answers `{verdict, now, ..}`, and updates the estimate of the server's clock.
     pub(crate) async fn call(&self, script: Script, command: &Cmd) -> Result<Reply, Failure> {
+        // Before the request leaves, because a lease counts from here. This is right also if the script has to be
+        // loaded and the request is sent twice: counted from the first one, the lease only ends sooner.
         let sent = Clock::Suspend.now();
         let answer = self.run(script, command).await?;
         self.reply(answer, sent)
@@ -68,6 +70,7 @@ impl<S: SessionState> Connection<S> {
         match self.send(command).await {
             // The server ran nothing, so the second command cannot execute the request twice.
             Err(failure) if failure.reaction == Reaction::LoadScripts => {
+                // Many callers may load the same script at once after a SCRIPT FLUSH. A second load changes nothing.
                 self.send(&self.scripts.load(script)).await?;
                 self.send(command).await
             }

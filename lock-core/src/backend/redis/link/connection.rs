@@ -30,7 +30,9 @@ impl Poisoned {
     /// another request.
     pub(crate) fn look(&self, push: &PushInfo) {
         if push.kind == PushKind::SUnsubscribe {
+            // Set before the supervisor is woken, and before the driver goes on: no later reply may reach its caller.
             self.out_of_step.store(true, Ordering::Release);
+            // `notify_one` keeps a permit, so the wake-up is not lost while the supervisor waits for a heartbeat.
             self.told.notify_one();
         }
     }
@@ -66,6 +68,8 @@ impl<S> Connection<S> {
 
     /// Sends one command and returns its answer. An error reply is a failure.
     pub(crate) async fn send(&self, command: &Cmd) -> Result<Value, Failure> {
+        // A caller that is dropped here leaves its request to the driver, so the server may still execute it. Whoever
+        // asks for a grant has marked its claim as sent before.
         let answer = self.connection.clone().send_packed_command(command).await;
         match self.own(answer)? {
             Value::ServerError(error) => Err(self.noted(Failure::of_reply(&error))),
@@ -75,6 +79,8 @@ impl<S> Connection<S> {
 
     /// Sends several commands at once and returns their answers. An error reply is a value at its position.
     pub(crate) async fn send_all(&self, commands: &Pipeline) -> Result<Vec<Value>, Failure> {
+        // One write: the command of another caller never gets between these. ASKING requires that, because it counts
+        // for the next command alone.
         let answers = self.connection.clone().send_packed_commands(commands, 0, commands.len()).await;
         self.own(answers)
     }

@@ -102,6 +102,8 @@ async fn connect<R: Role>(server: &Shared<R>, progress: &Progress) -> Result<Ses
     let (Address::Sentinel(sentinels), Some(asked)) = (server.address(), &place) else {
         let session = reach(server, place.as_ref(), progress).await?;
         if let Some(place) = &place {
+            // After the server has answered. A server that was paused answers as what it was before, and only the
+            // others know better.
             server.role.vouch(place).await?;
         }
         return Ok(session);
@@ -118,6 +120,7 @@ async fn connect<R: Role>(server: &Shared<R>, progress: &Progress) -> Result<Ses
         let text = "the sentinels name another primary by now";
         return Err(Failure::new(LockErrorKind::Unavailable, text));
     }
+    // Only with sentinels: the supervisor then drops the connection once they name another place.
     session.place = place;
     Ok(session)
 }
@@ -151,6 +154,7 @@ pub(crate) async fn open<R: Role>(
                 TcpStream::connect((host.as_str(), *port)).await.map_err(|error| unreachable(&error))?;
             // Nagle's algorithm would hold a small packet back until the one before it is acknowledged.
             stream.set_nodelay(true).map_err(|error| unreachable(&error))?;
+            // See `UNSENT`: a dropped connection must not deliver a request after the last release that would undo it.
             give_up_unsent(&stream).map_err(|error| unreachable(&error))?;
             if let Some(tls) = server.tls() {
                 progress.at(Progress::TLS);
@@ -212,6 +216,8 @@ where
     let looking = Arc::clone(&poisoned);
     // The driver calls this before it delivers any reply that follows the message.
     let options = options.set_push_sender(move |push: PushInfo| {
+        // Before the listeners are told: a waiter that they wake must not ask over a connection whose replies are
+        // shifted.
         looking.look(&push);
         messages::deliver(&listeners, &push);
         Ok::<_, Infallible>(())
@@ -230,6 +236,7 @@ async fn greet<R: Role>(
 ) -> Result<Session<R>, Failure> {
     let keyspace = server.role.keyspace();
     let mut commands = Pipeline::with_capacity(2 + Script::ALL.len());
+    // One round trip for all: a caller may wait for this dial, and its deadline is running.
     commands.cmd("INFO");
     for script in Script::ALL {
         commands.add_command(script.load(keyspace, R::text));
@@ -241,6 +248,8 @@ async fn greet<R: Role>(
 
     let received = Clock::Suspend.now();
     let info = text(answers.first().unwrap_or(&Value::Nil))?;
+    // Before the other answers are read: it names the reason why a server cannot hold locks, where those only show that
+    // a command was refused.
     let facts = probe::examine(info, keyspace)?;
     let scripts = Scripts::of_answers(answers.get(1..).unwrap_or_default(), keyspace, R::text)?;
     let now = server_time(answers.last().unwrap_or(&Value::Nil))?;
@@ -251,6 +260,8 @@ async fn greet<R: Role>(
     }
     let greeting = Greeting { connection: &connection, info, now, asked: (sent, received), is_first };
     let session = server.role.admit(server, &greeting).await?;
+    // From the time of the request: the estimate is then never behind, and a request with a time limit made from it is
+    // never refused too early.
     let clock = ServerClock::new(greeting.now, greeting.asked.0);
     // Keys may have been evicted while there was no connection.
     server.report_evictions(info);

@@ -45,6 +45,7 @@ pub(crate) fn deliver(listeners: &Listeners, push: &PushInfo) {
         tracing::debug!("an unknown message on a wake channel was ignored");
         return;
     };
+    // Only the listeners of this process: all managers that share the backend share its connection.
     for listener in listeners.of(process.0) {
         match message {
             Message::Granted(owner, waiters) => listener.granted(owner, waiters),
@@ -68,6 +69,7 @@ enum Message<'a> {
 fn parse(data: &[Value]) -> Option<(Process, Message<'_>)> {
     let [Value::BulkString(channel), Value::BulkString(text)] = data else { return None };
     let channel = std::str::from_utf8(channel).ok()?;
+    // The channels of holders first: their names begin with the name of the others.
     let process = channel.strip_prefix(HELD_CHANNEL).or_else(|| channel.strip_prefix(CHANNEL))?;
     // On a Cluster the hash tag of a slot precedes the process.
     let process = process.rsplit('}').next()?;

@@ -54,13 +54,17 @@ pub(crate) fn examine(info: &str, keyspace: Keyspace) -> Result<Facts, Failure> 
         };
         return Err(Failure::new(LockErrorKind::Unsupported, text));
     }
+    // INFO is answered while the server loads its data. Most other commands would fail.
     if number("loading") == 1 {
         return Err(Failure::new(LockErrorKind::Unavailable, "the server is still loading its data"));
     }
+    // A replica loads scripts and answers reads. It refuses only writes, so without this the first lock would find it
+    // out.
     if field("role") == Some("slave") {
         return Err(Failure::replica());
     }
     let evicts =
+        // Without a limit nothing is evicted, whatever the policy.
         field("maxmemory_policy").filter(|policy| *policy != "noeviction" && number("maxmemory") > 0);
     Ok(Facts { evicts: evicts.map(str::to_owned), replicated: number("connected_slaves") > 0 })
 }

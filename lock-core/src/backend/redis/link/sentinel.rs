@@ -55,6 +55,8 @@ pub(crate) async fn primary(
     let mut asked = JoinSet::new();
     for place in sentinels.places.clone() {
         let (tls, info, master) = (tls.cloned(), login(config), sentinels.master.clone());
+        // All at once: one sentinel that hangs would else use up the time of the dial. The set is dropped with this
+        // function, which ends the questions that are still open.
         asked.spawn(async move { ask(&place, tls.as_ref(), info, &master).await });
     }
     let (count, mut answers) = (asked.len(), Vec::new());
@@ -146,6 +148,8 @@ async fn ask(place: &Endpoint, tls: Option<&Tls>, info: RedisConnectionInfo, mas
 /// Asks for the primary and its epoch. If the name is unknown, asks for the names that the sentinel watches.
 async fn look_up(sentinel: &mut MultiplexedConnection, master: &str) -> RedisResult<Answer> {
     let mut questions = Pipeline::with_capacity(2);
+    // The second question is the one that the guidelines for clients name (step 2). The first one is there for the
+    // epoch.
     questions.cmd("SENTINEL").arg("MASTER").arg(master);
     questions.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(master);
     let answers = sentinel.send_packed_commands(&questions, 0, 2).await?;
@@ -239,6 +243,7 @@ pub(crate) async fn replaced(config: &Config, tls: Option<&Tls>, sentinels: &Sen
             return;
         }
         next += 1;
+        // Also after a sentinel named another primary and the others did not: it may go on doing so for a while.
         sleep(PAUSE).await;
     }
 }
@@ -254,6 +259,8 @@ async fn listen(
     let Ok(Ok((mut sentinel, _driver, mut told))) = timeout(PATIENCE, connecting).await else {
         return false;
     };
+    // Subscribed first and asked afterwards: a failover between the two is announced. The other way round it would be
+    // missed.
     match timeout(PATIENCE, sentinel.subscribe("+switch-master")).await {
         Ok(Ok(())) => {}
         // A refused subscription is not fatal, because the loop below also asks.
@@ -266,14 +273,17 @@ async fn listen(
     loop {
         // Asked before the first wait too: a failover before the subscription has no announcement.
         match timeout(PATIENCE, look_up(&mut sentinel, master)).await {
+            // Not final: the caller asks all sentinels, because this one may be the one that is behind.
             Ok(Ok(Answer::Primary(named, _))) if named != *current => return true,
             Ok(Ok(_)) => {}
             Ok(Err(_)) | Err(_) => return false,
         }
         tokio::select! {
             push = told.recv() => match push {
+                // The message is a hint. Its contents are not used, because the caller asks all sentinels.
                 Some(push) if is_switch(&push, master) => return true,
                 Some(_) => {}
+                // The driver has ended, and the connection with it.
                 None => return false,
             },
             () = sleep(LOOK) => {}

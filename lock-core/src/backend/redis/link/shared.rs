@@ -51,6 +51,7 @@ impl<R> Shared<R> {
 
     /// Returns `true` on the first call only: the settings are warned of once.
     pub(crate) fn warns(&self) -> bool {
+        // Every runtime and every reconnection probes the server again.
         !self.warned.swap(true, Ordering::Relaxed)
     }
 
@@ -81,8 +82,10 @@ impl<R> Shared<R> {
         Self {
             config,
             tls: self.tls.clone(),
+            // Counted for each server: one of them may be configured otherwise.
             warned: AtomicBool::new(false),
             evictions: Evictions::default(),
+            // Shared: a waiter is told by whichever node has the slot of its key.
             listeners: Arc::clone(&self.listeners),
             role,
         }

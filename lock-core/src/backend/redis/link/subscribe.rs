@@ -77,6 +77,8 @@ impl<S: SessionState> Connection<S> {
         if self.subscriptions.version_of(slot) >= version {
             return Ok(());
         }
+        // Read after the version: a listener that is added in between is covered, or makes the next caller subscribe
+        // again.
         for channel in messages::channels(listeners, &slot::channel(slot)) {
             let mut command = Cmd::new();
             command.arg("SSUBSCRIBE").arg(channel);

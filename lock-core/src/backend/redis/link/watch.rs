@@ -120,6 +120,8 @@ async fn watch_over<R: Role>(server: &Shared<R>, session: &mut Session<R>, pause
         let sent = Clock::Suspend.now();
         match timeout(bound, live.send(&command)).await {
             Ok(Ok(answer)) => {
+                // Only after a heartbeat, and not after the dial: a server that accepts every connection and closes it
+                // would be dialled without a pause.
                 pauses.reset();
                 if let Ok(now) = server_time(&answer) {
                     live.learn(now, sent, Clock::Suspend.now());
