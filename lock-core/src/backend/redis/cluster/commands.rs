@@ -80,6 +80,8 @@ impl Router {
     ) -> Result<Attempt, Failure> {
         let give_up = Clock::Suspend.now().plus(deadline);
         let answer = match parts(claim) {
+            // Cut off between two slots, the claim may have some of its keys. No answer means doubt, so the library
+            // releases the whole claim by its owner.
             Some(parts) => timeout(deadline, self.acquire_parts(claim, &parts, give_up))
                 .await
                 .unwrap_or_else(|_| Err(Failure::no_answer(deadline))),
@@ -115,6 +117,8 @@ impl Router {
             // A second request is harmless: a claim that is not granted yet is granted at most once, however often it
             // is sent.
             Err(failure) if failure.reaction == Reaction::Again && ask != Ask::Probe => {
+                // Before the second request: from now on an answered release does not prove that neither request is
+                // still on its way, and the release must be repeated.
                 whole.mark_resent();
                 node.acquire(claim, ask, deadline).await
             }
@@ -146,6 +150,8 @@ impl Router {
                 // the second removes the doubt.
                 Err(failure) if failure.reaction == Reaction::Again => {
                     match node.release(claim, keep_for).await {
+                        // A lock that is free answers this only once, and one that is kept each time. Either way this
+                        // owner has released it.
                         Ok(Released::Released) => Ok(Released::Released),
                         _ => Err(failure),
                     }
@@ -183,6 +189,7 @@ impl Router {
         // A call without a key is never redirected, so the nodes must be looked up first.
         let patience = self.config().timeout;
         timeout(patience, self.look()).await.unwrap_or_else(|_| Err(Failure::no_answer(patience)))?;
+        // The failure of one node fails the list. Without its locks their keys would look free.
         let (mut locks, mut truncated) = (Vec::new(), false);
         for node in self.primaries() {
             let listed = node.list(prefix, foreign, limit).await?;

@@ -31,6 +31,7 @@ pub(super) async fn around(nodes: impl Iterator<Item = Shared<Primary>>) -> Resu
     }
     let (count, mut views, mut failed) = (asked.len(), Vec::new(), None);
     loop {
+        // The set is dropped with this function, which ends the questions that are still open.
         let patience = if views.len() * 2 > count { GRACE } else { PATIENCE + GRACE };
         match timeout(patience, asked.join_next()).await {
             Ok(Some(Ok(Ok(view)))) => views.push(view),
@@ -55,6 +56,8 @@ async fn ask(node: &Shared<Primary>, progress: &Progress) -> Result<SlotMap, Fai
     let Address::Tcp { host, port } = node.address() else {
         return Err(Failure::new(LockErrorKind::Unavailable, "no place to ask at"));
     };
+    // A connection of its own. The connections of the callers are vouched for by a look when they are dialled, so a
+    // look that waited for one of them would wait for itself.
     let (connection, _driver) = open(node, Some(&(host.clone(), *port)), progress).await?;
     let mut questions = Pipeline::with_capacity(2);
     questions.cmd("CLUSTER").arg("INFO");

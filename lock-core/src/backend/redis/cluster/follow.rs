@@ -50,6 +50,7 @@ impl Router {
         let slot = slot::of(key.as_str());
         let (mut pauses, mut moves) = (PAUSES, 0);
         loop {
+            // Looked up in each round, because a redirect or a look may have given the slot to another node.
             let node = self.ready(slot).await?;
             let failure = match call(Arc::clone(&node)).await {
                 Ok(answer) => return Ok(answer),
@@ -57,9 +58,11 @@ impl Router {
             };
             // Any other failure may follow an execution, so the call is not repeated here.
             let Some(redirect) = failure.redirect().cloned() else { return Err(failure) };
+            // Kept outside this future, which a deadline may drop in the next pause or call.
             last.keep(redirect.to_failure());
             match redirect {
                 Redirect::Moved { slot, place } => {
+                    // Recorded for all callers: the next one for this slot goes to the new node at once.
                     self.moved(slot, &node, &place);
                     moves += 1;
                     if moves <= AT_ONCE {

@@ -48,9 +48,11 @@ impl Router {
     ) -> Result<Attempt, Failure> {
         // Each part has marks of its own, so the mark of the whole claim is set here.
         claim.mark_sent();
+        // One end for all slots: the lease counts from the first of them.
         let deadline = give_up.remaining(Clock::Suspend.now());
         let mut grants = Vec::with_capacity(parts.len());
         for (number, part) in parts.iter().enumerate() {
+            // Never queued: with some keys held and others waited for, two such claims could wait for each other.
             let call = |node| self.ask(node, part, claim, Ask::Try, give_up);
             match self.within(deadline, &part.key, call).await {
                 Ok(Attempt::Granted(grant)) => grants.push(grant),
@@ -93,6 +95,8 @@ impl Router {
     ) -> Result<Released, Failure> {
         let call = |part| -> BoxFuture<'_, _> { Box::pin(self.release_one(part, keep_for, deadline)) };
         let mut answer = Released::Released;
+        // Every release runs to its end before the first failure is returned: one node that fails must not leave the
+        // keys of the others taken.
         for released in join_all(parts.iter().map(call).collect()).await {
             // The worst answer of a part is the answer of the claim.
             answer = match (answer, released?) {
@@ -147,6 +151,8 @@ impl Router {
                     return Ok(Err(reason));
                 }
             }
+            // On the whole claim, because the part and its marks end with this call. Renewals then keep the token
+            // remembered.
             claim.mark_fenced();
             if part.is_fence_ahead() {
                 claim.mark_fence_ahead();

@@ -59,6 +59,8 @@ impl Router {
         parts.sort_by_key(|part| part.slot);
         let mut groups: Vec<(Option<Arc<Server>>, Vec<Part<'a>>)> = Vec::new();
         for part in parts {
+            // The node that was named by ASK goes first: until the slot has moved as a whole, the router still knows
+            // the old node.
             let node = part.asking.clone().or_else(|| self.node(part.slot));
             // A pipeline is sent with ASKING or without it, so parts of both sorts are kept apart.
             let belongs = |(of, others): &&mut (Option<Arc<Server>>, Vec<Part<'a>>)| {
@@ -77,6 +79,7 @@ impl Router {
     async fn renew_group(&self, parts: Vec<Part<'_>>, deadline: Duration) -> Verdicts {
         let mut verdicts = Vec::with_capacity(parts.len());
         // A verdict that is missing at the deadline stays unknown.
+        // The list is outside the future, so that a deadline keeps the verdicts that are there.
         let _ = timeout(deadline, self.follow(parts, &mut verdicts)).await;
         verdicts
     }
@@ -98,6 +101,7 @@ impl Router {
         }
         for part in pending.into_iter().flatten() {
             let redirect = part.redirect.unwrap_or(Redirect::Later);
+            // Redirected in every round: nobody has answered for this lock, which is no loss.
             verdicts.push((part.at, Verdict::Unknown(redirect.to_failure())));
         }
     }
@@ -133,6 +137,8 @@ impl Router {
         let answers = answers.unwrap_or_else(|failure| vec![Verdict::Unknown(failure); parts.len()]);
         for (part, verdict) in parts.into_iter().zip(answers) {
             match (&node, verdict) {
+                // A redirect proves that the node did nothing for this lock. Any other failure may follow an execution,
+                // and stays unknown.
                 (Ok(node), Verdict::Unknown(Failure { reaction: Reaction::Follow(redirect), .. })) => {
                     let asking = self.sent_on(node, &redirect);
                     again.push(Part { asking, redirect: Some(redirect), ..part });

@@ -125,6 +125,7 @@ impl Router {
 
     /// Returns why there is no connection to the node of the slot, if that is known.
     pub(super) fn missing(&self, slot: u16) -> Option<Failure> {
+        // No pause and no dial: the caller has given up, and only wants the reason.
         let Some(node) = self.node(slot) else { return Some(Redirect::Down.to_failure()) };
         Some(node.connections.failure()?.at(node.shared().address()))
     }
@@ -244,9 +245,11 @@ impl Router {
             };
             let changed = !state.slots.iter().zip(&slots).all(same);
             (state.nodes, state.slots, state.view) = (nodes, slots, view);
+            // Only a change ends the wait of the callers: the same nodes would bring them nothing to go back for.
             state.version += u64::from(changed);
             changed
         });
+        // Outside the lock of the state: a waiter that is woken may look up its node at once.
         if changed {
             // A node that has lost a slot no longer notifies its waiters, so they must ask again.
             self.cluster.listeners().reconnected();
