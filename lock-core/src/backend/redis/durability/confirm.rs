@@ -91,6 +91,8 @@ impl Confirmer {
         // A write gets its number after its answer, so every write numbered by now precedes this WAIT.
         let covers = self.written.load(Ordering::Acquire);
         let mut both = Pipeline::with_capacity(2);
+        // The grant first: WAIT covers the writes before it on this connection. Where the key is taken nothing was
+        // written, and WAIT answers for earlier writes.
         both.add_command(command.clone()).add_command(durability.command(patience));
         let mut answers = connection.send_all(&both).await?.into_iter();
         let answer = match answers.next().unwrap_or_default() {
@@ -129,6 +131,8 @@ impl Confirmer {
         if !last.settles(number, durability, patience) {
             // Read before WAIT is sent: a write that is numbered later may come after it.
             let covers = self.written.load(Ordering::Acquire);
+            // The lock is held across this await. A caller that is dropped here releases it, and the next one asks
+            // again, because `last` still covers less.
             let answer = connection.send(&durability.command(patience)).await?;
             *last = Round { covers, copies: durability.read(&answer)?, patience };
         }

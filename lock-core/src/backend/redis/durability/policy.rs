@@ -54,6 +54,7 @@ impl Durability {
         let number = |text: &str| text.trim().parse::<u32>().ok().filter(|number| *number <= MOST);
         match name {
             "replicas" => number(arguments).filter(|replicas| *replicas > 0).map(Self::Replicas),
+            // No copies at all would be no durability, so at least one number must not be 0.
             "aof" => {
                 let (local, replicas) = arguments.split_once(',')?;
                 let (local, replicas) = (number(local)?, number(replicas)?);
@@ -109,6 +110,7 @@ impl Durability {
     /// Returns whether these copies are enough.
     pub(crate) fn is_met(self, copies: Copies) -> bool {
         let disk = matches!(self, Self::Aof { local: true, .. });
+        // The numbers decide, and not that an answer came: WAIT also answers when its time is over.
         copies.replicas >= self.replicas() && (copies.local || !disk)
     }
 
@@ -145,6 +147,7 @@ impl Durability {
         }
         let answers = connection.clone().send_packed_commands(&questions, 0, questions.len()).await;
         let answers = answers.map_err(|error| Failure::of(&error))?;
+        // A missing permission or an unknown command shows here, and not at the first lock.
         self.read(answers.first().unwrap_or(&Value::Nil))?;
         match answers.get(1) {
             Some(setting) => self.guards(setting, min_replicas),
@@ -164,6 +167,8 @@ impl Durability {
                  version"
             ));
         }
+        // WAITAOF for the disk of the primary is an error on a server without an append-only file. The first lock would
+        // find it out.
         if local && field(info, "aof_enabled") == Some("0") {
             return refuse(format!(
                 "`durability={self}` needs the append-only file of the primary: `CONFIG SET appendonly yes`, and a line \
@@ -196,6 +201,7 @@ impl Durability {
             }
             setting => from_redis_value(setting.clone()).unwrap_or_default(),
         };
+        // An answer without the setting does not mean 0. It counts as a setting that could not be read.
         let found = settings.get("min-replicas-to-write").and_then(|text| text.parse::<u32>().ok());
         match found {
             Some(found) if found >= wanted => Ok(Proof::Whole),
