@@ -39,6 +39,8 @@ impl Server<Primary> {
         ask: Ask,
         deadline: Duration,
     ) -> Result<Attempt, Failure> {
+        // The time limit of the scripts counts from here, so that waiting for a connection and a second request do not
+        // prolong it.
         let start = Clock::Suspend.now();
         let (live, ready) = match self.connections.current() {
             // The usual case. Nothing was awaited since `start`, so the clock need not be read again.
@@ -56,17 +58,23 @@ impl Server<Primary> {
         let token = claim.owner.token();
         let value = claim.record.to_value(&token);
         if is_plain(claim) && !ask.enqueues() {
+            // The server checks no time limit of a SET, so one that is late is executed. If its answer is lost, the
+            // library repeats the release for as long as the SET can still arrive (protocol.md, CancelAgain).
             match send_to_grant(&live, &set(claim, &value), deadline).await? {
                 (Value::Okay, confirmed) => {
+                    // The lease counts from `ready` and not from `start`: nothing was sent while the call waited for a
+                    // connection.
                     let granted = Attempt::Granted(Grant::new(ready, claim.ttl));
                     return self.durable(&live, (claim, granted), confirmed, deadline).await;
                 }
+                // The holder is not asked for: a caller that only probes gets no more than that the key is taken.
                 (Value::Nil, _) if ask == Ask::Probe => return Ok(Attempt::Held(Held::default())),
                 (Value::Nil, _) => {}
                 (other, _) => return Err(Failure::unexpected(&other)),
             }
         }
         for _ in 0..2 {
+            // Computed in each round, because the refusal of the first one has corrected the estimate of the clock.
             let end = live.clock.at(start.plus(deadline));
             let (script, command) = match claim.more.is_empty() {
                 true => (Script::Acquire, one(&live, claim, ask, (&token, &value), end)),
@@ -93,6 +101,7 @@ impl Server<Primary> {
         let live = self.connections.get().await?;
         // The connection may be a new one, without the subscription.
         live.subscribe_waiters(self.shared().listeners(), &claim.key).await?;
+        // A heartbeat may be served the lock, so it is a request that may take effect after its caller is gone.
         claim.mark_sent();
         let (key, token) = (claim.key.as_str(), claim.owner.token());
         let value = claim.record.to_value(&token);
@@ -106,6 +115,7 @@ impl Server<Primary> {
                 self.durable(&live, (claim, granted), None, deadline).await
             }
             0 => Ok(Heartbeat::Waiting(held(reply.rest(), reply.sent, true))),
+            // Not an error: the waiter queues again, with a new owner (protocol.md, FreshOwner).
             _ => Ok(Heartbeat::Gone),
         }
     }
@@ -117,6 +127,7 @@ impl Server<Primary> {
         let live = self.connections.get().await?;
         let value = claim.record.to_value(&claim.owner.token());
         let mut commands = Pipeline::with_capacity(2);
+        // ASKING counts for the next command of the connection alone, so both leave in one write.
         commands.cmd("ASKING").add_command(set(claim, &value));
         let sent = Clock::Suspend.now();
         match live.send_all(&commands).await?.pop() {
@@ -173,6 +184,7 @@ fn all(live: &PrimaryConnection, claim: &Claim, (token, value): (&OwnerToken, &s
 }
 
 pub(crate) fn common(command: &mut Cmd, claim: &Claim, (token, value): (&OwnerToken, &str), end: i64) {
+    // Without a token the script reads and writes one key less.
     let fence_ttl = if claim.fencing { millis(fence_ttl(claim.ttl)) } else { 0 };
     command.arg(token.as_str()).arg(value).arg(millis(claim.ttl)).arg(end).arg(fence_ttl);
 }

@@ -34,6 +34,7 @@ impl Server<Primary> {
         confirmed: Confirmed,
         deadline: Duration,
     ) -> Result<T, Failure> {
+        // Before the copies are confirmed: the key is taken from now on, and may be released by force.
         connection.subscribe_holders(self.shared().shared_listeners());
         if connection.session.is_none() {
             return Ok(grant);

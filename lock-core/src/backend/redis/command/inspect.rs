@@ -29,6 +29,8 @@ const BATCH: usize = 100;
 impl<R: Role> Server<R> {
     /// Lists the locks by `SCAN`, between whose steps the server serves others. Each round trip has its own deadline.
     pub(crate) async fn list(&self, prefix: &str, foreign: bool, limit: usize) -> Result<Listed, Failure> {
+        // No snapshot: a lock that comes or goes during the scan may be listed or not. `SCAN` promises only keys that
+        // are there all the time.
         let (mut cursor, mut seen, mut locks) = ("0".to_owned(), HashSet::new(), Vec::new());
         loop {
             let mut scan = Cmd::new();
@@ -63,12 +65,14 @@ impl<R: Role> Server<R> {
     /// another slot. Returns the number of keys that were examined, and the locks.
     async fn look_into(&self, keys: &[String], foreign: bool) -> Result<(usize, Vec<LockInfo>), Failure> {
         let live = self.connections.get().await?;
+        // Keys of different slots in one script would fail with CROSSSLOT.
         let per_script = if live.scripts.keyspace() == Keyspace::Slots { 1 } else { BATCH };
         let mut commands = Pipeline::with_capacity(keys.len().div_ceil(per_script));
         for keys in keys.chunks(per_script) {
             commands.add_command(list(&live, keys.iter().map(String::as_str), foreign));
         }
         let mut answers = live.send_all(&commands).await?;
+        // A listing changes nothing, so the scripts that were answered may run again.
         if answers.iter().any(|answer| is_forgotten(Some(answer))) {
             live.send(&live.scripts.load(Script::List)).await?;
             answers = live.send_all(&commands).await?;
@@ -82,6 +86,7 @@ impl<R: Role> Server<R> {
                 }
                 answer => answer.map_err(|failure| live.noted(failure))?,
             };
+            // At least 1, or a script that examines no key would be sent again for ever.
             looked += answer.0.max(1);
             found.extend(answer.1);
         }
@@ -93,6 +98,7 @@ impl<R: Role> Server<R> {
         let mut command = live.scripts.call(Script::ForceRelease, iter::once(key.as_str()), 1, 64);
         command.arg(id.as_str());
         match live.run(Script::ForceRelease, &command).await? {
+            // 0 is no failure: the grant ended before the request arrived, and its successor must not be harmed.
             Value::Int(done) => Ok(done == 1),
             other => Err(Failure::unexpected(&other)),
         }

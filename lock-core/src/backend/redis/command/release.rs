@@ -23,6 +23,8 @@ impl<R: Role> Server<R> {
         claim: &Claim,
         keep_for: Option<Duration>,
     ) -> Result<Released, Failure> {
+        // The script needs no time limit: it compares the owner, and no owner gets a second grant. However late it
+        // arrives, it harms nobody.
         let connection = self.connections.get().await?;
         let (script, command) = match keep_for.filter(|keep| !keep.is_zero()) {
             None => (Script::Release, free(&connection, claim)),
@@ -60,6 +62,8 @@ fn details(command: &mut Cmd, claim: &Claim) {
         false => command.arg(""),
         true => command.arg(claim.record.to_value(&claim.owner.token())),
     };
+    // The last number that this process gave to a holder. The next owner gets a larger one (protocol.md,
+    // ReleaseRaises).
     command.arg(claim.own_fence().map_or(0, FencingToken::get)).arg(millis(fence_ttl(claim.ttl)));
 }
 
@@ -72,6 +76,7 @@ pub(crate) fn needs_value(claim: &Claim) -> bool {
 fn read(answer: Result<Value, Failure>) -> Result<Released, Failure> {
     match answer {
         Ok(Value::Int(1)) => Ok(Released::Released),
+        // Also the answer to a repeated release whose first answer was lost. The caller cannot tell the two apart.
         Ok(Value::Int(0)) => Ok(Released::Expired),
         Ok(Value::Int(-1)) => Ok(Released::Taken),
         Ok(other) => Err(Failure::unexpected(&other)),

@@ -36,6 +36,7 @@ impl<R: Role> Server<R> {
         let chunks: Vec<&[Lock<'_>]> = locks.chunks(PER_SCRIPT).collect();
         let answers = match tokio::time::timeout(deadline, self.renew_chunks(&chunks, false)).await {
             Ok(answers) => answers,
+            // No answer is neither a renewal nor a loss. The leases stay as they were, and the renewer asks again.
             Err(_) => Err(self.elapsed(deadline)),
         };
         let answers = answers.unwrap_or_else(|failure| vec![Verdict::Unknown(failure); locks.len()]);
@@ -51,6 +52,8 @@ impl<R: Role> Server<R> {
     ) -> Result<Vec<Verdict>, Failure> {
         let live = self.connections.get().await?;
         let all: Vec<usize> = (0..chunks.len()).collect();
+        // By chunk and not in the order of arrival: a chunk whose script was forgotten is answered by the second
+        // pipeline.
         let mut answers = vec![None; chunks.len()];
         let mut sent = run(&live, (chunks, asking), &all, &mut answers).await?;
         let forgotten: Vec<usize> =
@@ -73,6 +76,8 @@ impl<R: Role> Server<R> {
         let deadline = deadline(shortest.unwrap_or_default(), self.timeout());
         let renewed = |verdict: &Verdict| matches!(verdict, Verdict::Renewed(..));
         if verdicts.iter().any(renewed) {
+            // The renewer has a connection of its own. It lasts when the runtime of the holder ends or stands still, so
+            // that a forced release is still reported.
             live.subscribe_holders(self.shared().shared_listeners());
         }
         if verdicts.iter().any(renewed)
@@ -142,6 +147,7 @@ impl Verdict {
     /// Its lease counts from the earlier request.
     fn and(self, other: Self) -> Self {
         match (self, other) {
+            // A certain loss outweighs a missing answer: another owner may already work under the lost key.
             (Self::NotOwned, _) | (_, Self::NotOwned) => Self::NotOwned,
             (Self::Unknown(failure), _) | (_, Self::Unknown(failure)) => Self::Unknown(failure),
             (Self::Renewed(sent, one), Self::Renewed(also, other)) => {
@@ -165,8 +171,11 @@ async fn run<S: SessionState>(
         }
         commands.add_command(script(live, chunks[at]));
     }
+    // Before the first byte leaves. Counted from the answer, a lease would seem to last longer than it does on the
+    // server.
     let sent = Clock::Suspend.now();
     let received = live.send_all(&commands).await?;
+    // With ASKING every second answer belongs to an ASKING.
     let received = received.into_iter().skip(usize::from(asking)).step_by(1 + usize::from(asking));
     for (&at, answer) in which.iter().zip(received) {
         answers[at] = Some(answer);
@@ -186,6 +195,7 @@ fn script<S: SessionState>(live: &Connection<S>, chunk: &[Lock<'_>]) -> Cmd {
         };
         command.arg(millis(lock.ttl));
     }
+    // Behind the pairs, and only where there is a token: without any, the script ends on its short path.
     for (number, lock) in chunk.iter().enumerate() {
         if lock.claim.is_fenced() {
             let own = lock.claim.own_fence().map_or(0, FencingToken::get);
@@ -205,6 +215,7 @@ pub(crate) fn is_forgotten(answer: Option<&Value>) -> bool {
 /// Reads the verdicts of one script.
 fn read<S: SessionState>(live: &Connection<S>, locks: usize, answer: &Value, sent: Moment) -> Vec<Verdict> {
     match answer {
+        // Verdicts are matched by their position, so another number of them is no answer.
         Value::Array(answers) if answers.len() == locks => {
             answers.iter().map(|answer| verdict(answer, sent)).collect()
         }
@@ -219,6 +230,7 @@ fn verdict(answer: &Value, sent: Moment) -> Verdict {
         Value::Int(number) if *number > 0 => {
             Verdict::Renewed(sent, usize::try_from(number - 1).unwrap_or(usize::MAX))
         }
+        // The error of this lock alone. A key of another type must not cost the others of the batch their renewal.
         Value::BulkString(text) => Verdict::Unknown(Failure::of_text(&String::from_utf8_lossy(text))),
         other => Verdict::Unknown(Failure::unexpected(other)),
     }

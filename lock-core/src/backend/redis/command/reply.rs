@@ -32,6 +32,7 @@ fn read_grant(claim: &Claim, sent: Moment, now: i64, rest: &[Value]) -> Result<G
 pub(crate) fn fence(claim: &Claim, now: i64, number: &Value) -> Result<FencingToken, Failure> {
     match number {
         Value::Int(number) => {
+            // From now on every renewal must keep the token remembered.
             claim.mark_fenced();
             // A token ahead of the clock comes from a clock that was set back: the process must not number on from it.
             if *number > now {
