@@ -33,6 +33,7 @@ impl<R: Default> Failure<R> {
     /// Creates a failure after which nothing was executed. It is temporary if the store is unavailable, else permanent.
     pub(crate) fn new(kind: LockErrorKind, text: impl Into<Cow<'static, str>>) -> Self {
         let outlook = match kind {
+            // Only an outage may be over by the next try. `temporary` and `permanent` mark the exceptions.
             LockErrorKind::Unavailable => Outlook::Temporary,
             _ => Outlook::Permanent,
         };

@@ -62,6 +62,8 @@ impl Listeners {
 
     /// Reports that the server ended a subscription. Every connection subscribes again before it relies on one.
     pub(crate) fn unsubscribed(&self) {
+        // Before the waiters are woken: when they ask again, their connection must already know that its subscriptions
+        // no longer suffice.
         self.version.fetch_add(1, Ordering::Release);
         self.reconnected();
     }

@@ -70,6 +70,7 @@ impl<C: Connector> PerRuntime<C> {
     }
 
     fn state<T>(&self, read: impl FnOnce(&State<C>) -> Option<T>) -> Option<T> {
+        // The runtime that polls this call, which need not be the one that made the backend.
         let id = Handle::current().id();
         let links = self.links.read();
         let (_, link) = links.as_ref()?.iter().find(|(of, _)| *of == id)?;
@@ -77,6 +78,7 @@ impl<C: Connector> PerRuntime<C> {
     }
 
     async fn wait(&self) -> Result<Arc<C::Connection>, Failure<C::Reaction>> {
+        // `watch` keeps the last state, so a connection that came up since `current` is not missed.
         let Some(mut link) = self.link() else {
             return Err(Failure::new(LockErrorKind::ShuttingDown, "the connections were closed"));
         };
@@ -110,6 +112,7 @@ impl<C: Connector> PerRuntime<C> {
         if let Some((_, link)) = links.iter().find(|(of, _)| *of == id) {
             return Some(link.clone());
         }
+        // Under the write lock: two callers of one runtime must not start two supervisors.
         let link = supervise(Arc::clone(&self.connector), None);
         links.push((id, link.clone()));
         Some(link)
@@ -117,6 +120,8 @@ impl<C: Connector> PerRuntime<C> {
 
     /// Ends all connections permanently.
     pub(crate) fn close(&self) {
+        // Without its receivers a supervisor ends, also in the middle of a dial. `None` keeps later callers from
+        // starting another one.
         *self.links.write() = None;
     }
 }

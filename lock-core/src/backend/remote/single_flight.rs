@@ -74,6 +74,7 @@ impl<T: Clone> SingleFlight<T> {
                 Part::Lead(begun) => break begun,
                 Part::Follow(left) => left,
             };
+            // A landing or the end of the patience: in both cases the state says what to do next.
             let _ = timeout(left, landed).await;
         };
         // Dropped with this future too, so that a caller that gives up never blocks the next flight.
@@ -96,6 +97,7 @@ impl<T: Clone> SingleFlight<T> {
         match flights.begun.map(|begun| self.patience.saturating_sub(now.since(begun))) {
             Some(left) if !left.is_zero() => Part::Follow(left),
             _ => {
+                // Replaces a flight that takes too long. Its caller may belong to a runtime that is no longer driven.
                 flights.begun = Some(now);
                 Part::Lead(now)
             }
@@ -129,6 +131,7 @@ impl<T> Drop for Lead<'_, T> {
             flights.last = Some((self.begun, result));
         }
         drop(flights);
+        // Also without a result: one of those who wait must lead the next flight.
         self.flights.landed.notify_waiters();
     }
 }

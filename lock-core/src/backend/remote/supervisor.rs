@@ -77,6 +77,7 @@ pub(super) fn supervise<C: Connector>(
             // `biased` keeps the simulation deterministic.
             biased;
             () = keep_connected(&*connector, &sender, first) => {}
+            // Ends a dial half-way too: nobody is left who could use the connection.
             () = sender.closed() => {}
         }
     });
@@ -97,6 +98,8 @@ async fn keep_connected<C: Connector>(
         let failure = match dialled {
             Ok(mut session) => {
                 let connection = Arc::clone(C::connection(&session));
+                // Before the watch, which may wake the waiters of a lost connection: they must find this one when they
+                // ask.
                 sender.send_replace(State { connection: Some(connection), failure: None });
                 tracing::debug!(server = %connector.address(), "connected");
                 connector.watch(&mut session, &mut legacy, &mut pauses).await
