@@ -52,6 +52,8 @@ impl Role for VoterRole {
 
 impl SessionState for VoterSession {
     fn clock(&self, now: i64, sent: Moment, received: Moment) {
+        // Every answer with a time is checked, and before its caller reads it: a step is found before a grant in the
+        // same answer counts.
         self.voter().observe(now, sent, received);
     }
 }
