@@ -127,6 +127,8 @@ impl Durability {
             "{who}{count} of {wanted} {replicas} acknowledged it within {patience:?}, so it does not count \
              (`durability={self}`)"
         );
+        // Not in doubt by itself: only the caller knows whether a grant or a token is left in the store, and marks the
+        // failure.
         Failure::new(LockErrorKind::Unavailable, text)
     }
 
