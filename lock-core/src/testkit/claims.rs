@@ -8,7 +8,7 @@ use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
 use crate::owner::{Identity, Owner, OwnerRecord, OwnerSource};
 
-/// Makes claims of fresh owners, each used for one grant, as a manager would.
+/// Creates claims of fresh owners without a manager, each for one grant.
 ///
 /// # Examples
 /// ```
@@ -29,10 +29,10 @@ pub struct Claims {
 }
 
 impl Claims {
-    /// A source with a random part of its own.
+    /// Returns a source with its own random part.
     ///
     /// # Errors
-    /// [`Unavailable`](LockErrorKind::Unavailable) when the operating system gives no random bytes.
+    /// [`Unavailable`](LockErrorKind::Unavailable) when the operating system returns no random bytes.
     pub fn new() -> Result<Self> {
         let owners = OwnerSource::new().map_err(|error| {
             let detail = "the operating system gives no random bytes";
@@ -41,29 +41,29 @@ impl Claims {
         Ok(Self { owners, identity: Arc::new(Identity::of_this_process("testkit")) })
     }
 
-    /// A fresh owner.
+    /// Returns a fresh owner.
     #[must_use]
     pub fn owner(&self) -> Owner {
         self.owners.mint()
     }
 
-    /// A claim of a fresh owner.
+    /// Returns a claim of a fresh owner.
     #[must_use]
     pub fn claim(&self, key: &Key, mode: Mode, queue: Queue, ttl: Duration) -> Claim {
         let record = OwnerRecord::new(Arc::clone(&self.identity), None);
         Claim { mode, queue, ..Claim::new(key.clone(), self.owner(), ttl, record) }
     }
 
-    /// An exclusive, barging claim of a fresh owner.
+    /// Returns an exclusive, barging claim of a fresh owner.
     #[must_use]
     pub fn exclusive(&self, key: &Key, ttl: Duration) -> Claim {
         self.claim(key, Mode::Exclusive, Queue::Barging, ttl)
     }
 
-    /// A claim of a fresh owner on all of `keys`, which are brought into order.
+    /// Returns a claim of a fresh owner on all of `keys`, sorted and without duplicates.
     ///
     /// # Panics
-    /// Without a key.
+    /// When `keys` is empty.
     ///
     /// # Examples
     /// ```

@@ -1,4 +1,4 @@
-//! A backend that fails on command.
+//! A backend that fails on demand.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, MutexGuard, Weak};
@@ -22,7 +22,7 @@ pub enum Operation {
     Acquire,
     /// [`Backend::renew`], a whole batch.
     Renew,
-    /// [`Backend::release`]; with a fault planned, [`Backend::release_now`] answers that it cannot.
+    /// [`Backend::release`]. While a fault is planned, [`Backend::release_now`] answers that it cannot release.
     Release,
     /// [`Backend::fence`].
     Fence,
@@ -40,23 +40,23 @@ impl Operation {
     const COUNT: usize = Self::Latch as usize + 1;
 }
 
-/// How a call fails. The error is temporary [`Unavailable`](LockErrorKind::Unavailable).
+/// How a call fails. The error is a temporary [`Unavailable`](LockErrorKind::Unavailable).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Fault {
-    /// Before it reaches the store, which certainly did nothing.
+    /// The call fails before it reaches the store, and the error says that the store did nothing.
     Refuse,
-    /// The request is lost on its way: the store did nothing, and the error does not say so.
+    /// The request is lost on its way. The store did nothing, but the error does not say so.
     LoseRequest,
-    /// The answer is lost on its way: the store did its part, and the error does not say so.
+    /// The answer is lost on its way. The store executed the call, but the error does not say so.
     LoseAnswer,
-    /// The call hangs before it reaches the store, until [`FlakyControl::heal`]; then it goes on.
+    /// The call hangs before it reaches the store, until [`FlakyControl::heal`]; then it continues.
     Hang,
-    /// The store does its part, and its answer hangs until [`FlakyControl::heal`].
+    /// The store executes the call, and its answer hangs until [`FlakyControl::heal`].
     HangAnswer,
 }
 
-/// A backend around another that fails on command.
+/// A backend that wraps another one and fails on demand.
 ///
 /// # Examples
 /// ```
@@ -84,14 +84,14 @@ pub struct Flaky<B> {
     control: FlakyControl,
 }
 
-/// The handle that tells a [`Flaky`] what to fail. Clones control the same one.
+/// The handle that plans the faults of a [`Flaky`]. Clones control the same one.
 #[derive(Clone, Debug)]
 pub struct FlakyControl(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     plans: [Mutex<Plan>; Operation::COUNT],
-    /// Counts calls of `heal`; a call that hangs waits for the next.
+    /// The number of calls of `heal`. A hanging call waits for the next one.
     healed: watch::Sender<u64>,
 }
 
@@ -103,14 +103,14 @@ struct Plan {
 }
 
 impl<B: Backend> Flaky<B> {
-    /// A backend around `inner` that does not fail yet, and its control.
+    /// Wraps `inner`, without faults for now. Returns the backend and its control.
     pub fn new(inner: B) -> (Self, FlakyControl) {
         let control =
             FlakyControl(Arc::new(Shared { plans: Default::default(), healed: watch::Sender::new(0) }));
         (Self { inner, control: control.clone() }, control)
     }
 
-    /// The backend within.
+    /// Returns the wrapped backend.
     pub fn get_ref(&self) -> &B {
         &self.inner
     }
@@ -152,17 +152,18 @@ fn error(operation: Operation, what: &str) -> LockError {
 }
 
 impl FlakyControl {
-    /// Fails the next `times` calls of `operation` with `fault`, after the faults that are planned already.
+    /// Fails the next `times` calls of `operation` with `fault`, after the faults that are already planned.
     pub fn fail_next(&self, operation: Operation, fault: Fault, times: u64) {
         self.plan(operation).faults.push_back((fault, times));
     }
 
-    /// Fails every call of `operation` with `fault` until [`heal`](Self::heal), after the faults that are planned already.
+    /// Fails every call of `operation` with `fault` until [`heal`](Self::heal), after the faults that are already
+    /// planned.
     pub fn fail_always(&self, operation: Operation, fault: Fault) {
         self.fail_next(operation, fault, u64::MAX);
     }
 
-    /// Forgets every planned fault, and lets the calls that hang go on.
+    /// Forgets every planned fault, and lets hanging calls continue.
     pub fn heal(&self) {
         for plan in &self.0.plans {
             lock(plan).faults.clear();
@@ -170,13 +171,13 @@ impl FlakyControl {
         self.0.healed.send_modify(|count| *count += 1);
     }
 
-    /// How often `operation` was called, whatever came of it.
+    /// Returns how often `operation` was called, whether it succeeded or failed.
     #[must_use]
     pub fn calls(&self, operation: Operation) -> u64 {
         self.plan(operation).calls
     }
 
-    /// How many calls of `operation` hang now; those that were dropped do not.
+    /// Returns how many calls of `operation` hang now, without those that were dropped.
     #[must_use]
     pub fn hanging(&self, operation: Operation) -> u64 {
         self.plan(operation).hanging
@@ -209,7 +210,7 @@ impl FlakyControl {
     }
 }
 
-/// Counts a call that hangs for as long as its future exists.
+/// Counts a hanging call for as long as its future exists.
 struct Hanging<'a>(&'a FlakyControl, Operation);
 
 impl<'a> Hanging<'a> {

@@ -1,9 +1,11 @@
-//! Who held a key and when, checked after the fact.
+//! A record of who held a key and when, checked afterwards.
 //!
-//! Workers record every hold; [`check()`] finds those of one key that were definitely there at once and must not have
-//! been, and fencing tokens whose order contradicts the order in time. Only what is certain counts: a hold begins when its grant was *answered*
-//! and ends when its release was *called*, or at its local deadline if that is earlier. A verdict is therefore never a
-//! false alarm, whatever the network did, as long as all times are of one clock.
+//! Workers record every hold. [`check()`] finds holds of one key that certainly overlapped and must not have, and
+//! fencing tokens whose order contradicts the order in time.
+//!
+//! Only certain knowledge counts: a hold begins when its grant was *answered* and ends when its release was *called*,
+//! or at its local deadline if that is earlier. So the check reports no false violation, whatever the network did, as
+//! long as all times come from one clock.
 
 mod check;
 #[cfg(test)]
@@ -20,47 +22,47 @@ use crate::backend::{FencingToken, Mode};
 use crate::clock::{Clock, Moment};
 use crate::sync::Mutex;
 
-/// One hold of one key. Times count from the start of the [`History`].
+/// One hold of one key. Times are counted from the start of the [`History`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hold {
-    /// Who held it: a number of the test's choosing.
+    /// The holder: a number that the test chooses.
     pub worker: usize,
-    /// What was held.
+    /// The locked key.
     pub key: String,
-    /// How it excluded others.
+    /// The mode of the lock, which says whom it excludes.
     pub mode: Mode,
     /// When the acquire was called.
     pub asked: Duration,
-    /// When it was answered, with the fencing token if there is one.
+    /// When the acquire was answered.
     pub acquired: Duration,
     /// When the release was called, or the local deadline if that came first.
     pub ended: Duration,
-    /// The fencing token.
+    /// The fencing token, if there is one.
     pub fence: Option<FencingToken>,
 }
 
-/// What a history must not show.
+/// A contradiction in a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Violation {
-    /// Two held one key at once, and not both shared it, nor held permits of one number.
+    /// Two holds of one key overlapped, and they were neither both shared nor both permits of the same number.
     Overlap {
-        /// The one that began first.
+        /// The hold that began first.
         first: Box<Hold>,
-        /// The one that began before the first had ended.
+        /// The hold that began before the first had ended.
         second: Box<Hold>,
     },
-    /// More held permits of one key at once than there are.
+    /// More permits of one key were held at once than there are.
     TooMany {
-        /// All who did, one more than there are permits, in the order in which they began.
+        /// All holds of that moment, one more than there are permits, in the order in which they began.
         holds: Vec<Hold>,
     },
-    /// A fencing token is not larger than that of a hold that was granted before it was asked for, and one of the two
-    /// was alone; or two holds have the same.
+    /// A fencing token is not larger than the token of a hold that was granted before it was requested, and one of the
+    /// two holds was exclusive. Or two holds have the same token.
     TokenOrder {
-        /// The earlier one, with the larger token, or the same.
+        /// The earlier hold, with the larger token or the same one.
         first: Box<Hold>,
-        /// The later one.
+        /// The later hold.
         second: Box<Hold>,
     },
 }
@@ -81,7 +83,7 @@ impl fmt::Display for Violation {
 
 impl Error for Violation {}
 
-/// Records holds from many tasks. Clones record into the same history.
+/// A recorder of holds from many tasks. Clones record into the same history.
 ///
 /// # Examples
 /// ```
@@ -107,37 +109,37 @@ pub struct History {
 }
 
 impl History {
-    /// An empty history that starts now, on `clock`: the one of the backend's
+    /// Returns an empty history that starts now on `clock`, the clock of the backend's
     /// [`Placement`](crate::backend::Placement::clock).
     #[must_use]
     pub fn new(clock: Clock) -> Self {
         Self { clock, start: clock.now(), holds: Arc::default() }
     }
 
-    /// The time since the start.
+    /// Returns the time since the start.
     #[must_use]
     pub fn now(&self) -> Duration {
         self.at(self.clock.now())
     }
 
-    /// `moment`, such as a local deadline, as time since the start; zero when it was before.
+    /// Returns `moment`, such as a local deadline, as time since the start; zero if it was before the start.
     #[must_use]
     pub fn at(&self, moment: Moment) -> Duration {
         moment.remaining(self.start)
     }
 
-    /// Adds a hold that has ended.
+    /// Records a hold that has ended.
     pub fn record(&self, hold: Hold) {
         self.holds.lock().push(hold);
     }
 
-    /// What was recorded so far, in the order of recording.
+    /// Returns the holds recorded so far, in the order of recording.
     #[must_use]
     pub fn holds(&self) -> Vec<Hold> {
         self.holds.lock().clone()
     }
 
-    /// Runs [`check()`] on what was recorded so far.
+    /// Runs [`check()`] on the holds recorded so far.
     ///
     /// # Errors
     /// The first violation.

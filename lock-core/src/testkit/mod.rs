@@ -1,8 +1,8 @@
-//! What the author of a backend needs to test it (feature `testkit`).
+//! Test tools for authors of backends (feature `testkit`).
 //!
 //! - [`contract`]: the suite that every backend passes, chosen by its [`Capability`](crate::backend::Capability).
 //! - [`history`]: records who held what and when, and finds two holders at once or a fencing token out of order.
-//! - [`Flaky`]: a backend around another that fails on command, before or after the store did its part.
+//! - [`Flaky`]: a backend that wraps another one and fails on demand, before or after the store executed the call.
 //! - [`SessionStore`]: a store whose grants live in sessions, and a handle that ends them.
 //! - [`Claims`]: claims of fresh owners, which otherwise only a manager makes.
 //!
@@ -29,7 +29,7 @@ pub mod scripts;
 mod session;
 #[doc(hidden)]
 pub mod simulation {
-    //! The hooks of the simulation of this workspace; no part of the public promise.
+    //! Hooks for the simulation of this workspace, which are not part of the public interface.
 
     pub use crate::simulation::{Dialling, Inside, Stream, World, enter};
 }

@@ -1,4 +1,5 @@
-//! The scripts of the Redis store as a server gets them, for the simulation of this workspace; no part of the public promise.
+//! The scripts of the Redis store as a server receives them, for the simulation of this workspace. Not part of the
+//! public interface.
 
 use crate::backend::redis::scripts::Script;
 
@@ -9,7 +10,7 @@ pub fn shipped(name: &str) -> Option<String> {
     Some(script.text().to_owned())
 }
 
-/// Returns the text of the bootstrap of a voter.
+/// Returns the text of the bootstrap script of a voter.
 #[must_use]
 pub fn voter_boot() -> String {
     crate::backend::redlock::boot_script().to_owned()

@@ -1,4 +1,4 @@
-//! Calls that are dropped half-way.
+//! Calls that are dropped before they complete.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::{Case, Subject, list};
 use crate::backend::{Ask, BoxFuture, Capability, Mode, Queue};
 
-/// A call that is not done after so many polls is let run to its end.
+/// The number of polls after which a call is no longer dropped, but runs to its end.
 const POLLS: usize = 12;
 
 pub(super) fn cases() -> impl IntoIterator<Item = Case> {
@@ -20,7 +20,7 @@ pub(super) fn waiting() -> impl IntoIterator<Item = Case> {
     fifo.into_iter().chain(notifies)
 }
 
-/// Polls `future` for `polls` times and drops it; whether it completed.
+/// Polls `future` `polls` times, then drops it. Returns whether it completed.
 async fn polled<T>(mut future: BoxFuture<'_, T>, polls: usize) -> bool {
     let mut left = polls;
     poll_fn(|cx| {
@@ -30,7 +30,7 @@ async fn polled<T>(mut future: BoxFuture<'_, T>, polls: usize) -> bool {
         left -= 1;
         match future.as_mut().poll(cx) {
             Poll::Ready(_) => Poll::Ready(true),
-            // Asking for another poll at once would hide the points at which it waits for an answer.
+            // An immediate poll would skip the points at which the future waits for an answer.
             Poll::Pending if left == 0 => Poll::Ready(false),
             Poll::Pending => Poll::Pending,
         }
@@ -38,7 +38,7 @@ async fn polled<T>(mut future: BoxFuture<'_, T>, polls: usize) -> bool {
     .await
 }
 
-/// A try that is dropped at any of its polls leaves nothing that a release of its owner does not free.
+/// A try that is dropped at any poll takes nothing that a release by its owner does not free.
 async fn a_try(subject: Subject) {
     for polls in 0..POLLS {
         let key = subject.key(&polls.to_string());
@@ -53,7 +53,7 @@ async fn a_try(subject: Subject) {
     }
 }
 
-/// A release that is dropped at any of its polls can be repeated.
+/// A release that is dropped at any poll can be repeated.
 async fn a_release(subject: Subject) {
     for polls in 0..POLLS {
         let key = subject.key(&polls.to_string());
@@ -69,7 +69,7 @@ async fn a_release(subject: Subject) {
     }
 }
 
-/// A renewal that is dropped at any of its polls leaves the grant to its owner.
+/// A renewal that is dropped at any poll leaves the grant to its owner.
 async fn a_renewal(subject: Subject) {
     for polls in 0..POLLS {
         let claim = subject.mutex(&subject.key(&polls.to_string()));
@@ -84,7 +84,7 @@ async fn a_renewal(subject: Subject) {
     }
 }
 
-/// A call that was to take a place in a queue leaves none once its owner is released.
+/// A dropped call that enqueues leaves no queue entry once its owner is released.
 async fn a_place_in_a_queue(subject: Subject) {
     for polls in 0..POLLS {
         let key = subject.key(&polls.to_string());
@@ -108,7 +108,7 @@ async fn a_place_in_a_queue(subject: Subject) {
     }
 }
 
-/// A wait that is dropped takes nothing, and the next waiter is told all the same.
+/// A dropped wait takes nothing, and the next waiter is still notified.
 async fn a_wait(subject: Subject) {
     let key = subject.key("k");
     let [holder, dropped, waiting] = [(); 3].map(|()| subject.mutex(&key));
@@ -120,12 +120,12 @@ async fn a_wait(subject: Subject) {
     let told = async {
         while !subject.gets(&waiting).await {
             subject.backend().changed_dyn(&waiting).await;
-            // Hints that come without end would leave no time to pass.
+            // Without this pause, an endless stream of hints would not let time pass.
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
     let release = async {
-        // After the other began to wait.
+        // Releases after the other claim has begun to wait.
         tokio::time::sleep(subject.short() / 4).await;
         subject.release(&holder).await;
     };

@@ -1,4 +1,4 @@
-//! From exclusive to shared, and not back.
+//! Downgrades from exclusive to shared, and not back.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ async fn downgraded(subject: &Subject, claim: &mut Claim) {
     claim.mode = Mode::Shared;
 }
 
-/// The writer that becomes a reader lets other readers in, keeps writers out, and is a reader in every way.
+/// A writer that was downgraded lets other readers in, keeps writers out, and behaves as a reader in every way.
 async fn lets_readers_in(subject: Subject) {
     let key = subject.key("k");
     let mut claim = subject.exclusive(&key);
@@ -29,7 +29,7 @@ async fn lets_readers_in(subject: Subject) {
     subject.acquire(&claim).await;
     subject.refused(&reader).await;
     for _ in 0..2 {
-        // Asked again it answers the same.
+        // A repeated downgrade gets the same answer.
         downgraded(&subject, &mut claim).await;
     }
     subject.acquire(&reader).await;
@@ -44,7 +44,7 @@ async fn lets_readers_in(subject: Subject) {
     subject.acquire(&subject.exclusive(&key)).await;
 }
 
-/// The lease counts anew, for the ttl of the claim.
+/// The lease starts again, with the ttl of the claim.
 async fn has_the_lease_of_its_ttl(subject: Subject) {
     let (longer, shorter) = (subject.key("longer"), subject.key("shorter"));
     let mut claim = subject.brief(subject.exclusive(&longer));
@@ -61,7 +61,7 @@ async fn has_the_lease_of_its_ttl(subject: Subject) {
     subject.not_renewed(&claim).await;
 }
 
-/// Nobody makes a reader of another's grant, or of one that is over.
+/// Nobody can downgrade a grant of another owner, or a grant that has ended.
 async fn is_for_the_holder(subject: Subject) {
     let key = subject.key("k");
     let (holder, other, over) = (subject.exclusive(&key), subject.exclusive(&key), subject.exclusive(&key));
@@ -78,7 +78,7 @@ async fn is_for_the_holder(subject: Subject) {
     subject.release(&holder).await;
 }
 
-/// A reader does not become a writer by asking for it, whether it is alone or not.
+/// A reader cannot become a writer by acquiring the key exclusively, whether it is the only reader or not.
 async fn goes_one_way(subject: Subject) {
     let key = subject.key("k");
     let [reader, other] = [(); 2].map(|()| subject.claim(&key, Mode::Shared, Queue::Barging));
@@ -92,7 +92,7 @@ async fn goes_one_way(subject: Subject) {
     subject.release(&other).await;
 }
 
-/// Readers that wait at the head of the queue are served when the writer becomes one.
+/// Readers that wait at the head of the queue are served when the writer is downgraded.
 async fn serves_readers_that_wait(subject: Subject) {
     let key = subject.key("k");
     let mut claim = subject.exclusive(&key);
@@ -114,7 +114,7 @@ async fn serves_readers_that_wait(subject: Subject) {
     subject.release(&writer).await;
 }
 
-/// Readers behind a writer that waits go on waiting.
+/// Readers behind a waiting writer continue to wait.
 async fn overtakes_no_writer(subject: Subject) {
     let key = subject.key("k");
     let mut claim = subject.exclusive(&key);

@@ -1,4 +1,4 @@
-//! One holder at a time.
+//! Mutual exclusion: one holder at a time.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ pub(super) fn cases() -> impl IntoIterator<Item = Case> {
         any_text_is_a_key, the_hint_is_a_lease, a_probe_takes_what_is_free]
 }
 
-/// A key that is held is refused to every other owner.
+/// A held key is refused to every other owner.
 async fn excludes(subject: Subject) {
     let key = subject.key("k");
     let holder = subject.mutex(&key);
@@ -23,7 +23,7 @@ async fn excludes(subject: Subject) {
     subject.release(&holder).await;
 }
 
-/// After a release the next owner gets the key.
+/// After a release, the next owner acquires the key.
 async fn the_next_gets_it(subject: Subject) {
     let key = subject.key("k");
     for _ in 0..5 {
@@ -36,7 +36,7 @@ async fn the_next_gets_it(subject: Subject) {
     }
 }
 
-/// The cheapest question is granted where the key is free, refused where another owner has it, and queues nothing.
+/// A probe takes a free key, is refused where another owner holds it, and queues nothing.
 async fn a_probe_takes_what_is_free(subject: Subject) {
     let key = subject.key("k");
     let (holder, other, next) = (subject.mutex(&key), subject.mutex(&key), subject.mutex(&key));
@@ -52,7 +52,8 @@ async fn a_probe_takes_what_is_free(subject: Subject) {
     subject.release(&next).await;
 }
 
-/// A lease counts from a moment between the call and its answer. One of its own is at least as long as was asked for.
+/// A lease is counted from a moment between the call and its answer. Where each grant has its own lease, the lease is
+/// at least as long as requested.
 async fn grants_are_dated(subject: Subject) {
     let claim = subject.mutex(&subject.key("k"));
     let before = subject.now();
@@ -65,7 +66,7 @@ async fn grants_are_dated(subject: Subject) {
     subject.release(&claim).await;
 }
 
-/// An owner that asks again after a grant is granted again, with the same fencing token.
+/// An owner that acquires again after a grant is granted again, with the same fencing token.
 async fn asks_again(subject: Subject) {
     let key = subject.key("k");
     let claim = Claim { fencing: subject.capability().fencing.gives_tokens(), ..subject.mutex(&key) };
@@ -78,7 +79,7 @@ async fn asks_again(subject: Subject) {
     subject.acquire(&subject.mutex(&key)).await;
 }
 
-/// An owner that asks again for less keeps the lease that it has.
+/// An owner that acquires again with a shorter ttl keeps the lease that it has.
 async fn asks_again_with_less(subject: Subject) {
     let key = subject.key("k");
     let claim = subject.mutex(&key);
@@ -89,7 +90,7 @@ async fn asks_again_with_less(subject: Subject) {
     subject.release(&claim).await;
 }
 
-/// Two keys do not disturb each other, not even when the text of one is part of the other's.
+/// Two keys do not affect each other, even if the text of one is part of the text of the other.
 async fn two_keys(subject: Subject) {
     let holders =
         ["a", "a:a", "a:q", "A", "{a}", "a*", "a:fence", "a "].map(|name| subject.mutex(&subject.key(name)));
@@ -119,7 +120,7 @@ async fn any_text_is_a_key(subject: Subject) {
     let mut taken = Vec::new();
     for claim in &claims {
         match subject.attempt(claim).await {
-            // One that a store cannot keep is refused aloud, and never taken for another.
+            // A text that the store cannot keep is refused with an error, and never taken for another key.
             Err(error) if error.kind() == LockErrorKind::InvalidKey => {}
             answer => {
                 assert!(matches!(answer, Ok(Attempt::Granted(_))), "{}: {answer:?}", claim.key);
@@ -137,7 +138,7 @@ async fn any_text_is_a_key(subject: Subject) {
     }
 }
 
-/// A refusal tells no more than is left of the holder's lease, if it tells.
+/// A refusal reports at most the time left of the holder's lease, if it reports a time.
 async fn the_hint_is_a_lease(subject: Subject) {
     let key = subject.key("k");
     let holder = subject.mutex(&key);

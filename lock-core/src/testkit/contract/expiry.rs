@@ -1,4 +1,4 @@
-//! Leases run out, and not before.
+//! Leases expire, and not too early.
 
 use super::{Case, Subject, leases, list};
 use crate::backend::Attempt;
@@ -8,7 +8,7 @@ pub(super) fn cases() -> impl IntoIterator<Item = Case> {
     list![leases; frees, not_early, shortest, longest]
 }
 
-/// The lease of a holder that went away runs out and frees the key.
+/// The lease of a dead holder expires and frees the key.
 async fn frees(subject: Subject) {
     let key = subject.key("k");
     let (gone, next) = (subject.brief(subject.mutex(&key)), subject.mutex(&key));
@@ -19,7 +19,7 @@ async fn frees(subject: Subject) {
     subject.release(&next).await;
 }
 
-/// Nobody is granted a key before the lease of its holder has run out by the holder's own clock.
+/// Nobody is granted a key before the lease of its holder has ended by the holder's own clock.
 async fn not_early(subject: Subject) {
     let key = subject.key("k");
     for _ in 0..2 {
@@ -27,14 +27,14 @@ async fn not_early(subject: Subject) {
         let grant = subject.acquire(&holder).await;
         subject.granted_within(&next, holder.ttl).await;
         let held = subject.now().since(grant.sent);
-        // The margin that a manager takes off for clocks that do not run alike.
+        // A manager subtracts this margin, because clocks do not run at the same rate.
         assert!(held >= grant.lease.mul_f64(0.98), "free after {held:?} of {:?}", grant.lease);
         subject.release(&next).await;
     }
 }
 
-/// The shortest lease that the capability names is granted, and ends. A store that is slow for such a lease may fail to
-/// answer in time, but must not fail always.
+/// The shortest lease that the capability names is granted, and expires. A store that is slow compared with such a
+/// lease may sometimes fail to answer in time, but not always.
 async fn shortest(subject: Subject) {
     const TRIES: usize = 100;
     let key = subject.key("k");
@@ -44,7 +44,7 @@ async fn shortest(subject: Subject) {
         brief.ttl = ttl;
         match subject.attempt(&brief).await {
             Err(error) if error.is_temporary() => {
-                // What an unanswered attempt took ends by itself, and at the latest now.
+                // Whatever an unanswered attempt took expires by itself, and is released here at the latest.
                 let _ = subject.backend().release_dyn(&brief, None).await;
             }
             answer => {
@@ -58,7 +58,7 @@ async fn shortest(subject: Subject) {
     panic!("{TRIES} attempts with a lease of {ttl:?} and no answer");
 }
 
-/// The longest lease that the capability names is granted, and does not wrap around.
+/// The longest lease that the capability names is granted, and does not overflow.
 async fn longest(subject: Subject) {
     let key = subject.key("k");
     let (mut claim, other) = (subject.mutex(&key), subject.mutex(&key));

@@ -15,8 +15,8 @@ pub(super) fn over_readers() -> impl IntoIterator<Item = Case> {
     list![|can: &Capability| can.fencing.gives_tokens() && can.shared; grows_over_readers]
 }
 
-/// Every turn of a grant has one token, larger than that of the turn before, and larger than what the holder numbered
-/// itself meanwhile. The next owner's is larger than all.
+/// Every holder of a grant that is handed off has one token. It is larger than the token of the holder before, and than
+/// a number that its process has assigned to it meanwhile. The token of the next owner is larger than all of them.
 async fn one_a_turn(subject: Subject) {
     let key = subject.key("k");
     let mut claim = Claim { fencing: true, ..subject.mutex(&key) };
@@ -44,7 +44,7 @@ async fn one_a_turn(subject: Subject) {
     subject.release(&next).await;
 }
 
-/// Every owner of a key has a larger fencing token than all before, however it came by it.
+/// Every owner of a key has a larger fencing token than all earlier owners, however it acquired the key.
 async fn grows_with_every_owner(subject: Subject) {
     let key = subject.key("k");
     let mut last = None;
@@ -59,7 +59,7 @@ async fn grows_with_every_owner(subject: Subject) {
     }
 }
 
-/// The owner after one whose lease ran out has a larger token.
+/// The owner that follows an expired lease has a larger token.
 async fn grows_over_expiry(subject: Subject) {
     let key = subject.key("k");
     let (gone, next) = (subject.brief(subject.mutex(&key)), subject.mutex(&key));
@@ -70,7 +70,7 @@ async fn grows_over_expiry(subject: Subject) {
     subject.release(&next).await;
 }
 
-/// A token can be had during the hold.
+/// A holder can request a token while it holds the key.
 async fn on_demand(subject: Subject) {
     let key = subject.key("k");
     let claim = subject.mutex(&key);
@@ -84,8 +84,8 @@ async fn on_demand(subject: Subject) {
     subject.release(&next).await;
 }
 
-/// Nobody but the holder gets a token: not one who was refused, not one who released, not one who ran out, where leases
-/// do.
+/// Only the holder gets a token: no owner that was refused, that has released, or whose lease has expired, where leases
+/// expire.
 async fn only_for_the_holder(subject: Subject) {
     let key = subject.key("k");
     let (holder, refused, released) = (subject.mutex(&key), subject.mutex(&key), subject.mutex(&key));
@@ -108,7 +108,7 @@ async fn only_for_the_holder(subject: Subject) {
     subject.release(&holder).await;
 }
 
-/// Readers have growing tokens too, and the writer after them a larger one than each.
+/// Readers have growing tokens too, and the next writer has a larger one than all of them.
 async fn grows_over_readers(subject: Subject) {
     let key = subject.key("k");
     let mut tokens = Vec::new();

@@ -22,7 +22,7 @@ fn fifo(subject: &Subject, key: &Key, mode: Mode) -> Claim {
     subject.claim(key, mode, Queue::Fifo)
 }
 
-/// A key that is held, and claims that wait for it, one behind another.
+/// Returns the holder of a key and `N` claims that wait for it, in their order.
 async fn line<const N: usize>(subject: &Subject, key: &Key) -> (Claim, [Claim; N]) {
     let holder = fifo(subject, key, Mode::Exclusive);
     subject.acquire(&holder).await;
@@ -33,7 +33,7 @@ async fn line<const N: usize>(subject: &Subject, key: &Key) -> (Claim, [Claim; N
     (holder, claims)
 }
 
-/// One who only tries has no place, and overtakes nobody who has one.
+/// A claim that only tries gets no queue entry, and overtakes no claim that has one.
 async fn a_try_takes_no_place(subject: Subject) {
     let key = subject.key("k");
     let [holder, tries, waits] = [(); 3].map(|()| fifo(&subject, &key, Mode::Exclusive));
@@ -50,7 +50,7 @@ async fn a_try_takes_no_place(subject: Subject) {
     subject.release(&tries).await;
 }
 
-/// Claims are granted in the order in which they took their places, whoever asks first when the key is free.
+/// Claims are granted in the order in which they were queued, whichever asks first when the key is free.
 async fn order_of_arrival(subject: Subject) {
     let key = subject.key("k");
     let (mut holder, claims) = line::<4>(&subject, &key).await;
@@ -66,7 +66,8 @@ async fn order_of_arrival(subject: Subject) {
     subject.release(&holder).await;
 }
 
-/// One who gives up leaves the queue with its release, and the next is served without waiting for its death.
+/// A claim that gives up leaves the queue with its release, and the next is served without waiting for the entry to
+/// expire.
 async fn one_who_leaves(subject: Subject) {
     let key = subject.key("k");
     let (holder, [leaves, stays]) = line(&subject, &key).await;
@@ -76,7 +77,7 @@ async fn one_who_leaves(subject: Subject) {
     subject.release(&stays).await;
 }
 
-/// One who gives up when it was served a moment ago, and does not know, leaves the key to the next.
+/// A claim that gives up just after it was served, without knowing that, leaves the key to the next.
 async fn one_who_leaves_when_served(subject: Subject) {
     let key = subject.key("k");
     let (holder, [leaves, stays]) = line(&subject, &key).await;
@@ -96,7 +97,7 @@ async fn at_once(subject: &Subject, claim: &Claim) {
     assert!(waited < lease.mul_f64(0.8), "served after {waited:?}");
 }
 
-/// One who gives no sign any more holds up the queue for no longer than the waiter lease of the store.
+/// A waiter that sends no more heartbeats delays the queue for at most the waiter lease of the store.
 async fn one_who_dies(subject: Subject) {
     let lease = subject.waiter_lease();
     let key = subject.key("k");
@@ -109,7 +110,7 @@ async fn one_who_dies(subject: Subject) {
     subject.release(&stays).await;
 }
 
-/// One with a ttl of less holds it up for no longer than that.
+/// A waiter with a shorter ttl delays the queue for at most that ttl.
 async fn one_who_dies_with_a_short_ttl(subject: Subject) {
     let lease = subject.waiter_lease();
     let key = subject.key("k");
@@ -126,7 +127,7 @@ async fn one_who_dies_with_a_short_ttl(subject: Subject) {
     subject.release(&stays).await;
 }
 
-/// One who goes on giving signs keeps its place for longer than a dead one would.
+/// A waiter that keeps sending heartbeats keeps its queue entry for longer than a dead one would.
 async fn keeps_its_place(subject: Subject) {
     let lease = subject.waiter_lease();
     let key = subject.key("k");
@@ -145,8 +146,7 @@ async fn keeps_its_place(subject: Subject) {
     subject.release(&second).await;
 }
 
-/// The lease of a holder that went away runs out in a queue as well, and the first in line is served, for its full
-/// lease.
+/// The lease of a dead holder expires when others wait, too. The head of the queue is then served, with its full lease.
 async fn a_holder_that_dies(subject: Subject) {
     let key = subject.key("k");
     let gone = subject.brief(fifo(&subject, &key, Mode::Exclusive));
@@ -163,7 +163,7 @@ async fn a_holder_that_dies(subject: Subject) {
     subject.release(&second).await;
 }
 
-/// A reader that comes after a waiting writer waits for it, though other readers hold.
+/// A reader that arrives after a waiting writer waits for it, although other readers hold the key.
 async fn a_writer_is_not_overtaken(subject: Subject) {
     let key = subject.key("k");
     let [reader, late, tries] = [(); 3].map(|()| fifo(&subject, &key, Mode::Shared));
@@ -181,7 +181,7 @@ async fn a_writer_is_not_overtaken(subject: Subject) {
     subject.release(&late).await;
 }
 
-/// Readers at the head of the queue are served together, up to the next writer.
+/// The readers at the head of the queue are served together, up to the next writer.
 async fn readers_at_the_head_together(subject: Subject) {
     let key = subject.key("k");
     let (holder, writer) = (fifo(&subject, &key, Mode::Exclusive), fifo(&subject, &key, Mode::Exclusive));
@@ -204,7 +204,7 @@ async fn readers_at_the_head_together(subject: Subject) {
     subject.release(&late).await;
 }
 
-/// Permits are given in order of arrival as well.
+/// Permits are also granted in order of arrival.
 async fn permits_in_order(subject: Subject) {
     let key = subject.key("k");
     let [a, b, c, d] = [(); 4].map(|()| fifo(&subject, &key, Mode::Permit { of: 2 }));
@@ -222,7 +222,7 @@ async fn permits_in_order(subject: Subject) {
     subject.release(&d).await;
 }
 
-/// A sign of life of one who has no place gives it none.
+/// A heartbeat of an owner without a queue entry creates none.
 async fn without_a_place_there_is_nothing_to_keep(subject: Subject) {
     let key = subject.key("k");
     let (holder, [leaves]) = line(&subject, &key).await;

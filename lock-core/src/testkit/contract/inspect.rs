@@ -1,4 +1,4 @@
-//! Who holds what, and taking it away.
+//! Who holds which key, and forced releases.
 
 use super::listener::{Event, Heard};
 use super::{Case, Subject, leases, list};
@@ -37,7 +37,7 @@ async fn listed(subject: &Subject, prefix: &str) -> Vec<LockInfo> {
     listed.locks
 }
 
-/// The one lock of `key`.
+/// Returns the only lock on `key`.
 async fn info(subject: &Subject, key: &Key) -> LockInfo {
     let mut locks = listed(subject, key.as_str()).await;
     assert_eq!(locks.len(), 1, "locks that begin with {key}: {locks:?}");
@@ -138,7 +138,7 @@ async fn no_token_is_shown(subject: Subject) {
         subject.enqueue(&subject.claim(&key, Mode::Exclusive, Queue::Fifo)).await;
     }
     let shown = format!("{:?}", info(&subject, &key).await);
-    // The prefix of the keys of a case has 16 digits of another manager's token; a token has 48.
+    // The key prefix of a case contains 16 digits of another manager's token; a token has 48.
     let token = claim.owner.token();
     assert!(!shown.replace(key.as_str(), "").contains(&token.as_str()[..32]), "a token is shown: {shown}");
 }
@@ -178,8 +178,8 @@ async fn one_whose_grant_is_taken_away_is_told_and_loses(subject: Subject) {
     let claim = subject.exclusive(&key);
     let heard = Heard::of(&subject, claim.owner.process());
     subject.acquire(&claim).await;
-    // A store may tell only those who wait, or once waited, over the same connection and in the same part of it, which a
-    // hash tag names.
+    // A store may report only waiters, present or past, of the same connection and of the same shard, which a hash tag
+    // names.
     if subject.capability().waiting.by_heartbeats() {
         subject.acquire(&subject.stranger(&other, Mode::Exclusive, Queue::Barging)).await;
         subject.enqueue(&subject.claim(&other, Mode::Exclusive, Queue::Fifo)).await;

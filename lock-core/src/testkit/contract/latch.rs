@@ -17,7 +17,8 @@ fn left(state: LatchState) -> Option<u32> {
     }
 }
 
-/// A latch is set once: asked again its owner is answered the same, and another finds it set by somebody else.
+/// A latch is set once: a repetition by its owner gets the same answer, and another owner learns that somebody else set
+/// it.
 async fn is_set_once(subject: Subject) {
     let key = subject.key("k");
     let (first, second, ttl) = (subject.owner(), subject.owner(), subject.long());
@@ -30,7 +31,7 @@ async fn is_set_once(subject: Subject) {
     }
 }
 
-/// An owner counts down once, however often it asks.
+/// An owner counts down once, however often it repeats the step.
 async fn counts_each_owner_once(subject: Subject) {
     let key = subject.key("k");
     subject.set_latch(&key, 3).await;
@@ -43,7 +44,7 @@ async fn counts_each_owner_once(subject: Subject) {
     }
 }
 
-/// A latch that is open stays so: counting on and setting it again change nothing.
+/// An open latch stays open: further count-downs and another set change nothing.
 async fn stays_open(subject: Subject) {
     let key = subject.key("k");
     subject.set_latch(&key, 1).await;
@@ -54,7 +55,7 @@ async fn stays_open(subject: Subject) {
     assert_eq!(left(subject.look(&key).await), Some(0));
 }
 
-/// After its lease a latch, open or not, is as if it had never been set.
+/// After its lease has expired, a latch, open or not, is as if it had never been set.
 async fn ends_with_its_lease(subject: Subject) {
     let (shut, open, ttl) = (subject.key("shut"), subject.key("open"), subject.short());
     let owner = subject.owner();
@@ -70,7 +71,7 @@ async fn ends_with_its_lease(subject: Subject) {
     }
 }
 
-/// Each step but looking makes a latch live on.
+/// Each step except a look extends the life of a latch.
 async fn every_step_but_looking_keeps_it(subject: Subject) {
     let [counted, waited, set, looked] = ["counted", "waited", "set", "looked"].map(|name| subject.key(name));
     let (owner, brief, ttl) = (subject.owner(), subject.short(), subject.long());
@@ -86,7 +87,7 @@ async fn every_step_but_looking_keeps_it(subject: Subject) {
     }
 }
 
-/// A step with a shorter lease takes nothing away.
+/// A step with a shorter lease does not shorten the lease of the latch.
 async fn never_shortens_its_lease(subject: Subject) {
     let key = subject.key("k");
     let (owner, ttl) = (subject.owner(), subject.short());
@@ -97,7 +98,7 @@ async fn never_shortens_its_lease(subject: Subject) {
     assert_eq!(left(subject.look(&key).await), Some(1));
 }
 
-/// Where no latch is set there is nothing to count down, and nothing comes of trying.
+/// Counting down a latch that is not set counts nothing and creates nothing.
 async fn of_nothing_nothing_is_counted(subject: Subject) {
     let key = subject.key("k");
     let owner = subject.owner();
@@ -108,7 +109,7 @@ async fn of_nothing_nothing_is_counted(subject: Subject) {
     assert_eq!(left(subject.set_latch(&key, 1).await), Some(1));
 }
 
-/// A key that is locked is no latch, and the error names both.
+/// A locked key cannot be used as a latch, and the error names both.
 async fn a_lock_is_no_latch(subject: Subject) {
     let key = subject.key("k");
     let holder = subject.exclusive(&key);
@@ -122,7 +123,7 @@ async fn a_lock_is_no_latch(subject: Subject) {
     assert_eq!(left(subject.latch(&key, &set).await), Some(1));
 }
 
-/// A latch is no lock, and the error names both.
+/// A latch cannot be locked, and the error names both.
 async fn a_latch_is_no_lock(subject: Subject) {
     let key = subject.key("k");
     subject.set_latch(&key, 1).await;

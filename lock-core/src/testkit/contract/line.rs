@@ -1,4 +1,4 @@
-//! What is told of a queue, and who has no place in it.
+//! What the store reports about a queue, and which claims are not queued.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ async fn held(subject: &Subject, key: &Key) -> Claim {
     holder
 }
 
-/// Whoever waits is told how many are before it, and how many others wait.
+/// Every waiter learns how many waiters are before it, and how many others wait.
 async fn tells_positions(subject: Subject) {
     let key = subject.key("k");
     let holder = held(&subject, &key).await;
@@ -42,7 +42,7 @@ async fn tells_positions(subject: Subject) {
     }
 }
 
-/// The holder is told how many wait, with its grant and with every renewal.
+/// The holder learns how many claims wait, with its grant and with every renewal.
 async fn tells_how_many_wait(subject: Subject) {
     let key = subject.key("k");
     let holder = held(&subject, &key).await;
@@ -67,7 +67,7 @@ async fn waiters(subject: &Subject, holder: &Claim) -> Option<usize> {
     }
 }
 
-/// Where as many wait as there is room for, nobody takes a further place; whoever has one keeps it.
+/// A queue that has as many entries as there is room for takes no further one; existing entries stay.
 async fn has_room_for_so_many(subject: Subject) {
     let key = subject.key("k");
     let holder = held(&subject, &key).await;
@@ -94,7 +94,7 @@ async fn has_room_for_so_many(subject: Subject) {
     subject.release(&second).await;
 }
 
-/// A place counts from a moment between the call that took or kept it and its answer.
+/// A queue entry is dated to a moment between the call that created or kept it and its answer.
 async fn places_are_dated(subject: Subject) {
     let key = subject.key("k");
     let (holder, claim) = (held(&subject, &key).await, fifo(&subject, &key));
@@ -111,8 +111,8 @@ async fn places_are_dated(subject: Subject) {
     subject.release(&holder).await;
 }
 
-/// A barging claim takes no place while its own manager has the key, which passes it on itself; one in order of arrival
-/// does.
+/// A barging claim is not queued while its own manager holds the key, because that manager hands the key on itself. A
+/// claim in order of arrival is queued.
 async fn managers_pass_it_on_themselves(subject: Subject) {
     let key = subject.key("k");
     let (holder, barges) = (subject.exclusive(&key), subject.exclusive(&key));
@@ -127,7 +127,7 @@ async fn managers_pass_it_on_themselves(subject: Subject) {
     subject.release(&holder).await;
 }
 
-/// A barging claim takes a place while another manager has the key, and is served by it.
+/// A barging claim is queued while another manager holds the key, and is served when that manager releases it.
 async fn one_who_barges_waits_for_another_manager(subject: Subject) {
     let key = subject.key("k");
     let (holder, barges) = (subject.exclusive(&key), subject.stranger(&key, Mode::Exclusive, Queue::Barging));

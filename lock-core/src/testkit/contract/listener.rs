@@ -1,4 +1,4 @@
-//! What a store tells by itself.
+//! What a store reports on its own.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::error::LossReason;
 use crate::owner::Owner;
 use crate::sync::Mutex;
 
-/// How often a case tries to be told: what is told is a hint, and one may be lost.
+/// How often a case repeats its attempt to be notified: a notification is a hint, and one may be lost.
 const TRIES: usize = 5;
 
 pub(super) fn cases() -> impl IntoIterator<Item = Case> {
@@ -30,7 +30,7 @@ pub(super) enum Event {
     Lost(Owner, LossReason),
 }
 
-/// A listener that remembers.
+/// A listener that remembers its calls.
 #[derive(Debug, Default)]
 pub(super) struct Heard {
     events: Mutex<Vec<Event>>,
@@ -38,7 +38,7 @@ pub(super) struct Heard {
 }
 
 impl Heard {
-    /// The listener of `process`; deaf once it is dropped.
+    /// Returns a listener for `process`. It receives nothing once it is dropped.
     pub(super) fn of(subject: &Subject, process: u128) -> Arc<Self> {
         let heard = Arc::new(Self::default());
         let listener: Arc<dyn Listener> = Arc::<Self>::clone(&heard);
@@ -56,7 +56,7 @@ impl Heard {
         events.iter().filter(|heard| *heard == event).count()
     }
 
-    /// Whether `event` is heard before a store may be late.
+    /// Returns whether `event` is reported within the time by which a store may be late.
     pub(super) async fn hears(&self, event: &Event) -> bool {
         let heard = async {
             while self.count(event) == 0 {
@@ -87,8 +87,8 @@ impl Listener for Heard {
     fn reconnected(&self) {}
 }
 
-/// The holder is told when the first stranger begins to wait: not before, not of its own manager's waiters, and not of
-/// those behind the first.
+/// The holder is notified when the first waiter of another manager begins to wait: not before, not for waiters of its
+/// own manager, and not for the waiters behind the first.
 async fn the_holder_is_told(subject: Subject) {
     for number in 0..TRIES {
         let key = subject.key(&number.to_string());
@@ -112,7 +112,7 @@ async fn the_holder_is_told(subject: Subject) {
     panic!("nobody told the holder, {TRIES} times");
 }
 
-/// Whoever is served while it waits is told.
+/// A waiter that is served is notified.
 async fn one_who_is_served_is_told(subject: Subject) {
     for number in 0..TRIES {
         let key = subject.key(&number.to_string());
@@ -134,7 +134,7 @@ async fn one_who_is_served_is_told(subject: Subject) {
     panic!("nobody told the one who was served, {TRIES} times");
 }
 
-/// Whoever waits for a latch is told when it opens, and not before.
+/// A waiter for a latch is notified when the latch opens, and not before.
 async fn the_opening_of_a_latch_is_told(subject: Subject) {
     for number in 0..TRIES {
         let key = subject.key(&number.to_string());

@@ -1,15 +1,15 @@
 //! The contract of [`Backend`](crate::backend::Backend) as a suite of cases.
 //!
-//! [`run_all`] runs those that the backend's capability calls for, one after another, each on keys of its own, and
-//! panics with the list of those that failed. Nothing is asked of the store but to answer; a store that is shared may
-//! hold other keys. Real time passes for a store elsewhere: short leases run out, about twenty seconds in all for a
-//! store that can do everything. For the memory store run it under tokio's paused clock.
+//! [`run_all`] runs the cases that the capability of the backend requires, one after another, each on its own keys. It
+//! panics with the list of the failed cases. The store only has to answer: a shared store may hold other keys. With a
+//! remote store real time passes, because short leases have to expire: about twenty seconds in all for a store that
+//! supports everything. For the memory store, run the suite under tokio's paused clock.
 //!
-//! What a mutex must do is asked of everything that is one: each of those cases runs in every [`Variant`] that the
-//! backend can do, and its name says which: `exclusive::excludes`, `exclusive::excludes@write`.
+//! The cases for a mutex apply to every lock that is one. Each of them runs in every [`Variant`] that the backend
+//! supports, and its name says which: `exclusive::excludes`, `exclusive::excludes@write`.
 //!
-//! A case that waits for expiry asks until it is granted and does not sleep a fixed time, and a case that shows that
-//! something did *not* run out measures that with another key whose lease did.
+//! A case that waits for expiry asks until it is granted, and does not sleep for a fixed time. A case that shows that a
+//! lease did *not* expire measures the time with the lease of another key that did.
 
 mod cancel;
 mod downgrade;
@@ -44,20 +44,20 @@ use once_cell::sync::Lazy;
 
 use crate::backend::{BoxFuture, Capability, LeaseScope};
 
-/// A case that takes longer has failed.
+/// The time after which a case has failed.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// One sentence of the contract and its test.
+/// One sentence of the contract, and its test.
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct Case {
-    /// The file and the function, and the variant where it is not the plain one: `exclusive::excludes@write`.
+    /// The file and the function, with the variant unless it is the plain one: `exclusive::excludes@write`.
     pub name: &'static str,
-    /// What it runs on.
+    /// The variant of a mutex that it runs on.
     pub variant: Variant,
-    /// Whether the contract asks this of a backend that can do so much.
+    /// Returns whether the contract requires the case of a backend with this capability.
     pub needs: fn(&Capability) -> bool,
-    /// Runs it; panics when the backend breaks the contract.
+    /// Runs the case. Panics when the backend breaks the contract.
     pub run: fn(Subject) -> BoxFuture<'static, ()>,
 }
 
@@ -67,7 +67,7 @@ impl fmt::Debug for Case {
     }
 }
 
-/// The cases of one file: `list![needs; name, name]`.
+/// Makes the cases of one file: `list![needs; name, name]`.
 macro_rules! list {
     ($needs:expr; $($name:ident),+ $(,)?) => {
         [$($crate::testkit::contract::Case {
@@ -80,15 +80,15 @@ macro_rules! list {
 }
 use list;
 
-/// Whether each grant has a lease of its own, which runs out. In a session nothing does.
+/// Returns whether each grant has its own lease, which expires. In a session no grant expires.
 fn leases(can: &Capability) -> bool {
     can.lease == LeaseScope::Grant
 }
 
-/// Every case, whatever it needs.
+/// Returns every case, whatever it requires.
 #[must_use]
 pub fn cases() -> Vec<Case> {
-    // The names of the variants are made once for the process.
+    // The names of the variants are leaked, so they are made once for the process.
     static ALL: Lazy<Vec<Case>> = Lazy::new(|| {
         let mut all = Vec::new();
         for variant in Variant::ALL {
@@ -100,7 +100,7 @@ pub fn cases() -> Vec<Case> {
     ALL.clone()
 }
 
-/// Of everything that has one holder at a time.
+/// Returns the cases for every lock with one holder at a time.
 fn mutex_cases() -> Vec<Case> {
     let mut all = Vec::new();
     all.extend(exclusive::cases());
@@ -138,13 +138,13 @@ fn named(mut cases: Vec<Case>) -> Vec<Case> {
     cases
 }
 
-/// Runs the cases that apply, each on a subject that `make` makes for it, and reports.
+/// Runs the cases that apply, each on a new subject from `make`, and reports the results.
 ///
 /// # Panics
-/// Does not: a case that panics is a [`Failure`] in the report.
+/// Never: a case that panics is a [`Failure`] in the report.
 ///
 /// # Cancel safety
-/// Dropping it leaves the case that ran running on the runtime until its limit of one minute.
+/// If the future is dropped, the case in progress continues on the runtime until its limit of one minute.
 pub async fn run<F, S>(mut make: F) -> Report
 where
     F: FnMut() -> S,
@@ -159,7 +159,7 @@ where
             continue;
         }
         report.ran.push(case.name);
-        // A task of its own catches the panic of the case.
+        // A separate task catches the panic of the case.
         let outcome = tokio::spawn(tokio::time::timeout(LIMIT, (case.run)(subject))).await;
         let text = match outcome {
             Ok(Ok(())) => continue,
@@ -171,7 +171,7 @@ where
     report
 }
 
-/// As [`run`], for a test: panics when a case failed.
+/// Like [`run`], for a test: panics when a case failed.
 ///
 /// # Panics
 /// With the list of failures.

@@ -33,7 +33,7 @@ async fn so_many_and_no_more(subject: Subject) {
     }
 }
 
-/// A semaphore of one permit excludes.
+/// A semaphore with one permit excludes.
 async fn one_permit_is_a_mutex(subject: Subject) {
     let key = subject.key("k");
     for _ in 0..3 {
@@ -45,7 +45,7 @@ async fn one_permit_is_a_mutex(subject: Subject) {
     }
 }
 
-/// The permit of a holder that went away is free again with its own lease; the others' are not.
+/// The permit of a dead holder becomes free when its own lease expires; the permits of others do not.
 async fn permits_end_one_by_one(subject: Subject) {
     let key = subject.key("k");
     let (gone, stays) = (subject.brief(permit(&subject, &key, 2)), permit(&subject, &key, 2));
@@ -60,7 +60,7 @@ async fn permits_end_one_by_one(subject: Subject) {
     subject.release(&next).await;
 }
 
-/// An owner that asks again still has one permit.
+/// An owner that acquires again still has one permit.
 async fn one_owner_takes_one(subject: Subject) {
     let key = subject.key("k");
     let (first, second) = (permit(&subject, &key, 2), permit(&subject, &key, 2));
@@ -72,8 +72,8 @@ async fn one_owner_takes_one(subject: Subject) {
     subject.release(&second).await;
 }
 
-/// While permits are held, another number of permits and another kind are invalid requests, and the error names both;
-/// so are permits while the key is locked.
+/// While permits are held, a request for another number of permits or another kind is invalid, and the error names
+/// both. So is a request for permits while the key is locked.
 async fn other_kinds_are_refused(subject: Subject) {
     let (key, can) = (subject.key("k"), subject.capability());
     let holder = permit(&subject, &key, 7);
@@ -104,7 +104,7 @@ async fn clashes(subject: &Subject, claim: &Claim, names: &[&str]) {
     ] {
         let error = answer.expect_err("another kind on a key that is held");
         assert_eq!(error.kind(), LockErrorKind::InvalidRequest, "{error}");
-        // The key itself has letters and digits too.
+        // The key itself contains letters and digits too.
         let text = error.to_string().replace(claim.key.as_str(), "");
         assert!(names.iter().all(|name| text.contains(name)), "{text}: not named: {names:?}");
     }

@@ -1,4 +1,4 @@
-//! What a backend cannot do it refuses.
+//! A backend refuses what it cannot do.
 
 use super::{Case, Subject, list};
 use crate::backend::{Ask, Capability, Claim, LatchStep, Mode, Queue, Renewal};
@@ -20,11 +20,11 @@ async fn the_capability_is_sound(subject: Subject) {
     let (first, second) = (subject.capability(), subject.capability());
     assert_eq!(format!("{first:?}"), format!("{second:?}"));
     first.validate().expect("no contradiction");
-    // The cases need room between a lease that runs out and one that does not.
+    // The cases need a margin between a lease that expires and one that does not.
     assert!(subject.short() * 4 <= subject.long(), "{first:?}");
 }
 
-/// What is beyond the capability is refused as unsupported, and nothing is taken.
+/// A request beyond the capability is refused as unsupported, and nothing is taken.
 async fn more_than_it_can(subject: Subject) {
     let (can, key) = (subject.capability(), subject.key("k"));
     let beyond = [
@@ -49,14 +49,14 @@ async fn more_than_it_can(subject: Subject) {
     }
 }
 
-/// A backend whose places need no sign of life says so when one is given.
+/// A backend whose queue entries need no heartbeat answers one with an error that says so.
 async fn a_sign_of_life_that_it_does_not_need(subject: Subject) {
     let claim = subject.exclusive(&subject.key("k"));
     let error = subject.backend().heartbeat_dyn(&claim).await.expect_err("it needs none");
     assert_eq!(error.kind(), LockErrorKind::Unsupported, "{error}");
 }
 
-/// A backend without shared locks does not turn an exclusive one into one.
+/// A backend without shared locks does not downgrade an exclusive lock to one.
 async fn a_downgrade_that_it_cannot_do(subject: Subject) {
     let claim = subject.exclusive(&subject.key("k"));
     subject.acquire(&claim).await;
@@ -68,14 +68,14 @@ async fn a_downgrade_that_it_cannot_do(subject: Subject) {
     subject.release(&claim).await;
 }
 
-/// A backend without latches says so.
+/// A backend without latches answers each step with an error that says so.
 async fn a_latch_that_it_does_not_have(subject: Subject) {
     let error =
         subject.backend().latch_dyn(&subject.key("k"), &LatchStep::Look).await.expect_err("it has none");
     assert_eq!(error.kind(), LockErrorKind::Unsupported, "{error}");
 }
 
-/// A backend without fencing tokens says so when one is asked for.
+/// A backend without fencing tokens answers a request for one with an error that says so.
 async fn a_token_that_it_cannot_give(subject: Subject) {
     let claim: Claim = subject.exclusive(&subject.key("k"));
     subject.acquire(&claim).await;

@@ -1,4 +1,4 @@
-//! Giving back.
+//! Releases.
 
 use std::time::Duration;
 
@@ -15,14 +15,14 @@ pub(super) fn telling() -> impl IntoIterator<Item = Case> {
     list![|can: &Capability| can.waiting.watches(); a_waiter_is_told]
 }
 
-/// The release of a holder says so.
+/// The release by a holder answers that it released.
 async fn says_released(subject: Subject) {
     let claim = subject.mutex(&subject.key("k"));
     subject.acquire(&claim).await;
     assert_eq!(subject.release(&claim).await, Released::Released);
 }
 
-/// A release that is repeated touches nothing, least of all the next holder.
+/// A repeated release touches nothing, least of all the next holder.
 async fn twice(subject: Subject) {
     let key = subject.key("k");
     let (first, second) = (subject.mutex(&key), subject.mutex(&key));
@@ -35,7 +35,7 @@ async fn twice(subject: Subject) {
     subject.release(&second).await;
 }
 
-/// The release of an owner that never had the key changes nothing and says so.
+/// The release by an owner that never held the key changes nothing, and the answer says so.
 async fn of_another(subject: Subject) {
     let key = subject.key("k");
     let (holder, other) = (subject.mutex(&key), subject.mutex(&key));
@@ -47,7 +47,7 @@ async fn of_another(subject: Subject) {
     subject.release(&holder).await;
 }
 
-/// The late release of an owner whose lease ran out leaves the next holder alone and says so.
+/// The late release by an owner whose lease expired does not touch the next holder, and the answer says so.
 async fn of_one_who_ran_out(subject: Subject) {
     let key = subject.key("k");
     let (stale, holder) = (subject.brief(subject.mutex(&key)), subject.mutex(&key));
@@ -58,7 +58,7 @@ async fn of_one_who_ran_out(subject: Subject) {
     subject.release(&holder).await;
 }
 
-/// A release after the lease ran out, with nobody there since, says so.
+/// A release after the lease expired, with no holder since, answers that.
 async fn after_expiry(subject: Subject) {
     let claim = subject.brief(subject.mutex(&subject.key("k")));
     subject.acquire(&claim).await;
@@ -66,7 +66,7 @@ async fn after_expiry(subject: Subject) {
     assert_eq!(subject.release(&claim).await, Released::Expired);
 }
 
-/// A key that is released with `keep_for` stays taken for that long, and nobody renews it.
+/// A key that is released with `keep_for` stays taken for that long, and nobody can renew it.
 async fn keeps(subject: Subject) {
     let key = subject.key("k");
     let (claim, next) = (subject.mutex(&key), subject.mutex(&key));
@@ -83,7 +83,7 @@ async fn keeps(subject: Subject) {
     subject.release(&next).await;
 }
 
-/// A release without waiting, where there is one, is done when it returns.
+/// A release without waiting, where the store offers one, is complete when it returns.
 async fn now_or_never(subject: Subject) {
     let key = subject.key("k");
     let (claim, next) = (subject.mutex(&key), subject.mutex(&key));
@@ -103,17 +103,17 @@ async fn now_or_never(subject: Subject) {
     }
 }
 
-/// One who waits is told of a release long before the lease would have run out.
+/// A waiter is notified of a release long before the lease would have expired.
 async fn a_waiter_is_told(subject: Subject) {
     let key = subject.key("k");
     let (holder, waiting): (Claim, Claim) = (subject.mutex(&key), subject.mutex(&key));
     subject.acquire(&holder).await;
     subject.refused(&waiting).await;
     let told = async {
-        // A hint may come early: until it is true, wait for the next.
+        // A hint may come too early: the waiter then waits for the next.
         while !subject.gets(&waiting).await {
             subject.backend().changed_dyn(&waiting).await;
-            // Hints that come without end would leave no time to pass.
+            // Without this pause, an endless stream of hints would not let time pass.
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };

@@ -1,4 +1,4 @@
-//! Keeping a grant.
+//! Renewals.
 
 use super::{Case, Subject, leases, list};
 use crate::backend::{Claim, Renew, Renewal};
@@ -9,7 +9,7 @@ pub(super) fn cases() -> impl IntoIterator<Item = Case> {
     all.into_iter().chain(list![leases; not_after_expiry, promises_what_is_kept])
 }
 
-/// A grant that is renewed outlives its first lease.
+/// A renewed grant outlives its first lease.
 async fn outlives_its_first_lease(subject: Subject) {
     let key = subject.key("k");
     let claim = subject.brief(subject.mutex(&key));
@@ -21,7 +21,7 @@ async fn outlives_its_first_lease(subject: Subject) {
     subject.release(&claim).await;
 }
 
-/// A renewal for less than is left takes nothing away.
+/// A renewal for less than the time left does not shorten the lease.
 async fn never_shortens(subject: Subject) {
     let key = subject.key("k");
     let claim = subject.mutex(&key);
@@ -32,7 +32,7 @@ async fn never_shortens(subject: Subject) {
     subject.release(&claim).await;
 }
 
-/// A renewal after the release is refused and makes no grant.
+/// A renewal after the release is refused, and creates no grant.
 async fn not_after_release(subject: Subject) {
     let key = subject.key("k");
     let (claim, next) = (subject.mutex(&key), subject.mutex(&key));
@@ -43,7 +43,7 @@ async fn not_after_release(subject: Subject) {
     subject.release(&next).await;
 }
 
-/// A renewal after expiry is refused and makes no grant, whether somebody else came or not.
+/// A renewal after expiry is refused, and creates no grant, whether another owner came or not.
 async fn not_after_expiry(subject: Subject) {
     let key = subject.key("k");
     let (stale, next) = (subject.brief(subject.mutex(&key)), subject.mutex(&key));
@@ -56,7 +56,7 @@ async fn not_after_expiry(subject: Subject) {
     subject.release(&next).await;
 }
 
-/// Nobody renews what another holds.
+/// Nobody can renew the grant of another owner.
 async fn not_of_another(subject: Subject) {
     let key = subject.key("k");
     let (holder, other) = (subject.brief(subject.mutex(&key)), subject.mutex(&key));
@@ -64,16 +64,16 @@ async fn not_of_another(subject: Subject) {
     subject.not_renewed(&other).await;
     subject.refused(&subject.mutex(&key)).await;
     if leases(&subject.capability()) {
-        // Had it extended the holder's lease, this would take as long.
+        // If the renewal had extended the holder's lease, this would take longer.
         subject.granted_within(&subject.mutex(&key), holder.ttl).await;
     }
 }
 
-/// A large batch of grants that are ours and others that are not is answered in its order, one each.
+/// A large batch with grants of this owner and of others gets one answer for each, in the order of the batch.
 async fn a_batch_is_answered_in_order(subject: Subject) {
     let claims: Vec<Claim> =
         (0..150).map(|number| subject.mutex(&subject.key(&number.to_string()))).collect();
-    // Not the same when read from the end.
+    // This pattern differs when it is read from the end.
     let is_mine = |number: usize| number % 5 < 2;
     for (number, claim) in claims.iter().enumerate() {
         if is_mine(number) {
@@ -98,12 +98,12 @@ async fn a_batch_is_answered_in_order(subject: Subject) {
     }
 }
 
-/// A batch of nothing has no answers.
+/// An empty batch has no answers.
 async fn an_empty_batch(subject: Subject) {
     assert!(subject.backend().renew_dyn(&[]).await.is_empty());
 }
 
-/// The lease that a renewal says it gave is there to its end.
+/// A grant keeps the lease that its renewal answered, to the end.
 async fn promises_what_is_kept(subject: Subject) {
     let key = subject.key("k");
     let claim = subject.brief(subject.mutex(&key));
@@ -114,12 +114,12 @@ async fn promises_what_is_kept(subject: Subject) {
     let next = subject.mutex(&key);
     subject.granted_within(&next, lease).await;
     let after = subject.now().since(sent);
-    // The store's clock may run a little faster than ours, and count in milliseconds.
+    // The store's clock may run a little faster than ours, and may count in milliseconds.
     assert!(after >= lease.mul_f64(0.95), "{lease:?} were promised, and another has the key after {after:?}");
     subject.release(&next).await;
 }
 
-/// A renewed lease counts from a moment between the call and its answer.
+/// A renewed lease is counted from a moment between the call and its answer.
 async fn is_dated(subject: Subject) {
     let claim = subject.mutex(&subject.key("k"));
     subject.acquire(&claim).await;

@@ -1,4 +1,4 @@
-//! What came of a run.
+//! The results of a run.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,7 +7,7 @@ use tokio::task::JoinError;
 
 use super::cases;
 
-/// What came of a run of the suite.
+/// The results of a run of the suite.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Report {
@@ -20,15 +20,15 @@ pub struct Report {
 }
 
 impl Report {
-    /// Checks that every case of the suite passed, but for exactly those that do not apply to the backend. A suite whose
-    /// cases stop to apply, one by one and unnoticed, is worth less every time.
+    /// Checks that every case of the suite passed, except exactly the cases that do not apply to the backend. It
+    /// catches a case that stops applying unnoticed.
     ///
-    /// Each entry of `not_applicable` is the name of a case (`release::a_waiter_is_told`), a topic with all of its cases
-    /// (`fifo::`), or a variant with all of its cases (`@write`).
+    /// Each entry of `not_applicable` is the name of a case (`release::a_waiter_is_told`), a topic for all of its cases
+    /// (`fifo::`), or a variant for all of its cases (`@write`).
     ///
     /// # Panics
-    /// When a case failed, when another did not apply, when one applied that was not to, and when an entry stands for no
-    /// case.
+    /// When a case failed, when a case that is not in the list did not apply, when a case in the list did, and when an
+    /// entry matches no case.
     #[track_caller]
     pub fn assert_complete(&self, not_applicable: &[&str]) {
         assert!(self.failures.is_empty(), "{self}");
@@ -48,7 +48,7 @@ impl Report {
     }
 }
 
-/// Whether an entry of [`assert_complete`](Report::assert_complete) stands for `case`.
+/// Returns whether an entry of [`assert_complete`](Report::assert_complete) matches `case`.
 fn stands_for(entry: &str, case: &str) -> bool {
     match (entry.starts_with('@'), entry.ends_with("::")) {
         (true, _) => case.ends_with(entry),
@@ -61,9 +61,9 @@ fn stands_for(entry: &str, case: &str) -> bool {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Failure {
-    /// Its name.
+    /// The name of the case.
     pub case: &'static str,
-    /// What it said.
+    /// The message of its panic, or what else went wrong.
     pub text: String,
 }
 

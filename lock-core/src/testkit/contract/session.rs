@@ -10,7 +10,7 @@ use crate::error::LossReason;
 use crate::key::Key;
 use crate::testkit::Claims;
 
-/// How long a session may take to begin.
+/// The longest time that a session may take to begin.
 const BEGINS: Duration = Duration::from_secs(10);
 
 pub(super) fn cases() -> impl IntoIterator<Item = Case> {
@@ -23,7 +23,7 @@ pub(super) fn cases() -> impl IntoIterator<Item = Case> {
     all.into_iter().chain(queued).chain(list![watched; its_end_wakes_those_who_wait_for_it])
 }
 
-/// A manager whose session can end without that of the case.
+/// A manager whose session can end without the session of the case.
 struct Manager {
     subject: Subject,
     claims: Claims,
@@ -47,7 +47,7 @@ impl Manager {
                 let claim = self.claim(key, Queue::Barging);
                 match self.subject.attempt(&claim).await {
                     Ok(Attempt::Granted(_)) => return claim,
-                    // A session takes a moment to begin, and the one before to be over.
+                    // The next session takes a moment to begin, and the last one a moment to end.
                     Ok(Attempt::Held(_)) => {}
                     Err(error) => assert!(error.is_temporary(), "{error}"),
                 }
@@ -67,7 +67,7 @@ fn keys<const N: usize>(subject: &Subject) -> [Key; N] {
     std::array::from_fn(|number| subject.key(&number.to_string()))
 }
 
-/// The end of a session frees all that it holds, and nothing else.
+/// The end of a session frees everything that it holds, and nothing else.
 async fn its_end_frees_what_it_holds(subject: Subject) {
     let [first, second, other] = keys(&subject);
     let (ends, stays) = (Manager::attach(&subject), Manager::attach(&subject));
@@ -85,7 +85,7 @@ async fn its_end_frees_what_it_holds(subject: Subject) {
     subject.release(&kept).await;
 }
 
-/// While the session lives, a grant stays, however short the ttl of its claim and renewed or not.
+/// While the session lives, a grant stays, however short the ttl of its claim is, and whether it is renewed or not.
 async fn nothing_ends_before_it(subject: Subject) {
     let [key] = keys(&subject);
     let claim = subject.brief(subject.exclusive(&key));
@@ -97,7 +97,8 @@ async fn nothing_ends_before_it(subject: Subject) {
     assert_eq!(subject.release(&claim).await, Released::Released);
 }
 
-/// The end of a session is told to its process, once for each grant that was in it; what it released is not among them.
+/// The process is notified of the end of its session, once for each grant in it; grants that it has released are not
+/// included.
 async fn its_end_is_told_to_its_holders(subject: Subject) {
     let [first, second, free] = keys(&subject);
     let (ends, stays) = (Manager::attach(&subject), Manager::attach(&subject));
@@ -113,7 +114,7 @@ async fn its_end_is_told_to_its_holders(subject: Subject) {
     assert_eq!(ends.heard.count(&lost(&released)), 0, "told of what it gave back");
 }
 
-/// A grant is renewed for as long as its session lives, and by no later session of its process.
+/// A grant is renewed as long as its session lives, and not by a later session of its process.
 async fn is_renewed_until_its_end(subject: Subject) {
     let [first, second] = keys(&subject);
     let ends = Manager::attach(&subject);
@@ -126,7 +127,7 @@ async fn is_renewed_until_its_end(subject: Subject) {
     subject.release(&next).await;
 }
 
-/// The release of a grant whose session is over is answered, and touches nobody.
+/// The release of a grant whose session has ended is answered, and touches no other grant.
 async fn a_release_after_its_end_is_answered(subject: Subject) {
     let [taken, free] = keys(&subject);
     let ends = Manager::attach(&subject);
@@ -140,7 +141,7 @@ async fn a_release_after_its_end_is_answered(subject: Subject) {
     subject.release(&next).await;
 }
 
-/// A process whose session ended gets locks again.
+/// A process whose session ended can acquire locks again.
 async fn another_begins_after_its_end(subject: Subject) {
     let [key] = keys(&subject);
     let ends = Manager::attach(&subject);
@@ -152,7 +153,7 @@ async fn another_begins_after_its_end(subject: Subject) {
     subject.granted_within(&subject.exclusive(&key), Duration::ZERO).await;
 }
 
-/// The queue entries of a session end with it: those behind them are served.
+/// The queue entries of a session end with it, and the waiters behind them are served.
 async fn its_end_takes_its_queue_entries_along(subject: Subject) {
     let [key] = keys(&subject);
     let (holder, stays) = (subject.exclusive(&key), subject.stranger(&key, Mode::Exclusive, Queue::Fifo));
@@ -169,17 +170,17 @@ async fn its_end_takes_its_queue_entries_along(subject: Subject) {
     subject.release(&stays).await;
 }
 
-/// Whoever watches a key is told when the session of its holder ends.
+/// A watcher of a key is notified when the session of its holder ends.
 async fn its_end_wakes_those_who_wait_for_it(subject: Subject) {
     let [key] = keys(&subject);
     let ends = Manager::attach(&subject);
     ends.acquired(&key).await;
     let waiting = subject.exclusive(&key);
     let told = async {
-        // A hint may come early: until it is true, wait for the next.
+        // A hint may come too early: the waiter then waits for the next.
         while !matches!(subject.attempt(&waiting).await, Ok(Attempt::Granted(_))) {
             subject.backend().changed_dyn(&waiting).await;
-            // Hints that come without end would leave no time to pass.
+            // Without this pause, an endless stream of hints would not let time pass.
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };

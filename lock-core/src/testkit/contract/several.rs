@@ -1,4 +1,4 @@
-//! Several keys, all or none.
+//! Several keys: all or none.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn keys<const N: usize>(subject: &Subject) -> [Key; N] {
     std::array::from_fn(|number| subject.key(&number.to_string()))
 }
 
-/// One of three keys is held, so none of them is taken.
+/// When one of three keys is held, none of them is taken.
 async fn all_or_none(subject: Subject) {
     let keys = keys::<3>(&subject);
     for held in &keys {
@@ -41,7 +41,7 @@ async fn all_or_none(subject: Subject) {
     }
 }
 
-/// Every key is held, for claims of one key as for those of several, and one release frees them all.
+/// Every key is held, for claims of one key as well as of several, and one release frees them all.
 async fn excludes_on_every_key(subject: Subject) {
     let keys = keys::<3>(&subject);
     let all = subject.all(&keys);
@@ -58,7 +58,7 @@ async fn excludes_on_every_key(subject: Subject) {
     }
 }
 
-/// The owner that asks again has all keys already, and is gone with one release.
+/// An owner that acquires again has all keys already, and one release frees them.
 async fn has_one_owner(subject: Subject) {
     let keys = keys::<2>(&subject);
     let all = Claim { fencing: subject.capability().fencing.gives_tokens(), ..subject.all(&keys) };
@@ -71,7 +71,7 @@ async fn has_one_owner(subject: Subject) {
     subject.acquire(&subject.all(&keys)).await;
 }
 
-/// A grant of several keys is renewed whole; with one key lost, it is not renewed.
+/// A grant of several keys is renewed as a whole; it is not renewed when one of the keys is lost.
 async fn is_renewed_whole_or_not(subject: Subject) {
     let keys = keys::<3>(&subject);
     for lost in &keys {
@@ -94,7 +94,7 @@ async fn is_renewed_whole_or_not(subject: Subject) {
     }
 }
 
-/// The lease of a holder that went away runs out for all keys.
+/// The lease of a dead holder expires for all keys.
 async fn runs_out_whole(subject: Subject) {
     let keys = keys::<3>(&subject);
     let gone = subject.brief(subject.all(&keys));
@@ -106,7 +106,7 @@ async fn runs_out_whole(subject: Subject) {
     subject.release(&next).await;
 }
 
-/// Claims of sets that overlap in every order are all served: none waits for one that waits for it.
+/// Claims on sets of keys that overlap in every order are all served: no two of them wait for each other.
 async fn sets_that_overlap_are_all_served(subject: Subject) {
     let keys = keys::<3>(&subject);
     let sets = [[0, 1], [1, 2], [2, 0], [1, 0], [0, 2], [2, 1]];
@@ -126,7 +126,7 @@ async fn sets_that_overlap_are_all_served(subject: Subject) {
     }
 }
 
-/// The owner that took every key singly has them all; one release frees them.
+/// An owner that acquired every key singly has them all; one release frees them.
 async fn turns_single_grants_into_one(subject: Subject) {
     let keys = keys::<2>(&subject);
     let all = subject.all(&keys);
@@ -144,7 +144,7 @@ async fn turns_single_grants_into_one(subject: Subject) {
     subject.acquire(&subject.all(&keys)).await;
 }
 
-/// Whoever waits for one of the keys is served before a claim of all of them that came later.
+/// A waiter for one of the keys is served before a later claim on all of them.
 async fn overtakes_nobody(subject: Subject) {
     let keys = keys::<2>(&subject);
     let (holder, waits) =
@@ -162,7 +162,7 @@ async fn overtakes_nobody(subject: Subject) {
     subject.release(&all).await;
 }
 
-/// One token for all keys: larger than every one before it of each key, smaller than every one after.
+/// All keys have one token, larger than every earlier token of each key and smaller than every later one.
 async fn has_one_token_above_all(subject: Subject) {
     let keys = keys::<2>(&subject);
     let single = async |key: &Key| {

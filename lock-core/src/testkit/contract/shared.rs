@@ -14,7 +14,7 @@ fn reader(subject: &Subject, key: &Key) -> Claim {
     subject.claim(key, Mode::Shared, Queue::Barging)
 }
 
-/// Any number of readers hold a key together, and the last one's release lets a writer in.
+/// Any number of readers hold a key together, and the release by the last one lets a writer in.
 async fn readers_together(subject: Subject) {
     let key = subject.key("k");
     let readers: Vec<_> = (0..10).map(|_| reader(&subject, &key)).collect();
@@ -30,7 +30,7 @@ async fn readers_together(subject: Subject) {
     subject.release(&writer).await;
 }
 
-/// A reader keeps writers out, also when its owner's claim is renewed.
+/// A reader keeps writers out, also after a renewal.
 async fn a_reader_keeps_writers_out(subject: Subject) {
     let key = subject.key("k");
     let reader = subject.brief(reader(&subject, &key));
@@ -56,7 +56,7 @@ async fn a_writer_keeps_readers_out(subject: Subject) {
     subject.release(&second).await;
 }
 
-/// A reader that went away ends with its own lease, however long others hold and renew.
+/// The hold of a dead reader ends with its own lease, however long others hold and renew.
 async fn readers_end_one_by_one(subject: Subject) {
     let key = subject.key("k");
     let (gone, stays) = (subject.brief(reader(&subject, &key)), reader(&subject, &key));
@@ -73,7 +73,7 @@ async fn readers_end_one_by_one(subject: Subject) {
     subject.release(&writer).await;
 }
 
-/// A reader that asks again is one reader, gone with one release.
+/// A reader that acquires again is still one reader, and one release frees it.
 async fn a_reader_asks_again(subject: Subject) {
     let key = subject.key("k");
     let (reader, writer) = (reader(&subject, &key), subject.exclusive(&key));

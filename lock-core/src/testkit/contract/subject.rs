@@ -1,4 +1,4 @@
-//! A backend under test, and the steps that cases are made of.
+//! A backend under test, and the steps that cases consist of.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -17,32 +17,32 @@ use crate::key::Key;
 use crate::owner::Owner;
 use crate::testkit::Claims;
 
-/// How often a case asks again while it waits for expiry.
+/// The pause between two tries of a case that waits for expiry.
 const AGAIN: Duration = Duration::from_millis(10);
-/// A lease that runs out within a case.
+/// A lease that expires within a case.
 const SHORT: Duration = Duration::from_millis(200);
-/// How much later than promised a lease may run out, or a wake-up come.
+/// How late a lease may expire or a wake-up may arrive.
 const LATE: Duration = Duration::from_secs(5);
 
-/// A backend under test, with keys that no other case and no other run has.
+/// A backend under test, with keys that no other case and no other run uses.
 #[derive(Clone)]
 pub struct Subject {
     backend: Arc<dyn DynBackend>,
     claims: Arc<Claims>,
-    /// Claims of another manager.
+    /// The source of claims of another manager.
     strangers: Arc<Claims>,
     prefix: String,
     variant: Variant,
     short: Duration,
     /// Ends the session of a process at the store.
     ends_session: Option<EndsSession>,
-    /// Who listens for the claims, where the store wants their processes attached.
+    /// The listeners of the claims' processes, where the store requires that processes are attached.
     attached: Vec<Arc<dyn Listener>>,
 }
 
 type EndsSession = Arc<dyn Fn(u128) -> BoxFuture<'static, ()> + Send + Sync>;
 
-/// A listener for claims whose case hears nothing.
+/// A listener for a case that ignores notifications.
 #[derive(Debug)]
 struct Silent;
 
@@ -63,19 +63,19 @@ impl fmt::Debug for Subject {
 }
 
 impl Subject {
-    /// The subject that is `backend`.
+    /// Returns a subject for `backend`.
     ///
     /// # Panics
-    /// When the operating system gives no random bytes.
+    /// When the operating system returns no random bytes.
     #[must_use]
     pub fn new(backend: impl Backend) -> Self {
         Self::from_dyn(Arc::new(backend))
     }
 
-    /// As [`new`](Self::new), from a pointer.
+    /// Like [`new`](Self::new), from a pointer.
     ///
     /// # Panics
-    /// When the operating system gives no random bytes.
+    /// When the operating system returns no random bytes.
     #[must_use]
     pub fn from_dyn(backend: Arc<dyn DynBackend>) -> Self {
         let [claims, strangers] = [(); 2].map(|()| Arc::new(Claims::new().expect("random bytes")));
@@ -84,17 +84,17 @@ impl Subject {
         Self { backend, claims, strangers, prefix, variant, short, ends_session: None, attached: Vec::new() }
     }
 
-    /// Sets how long a lease is that runs out within a case; at least the shortest that the backend holds. Default:
-    /// 200 ms. For a backend that answers within a part of the lease, as a quorum does: what it leaves its nodes must
-    /// be more than the machine of the tests keeps them waiting.
+    /// Sets the length of a lease that expires within a case, at least the shortest lease that the backend supports.
+    /// Default: 200 ms. A backend that needs part of the lease for its answer, such as a quorum, needs a longer one:
+    /// the part that its nodes have left must exceed the delays of the test machine.
     #[must_use]
     pub fn with_short_lease(mut self, short: Duration) -> Self {
         self.short = short;
         self
     }
 
-    /// Says how the session of a process ends at the store, before its client knows, as it does when it expires. For a
-    /// store whose grants live in sessions ([`LeaseScope::Session`]), whose cases need it.
+    /// Sets the function that ends the session of a process at the store, before its client knows, as an expiry would.
+    /// The cases of a store whose grants live in sessions ([`LeaseScope::Session`]) need it.
     #[must_use]
     pub fn with_session_end(
         mut self,
@@ -136,22 +136,22 @@ impl Subject {
         end(process).await;
     }
 
-    /// A key of this case.
+    /// Returns a key of this case.
     pub(super) fn key(&self, name: &str) -> Key {
         Key::new(&format!("{}:{name}", self.prefix)).expect("BUG: the prefix is not empty")
     }
 
-    /// A lease that runs out within a case.
+    /// Returns a lease that expires within a case.
     pub(super) fn short(&self) -> Duration {
         self.capability().min_ttl.max(self.short)
     }
 
-    /// A lease that does not.
+    /// Returns a lease that does not expire within a case.
     pub(super) fn long(&self) -> Duration {
         self.capability().max_ttl.min(Duration::from_secs(120))
     }
 
-    /// A claim of a fresh owner with a long lease.
+    /// Returns a claim of a fresh owner with a long lease.
     pub(super) fn claim(&self, key: &Key, mode: Mode, queue: Queue) -> Claim {
         self.claims.claim(key, mode, queue, self.long())
     }
@@ -160,33 +160,33 @@ impl Subject {
         self.claim(key, Mode::Exclusive, Queue::Barging)
     }
 
-    /// A claim of what has one holder at a time, in the variant of the case.
+    /// Returns a claim with one holder at a time, in the variant of the case.
     pub(super) fn mutex(&self, key: &Key) -> Claim {
         let (mode, queue) = self.variant.claims();
         self.claim(key, mode, queue)
     }
 
-    /// A claim of an owner of another manager.
+    /// Returns a claim of an owner of another manager.
     pub(super) fn stranger(&self, key: &Key, mode: Mode, queue: Queue) -> Claim {
         self.strangers.claim(key, mode, queue, self.long())
     }
 
-    /// A barging claim on all keys.
+    /// Returns a barging claim on all of `keys`.
     pub(super) fn all(&self, keys: &[Key]) -> Claim {
         self.claims.all(keys.iter().cloned(), Queue::Barging, self.long())
     }
 
-    /// A fresh owner.
+    /// Returns a fresh owner.
     pub(super) fn owner(&self) -> Owner {
         self.claims.owner()
     }
 
-    /// The same with a short lease.
+    /// Returns the same claim with a short lease.
     pub(super) fn brief(&self, claim: Claim) -> Claim {
         Claim { ttl: self.short(), ..claim }
     }
 
-    /// The longest time for which the store, which has an order of arrival, keeps a waiter that gives no sign of life.
+    /// Returns the longest time for which a store with an order of arrival keeps a waiter that sends no heartbeat.
     pub(super) fn waiter_lease(&self) -> Duration {
         self.capability().waiting.waiter_lease().expect("an order of arrival")
     }
@@ -199,7 +199,7 @@ impl Subject {
         self.backend.acquire_dyn(claim, Ask::Try).await
     }
 
-    /// Whether one try is granted.
+    /// Returns whether one try is granted.
     pub(super) async fn gets(&self, claim: &Claim) -> bool {
         match self.attempt(claim).await.expect("an answer to a try") {
             Attempt::Granted(_) => true,
@@ -229,7 +229,7 @@ impl Subject {
         }
     }
 
-    /// Asks until the claim is granted, for `at_most` and some time for a store that is late.
+    /// Asks until the claim is granted. Fails after `at_most` and the time by which a store may be late.
     #[track_caller]
     pub(super) fn granted_within(
         &self,
@@ -249,7 +249,7 @@ impl Subject {
         }
     }
 
-    /// Asks for a place in the queue.
+    /// Asks to be queued.
     #[track_caller]
     pub(super) fn enqueue(&self, claim: &Claim) -> impl Future<Output = Held> + Send {
         self.enqueue_with_room(claim, None)
@@ -271,7 +271,7 @@ impl Subject {
         }
     }
 
-    /// Takes a place in the queue.
+    /// Enters the queue.
     #[track_caller]
     pub(super) fn enqueued(&self, claim: &Claim) -> impl Future<Output = Held> + Send {
         let caller = std::panic::Location::caller();
@@ -283,7 +283,7 @@ impl Subject {
         }
     }
 
-    /// What a claim with a place is told, asking in the way that the store asks for.
+    /// Asks for the state of a queued claim, in the way that the store requires.
     async fn asks_after(&self, claim: &Claim) -> std::result::Result<Grant, Held> {
         if self.capability().waiting.by_heartbeats() {
             match self.backend.heartbeat_dyn(claim).await.expect("an answer to heartbeat") {
@@ -304,7 +304,7 @@ impl Subject {
         }
     }
 
-    /// A claim with a place is not served yet, and keeps its place.
+    /// Checks that a queued claim is not served yet, and keeps its queue entry.
     #[track_caller]
     pub(super) fn still_waits(&self, claim: &Claim) -> impl Future<Output = Held> + Send {
         let caller = std::panic::Location::caller();
@@ -316,8 +316,8 @@ impl Subject {
         }
     }
 
-    /// Waits until a claim with a place is served, for `at_most` and some time for a store that is late. It gives signs
-    /// of life meanwhile.
+    /// Waits until a queued claim is served, and keeps it alive meanwhile. Fails after `at_most` and the time by which
+    /// a store may be late.
     #[track_caller]
     pub(super) fn served(&self, claim: &Claim, at_most: Duration) -> impl Future<Output = Grant> + Send {
         let caller = std::panic::Location::caller();
@@ -336,7 +336,7 @@ impl Subject {
         }
     }
 
-    /// Waits until a short lease that starts now has run out in the store; for as long where none does.
+    /// Waits until a short lease that starts now has expired in the store. Waits for the same time where none expires.
     pub(super) async fn short_lease_runs_out(&self) {
         if !leases(&self.capability()) {
             return tokio::time::sleep(self.short()).await;
@@ -376,7 +376,7 @@ impl Subject {
         self.backend.release_dyn(claim, None).await.expect("an answer to release")
     }
 
-    /// The fencing token of a grant, wherever it comes from.
+    /// Returns the fencing token of a grant, from the grant itself or with a further request.
     pub(super) async fn token(&self, claim: &Claim, grant: &Grant) -> FencingToken {
         match grant.fence {
             Some(fence) => fence,
@@ -384,7 +384,7 @@ impl Subject {
         }
     }
 
-    /// Awaits `future` for as long as a store may be late; whether it completed.
+    /// Awaits `future` for the time by which a store may be late. Returns whether it completed.
     pub(super) async fn in_time(&self, future: impl Future<Output = ()>) -> bool {
         tokio::time::timeout(LATE, future).await.is_ok()
     }
@@ -393,7 +393,7 @@ impl Subject {
         self.backend.latch_dyn(key, step).await.expect("an answer to latch")
     }
 
-    /// Sets a latch by a fresh owner.
+    /// Sets a latch as a fresh owner.
     pub(super) async fn set_latch(&self, key: &Key, count: u32) -> LatchState {
         self.latch(key, &LatchStep::Set { count, owner: self.owner(), ttl: self.long() }).await
     }
@@ -410,7 +410,7 @@ impl Subject {
         self.latch(key, &LatchStep::Look).await
     }
 
-    /// Looks at a latch until its lease has run out, for `at_most` and some time for a store that is late.
+    /// Polls a latch until its lease has expired. Fails after `at_most` and the time by which a store may be late.
     #[track_caller]
     pub(super) fn latch_is_unset_within(
         &self,

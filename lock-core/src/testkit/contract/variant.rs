@@ -1,24 +1,24 @@
-//! What else is a mutex.
+//! The locks that the cases of a mutex run on.
 
 use super::Case;
 use crate::backend::{Capability, Mode, Queue};
 
-/// What the cases of a mutex run on.
+/// A lock that the cases of a mutex run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Variant {
-    /// An exclusive, barging claim, which every backend can do.
+    /// An exclusive, barging claim, which every backend supports.
     Plain,
     /// An exclusive claim in order of arrival: the writer of a read-write lock, and the fair lock.
     Write,
-    /// A semaphore of one permit, in order of arrival.
+    /// A semaphore with one permit, in order of arrival.
     Semaphore,
 }
 
 impl Variant {
     pub(super) const ALL: [Self; 3] = [Self::Plain, Self::Write, Self::Semaphore];
 
-    /// The mode and the queue of its claims.
+    /// Returns the mode and the queue of its claims.
     pub(super) fn claims(self) -> (Mode, Queue) {
         match self {
             Self::Plain => (Mode::Exclusive, Queue::Barging),
@@ -35,7 +35,7 @@ impl Variant {
         }
     }
 
-    /// The case in this variant, which its name says.
+    /// Returns the case in this variant, with the variant in its name.
     pub(super) fn of(self, case: Case) -> Case {
         let name = match self {
             Self::Plain => return case,

@@ -1,4 +1,4 @@
-//! Looks for what a history must not show.
+//! The search for contradictions in a history.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -7,11 +7,12 @@ use std::time::Duration;
 use super::{Hold, Violation};
 use crate::backend::Mode;
 
-/// Looks for holds at once that exclude each other and for fencing tokens out of order, key by key, in O(n log n).
+/// Checks each key for overlapping holds that exclude each other, and for fencing tokens out of order, in O(n log n).
 ///
-/// Holds may be together when all are shared, or all have a permit of the same number and they are no more than that.
-/// The token of a hold that is alone (exclusive, or the only permit) is larger than all that were granted before it was
-/// asked for, and those of others are larger than those of holds that were alone before; nobody has another's.
+/// Holds may overlap if all are shared, or if all are permits of the same number and there are no more of them than
+/// that. The token of an exclusive hold (exclusive, or the only permit) must be larger than all tokens granted before
+/// it was requested. The token of any other hold must be larger than those of earlier exclusive holds. No two holds may
+/// have the same token.
 ///
 /// # Errors
 /// The first violation.
@@ -29,12 +30,13 @@ pub fn check(holds: &[Hold]) -> Result<(), Violation> {
     Ok(())
 }
 
-/// `by_answer` is ordered by when the grants were answered.
+/// Finds overlaps. `by_answer` is sorted by the time at which the grants were answered.
 fn overlap(by_answer: &[&Hold]) -> Result<(), Violation> {
-    // Those that are there, the first to end on top. They are of one mode, or there would be a verdict already.
+    // The current holds, with the first to end on top. They have one mode, or a violation would have been returned
+    // already.
     let mut there: BinaryHeap<Reverse<(Duration, usize)>> = BinaryHeap::new();
     for (number, hold) in by_answer.iter().enumerate() {
-        // A hold that ended before its grant was answered was never definite.
+        // A hold that ended before its grant was answered was never certain.
         if hold.ended <= hold.acquired {
             continue;
         }
@@ -65,12 +67,12 @@ fn beside(first: &Hold, second: &Hold) -> Result<(), Violation> {
     Err(Violation::Overlap { first: Box::new(first.clone()), second: Box::new(second.clone()) })
 }
 
-/// Nobody else has the key beside it.
+/// Returns whether the mode allows no other holder.
 fn is_alone(hold: &Hold) -> bool {
     matches!(hold.mode, Mode::Exclusive | Mode::Permit { of: 1 })
 }
 
-/// `by_answer` is ordered by when the grants were answered.
+/// Checks the order of the tokens. `by_answer` is sorted by the time at which the grants were answered.
 fn token_order(by_answer: &[&Hold]) -> Result<(), Violation> {
     let mut by_call = by_answer.to_vec();
     by_call.sort_by_key(|hold| hold.asked);
@@ -95,7 +97,7 @@ fn larger<'a>(largest: Option<&'a Hold>, hold: &'a Hold) -> &'a Hold {
     largest.filter(|largest| largest.fence >= hold.fence).unwrap_or(hold)
 }
 
-/// Two holds never have one token, also when their order in time is not certain.
+/// Checks that no two holds have the same token, even if their order in time is uncertain.
 fn same_token(holds: &[&Hold]) -> Result<(), Violation> {
     let mut fenced: Vec<_> = holds.iter().filter(|hold| hold.fence.is_some()).collect();
     fenced.sort_by_key(|hold| hold.fence);

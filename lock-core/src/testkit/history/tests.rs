@@ -28,7 +28,7 @@ fn what_is_certain_is_found() {
     assert!(is_overlap(&[hold("k", 0, 1, 100, 1), hold("k", 2, 2, 3, 2), hold("j", 0, 1, 2, 9)]));
     assert!(is_token_order(&[hold("k", 0, 1, 2, 7), hold("k", 3, 4, 5, 6)]));
     assert!(is_token_order(&[hold("k", 0, 1, 2, 7), hold("k", 0, 4, 5, 7)]), "one token twice");
-    // Not the neighbour: the largest of all before.
+    // Compared with the largest of all earlier tokens, not with the last one.
     assert!(is_token_order(&[hold("k", 0, 1, 2, 9), hold("k", 2, 3, 4, 3), hold("k", 5, 6, 7, 4)]));
 }
 
@@ -58,7 +58,7 @@ fn readers_are_together_and_writers_alone() {
     assert_eq!(check(&[of(Shared, 1, 9, 2), of(Shared, 2, 5, 3), of(Shared, 6, 8, 1)]), Ok(()));
     assert!(is_overlap(&[of(Shared, 1, 9, 1), of(Shared, 2, 3, 2), of(Exclusive, 5, 6, 3)]));
     assert!(is_overlap(&[of(Exclusive, 1, 9, 1), of(Shared, 5, 6, 2)]));
-    // The one that lasts, not the one that began last.
+    // Overlaps with the longest hold, not with the one that began last.
     assert!(is_overlap(&[
         of(Shared, 1, 99, 1),
         of(Shared, 2, 3, 2),
@@ -96,7 +96,7 @@ fn tokens_of_readers_are_ordered_against_writers_alone() {
     assert!(is_token_order(&[of(Shared, 1, 4, 9), of(Shared, 2, 3, 9)]), "one token twice");
 }
 
-/// A correct history: holds one after another, each asked for at some time before.
+/// Generates a correct history: holds one after another, each requested at some earlier time.
 fn correct() -> impl Strategy<Value = Vec<Hold>> {
     proptest::collection::vec((1..5u64, 1..20u64, 0..30u64), 2..60).prop_map(|steps| {
         let mut time = 100;
@@ -110,7 +110,7 @@ fn correct() -> impl Strategy<Value = Vec<Hold>> {
     })
 }
 
-/// Anything, few of it correct.
+/// Generates any history; few of them are correct.
 fn any_history() -> impl Strategy<Value = Vec<Hold>> {
     let mode = prop_oneof![
         2 => Just(Mode::Exclusive),
@@ -118,7 +118,7 @@ fn any_history() -> impl Strategy<Value = Vec<Hold>> {
         4 => Just(Mode::Permit { of: 3 }),
         1 => Just(Mode::Permit { of: 1 }),
     ];
-    // Of one mode or of two, else nearly every history would overlap at its beginning.
+    // One mode or two, or else nearly every history would overlap at its beginning.
     let modes = proptest::collection::vec(mode, 1..3);
     let times = (0..200u64, 0..6u64, 0..25u64, proptest::option::weighted(0.5, 0..40u64), any::<bool>());
     (modes, proptest::collection::vec(times, 1..14)).prop_map(|(modes, times)| {
@@ -126,7 +126,7 @@ fn any_history() -> impl Strategy<Value = Vec<Hold>> {
             .into_iter()
             .map(|(asked, wait, length, fence, which)| {
                 let mode = modes[usize::from(which) % modes.len()];
-                // Mostly in order, so that not every history is out of it.
+                // Mostly in order, so that not every history is out of order.
                 let fence = fence.map(|by| FencingToken::new(asked * 10 + by));
                 Hold { mode, fence, ..hold("k", asked, asked + wait, (asked + wait + length).max(2) - 2, 0) }
             })
@@ -134,7 +134,7 @@ fn any_history() -> impl Strategy<Value = Vec<Hold>> {
     })
 }
 
-/// Whether some instant has holds that exclude each other: the beginning of one of them is such an instant.
+/// Returns whether holds exclude each other at some instant; the beginning of one of them is such an instant.
 fn overlaps(holds: &[Hold]) -> bool {
     let definite: Vec<_> = holds.iter().filter(|hold| hold.ended > hold.acquired).collect();
     definite.iter().any(|hold| {
@@ -148,7 +148,7 @@ fn overlaps(holds: &[Hold]) -> bool {
     })
 }
 
-/// Whether two tokens are in an order that cannot be.
+/// Returns whether the order of two tokens is impossible.
 fn tokens_out_of_order(holds: &[Hold]) -> bool {
     let alone = |hold: &Hold| matches!(hold.mode, Mode::Exclusive | Mode::Permit { of: 1 });
     let fenced: Vec<_> = holds.iter().filter(|hold| hold.fence.is_some()).collect();
@@ -192,7 +192,7 @@ proptest! {
     #[test]
     fn a_swapped_token_is_found((mut holds, seed) in (correct(), any::<proptest::sample::Index>())) {
         let at = seed.index(holds.len() - 1);
-        // Certain only for one that was asked for after the other was answered.
+        // The order is only certain if this hold was requested after the other was answered.
         holds[at + 1].asked = holds[at].acquired + Duration::from_nanos(1);
         let (first, second) = (holds[at].fence, holds[at + 1].fence);
         (holds[at].fence, holds[at + 1].fence) = (second, first);

@@ -1,4 +1,4 @@
-//! What a test does to the sessions of a store.
+//! The control of the sessions of a store.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ pub struct SessionControl(pub(super) Arc<Sessions>);
 
 impl SessionControl {
     /// Ends the session of `process` as its expiry would: its grants and its queue entries are gone, its waiters are
-    /// woken, and its [`Listener`](crate::backend::Listener) is told. The process begins another session with its next
-    /// claim. Nothing happens for a process that is not attached.
+    /// woken, and its [`Listener`](crate::backend::Listener) is notified. The process begins another session with its
+    /// next claim. Has no effect for a process that is not attached.
     pub fn end(&self, process: u128) {
         self.0.end(process);
     }
@@ -21,31 +21,31 @@ impl SessionControl {
         self.processes().into_iter().for_each(|process| self.end(process));
     }
 
-    /// The processes that are attached, in order: one for each manager. See
+    /// Returns the attached processes in order, one for each manager. See
     /// [`Owner::process`](crate::owner::Owner::process).
     #[must_use]
     pub fn processes(&self) -> Vec<u128> {
         self.0.processes()
     }
 
-    /// Loses every notification from now on, or none any more: no [`changed`](crate::backend::Backend::changed) completes,
-    /// and nobody is told that a session has ended.
+    /// Starts or stops to lose every notification. While notifications are lost, no
+    /// [`changed`](crate::backend::Backend::changed) completes, and nobody is notified of the end of a session.
     pub fn lose_notifications(&self, lose: bool) {
         self.0.lose_notifications(lose);
     }
 
-    /// Tells every process that its connection was made anew, as a store does after an outage.
+    /// Notifies every process of a new connection, as a store does after an outage.
     pub fn reconnect(&self) {
         self.0.listeners().iter().for_each(|listener| listener.reconnected());
     }
 
-    /// The number of grants that live in some session.
+    /// Returns the number of grants that live in any session.
     #[must_use]
     pub fn grants(&self) -> usize {
         self.0.grants()
     }
 
-    /// The number of sessions that have ended so far.
+    /// Returns the number of sessions that have ended so far.
     #[must_use]
     pub fn ended(&self) -> u64 {
         self.0.ended()

@@ -1,8 +1,9 @@
-//! A store whose grants live in sessions, as ZooKeeper's do and those of etcd with one lease for a process.
+//! A store whose grants live in sessions, like those of ZooKeeper, or of etcd with one lease for each process.
 //!
-//! [`SessionStore`] is the memory store under [`LeaseScope::Session`](crate::backend::LeaseScope::Session): the grants and
-//! the queue entries of one manager live as long as its session, and [`SessionControl`] ends that session at once. It
-//! passes the contract suite, and it tests what a lock does when its session ends before there is any such server.
+//! [`SessionStore`] is the memory store under [`LeaseScope::Session`](crate::backend::LeaseScope::Session): the grants
+//! and the queue entries of one manager live as long as its session, and [`SessionControl`] ends that session at once.
+//! It passes the contract suite. It tests the effect of the end of a session on a lock while no real store with
+//! sessions exists.
 
 mod control;
 mod sessions;

@@ -1,4 +1,4 @@
-//! The sessions of a store, and what lives in them.
+//! The sessions of a store, and the claims that live in them.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -21,11 +21,11 @@ use crate::sync::Mutex;
 pub(super) struct Sessions {
     pub(super) memory: Memory,
     pub(super) placement: Placement,
-    /// How long the store keeps a session without a sign of life.
+    /// How long the store keeps a session without a keep-alive.
     pub(super) timeout: Duration,
-    /// Whether a session needs signs of life at all.
+    /// Whether sessions need keep-alives.
     pub(super) keep_alive: bool,
-    /// Notified when a session has ended: its process begins another.
+    /// Notified when a session has ended, and its process begins another.
     pub(super) over: Arc<Notify>,
     state: Mutex<State>,
 }
@@ -33,7 +33,7 @@ pub(super) struct Sessions {
 #[derive(Debug, Default)]
 struct State {
     sessions: HashMap<u128, Session>,
-    /// In the order in which they were attached.
+    /// Sorted by the time at which they were attached.
     processes: Vec<u128>,
     loses_notifications: bool,
     ended: u64,
@@ -45,7 +45,7 @@ struct Session {
     listener: Weak<dyn Listener>,
     /// Grows with every session of the process.
     number: u64,
-    /// The end of the session without a further sign of life.
+    /// The end of the session if no further keep-alive arrives.
     until: Option<Moment>,
     claims: HashMap<(Owner, Key), Entry>,
 }
@@ -54,7 +54,7 @@ struct Session {
 pub(super) struct Entry {
     claim: Claim,
     granted: bool,
-    /// Keeps the queue entry, which the memory store forgets while nobody watches it. Never polled again.
+    /// Keeps the queue entry, which the memory store forgets while nobody watches it. It is not polled again.
     _watch: Option<BoxFuture<'static, ()>>,
 }
 
@@ -63,7 +63,8 @@ impl Entry {
         Self { claim, granted: true, _watch: None }
     }
 
-    /// Must not be made under the lock of the sessions: the memory store may call a listener.
+    /// Makes an entry for a waiting claim. Must not be called under the lock of the sessions, because the memory store
+    /// may call a listener.
     pub(super) fn queued(memory: &Memory, claim: Claim) -> Self {
         let (memory, watched) = (memory.clone(), claim.clone());
         let mut watch: BoxFuture<'static, ()> = Box::pin(async move { memory.changed(&watched).await });
@@ -102,7 +103,7 @@ impl Sessions {
         self.placement.clock().now()
     }
 
-    /// Whether this process is new.
+    /// Attaches a process. Returns whether it is new.
     pub(super) fn attach(&self, process: u128, listener: Weak<dyn Listener>) -> bool {
         let mut state = self.state();
         if let Some(session) = state.sessions.get_mut(&process) {
@@ -114,7 +115,7 @@ impl Sessions {
         true
     }
 
-    /// The number of the session of `process`, and what is certain of it.
+    /// Returns the number of the session of `process`, and the time for which the session is certain.
     pub(super) fn session(&self, process: u128) -> Result<(u64, Duration)> {
         self.expire();
         let state = self.state();
@@ -128,7 +129,7 @@ impl Sessions {
         if lease.is_zero() { Err(none("its process has no session")) } else { Ok((session.number, lease)) }
     }
 
-    /// Keeps the session of `process` for another timeout. `false` once nobody listens for it: then the session ends.
+    /// Extends the session of `process` by another timeout. Ends it and returns `false` when its listener is gone.
     pub(super) fn sign_of_life(&self, process: u128) -> bool {
         self.expire();
         let until = self.now().plus(self.timeout);
@@ -143,7 +144,7 @@ impl Sessions {
         lives
     }
 
-    /// Files an entry in the session `number`. Returns the entry where that session has ended.
+    /// Adds an entry to the session `number`. Returns the entry if that session has ended.
     #[must_use = "an entry that is returned must be released"]
     pub(super) fn file(&self, number: u64, entry: Entry) -> Option<Entry> {
         let mut state = self.state();
@@ -153,13 +154,13 @@ impl Sessions {
             return Some(entry);
         };
         let before = session.claims.insert((entry.claim.owner, entry.claim.key.clone()), entry);
-        // Its watch may call a listener as it goes.
+        // The drop of its watch may call a listener.
         drop(state);
         drop(before);
         None
     }
 
-    /// Whether `claim` is granted in the session that its process has now.
+    /// Returns whether `claim` is granted in the current session of its process.
     pub(super) fn is_granted(&self, claim: &Claim) -> bool {
         let state = self.state();
         let session = state.sessions.get(&claim.owner.process());
@@ -178,7 +179,7 @@ impl Sessions {
         drop(gone);
     }
 
-    /// Ends the sessions that gave no sign of life.
+    /// Ends the sessions that have had no keep-alive in time.
     pub(super) fn expire(&self) {
         let now = self.now();
         let silent: Vec<u128> = {
@@ -205,7 +206,7 @@ impl Sessions {
         drop(state);
         let granted = claims.values().filter(|entry| entry.granted).map(|entry| entry.claim.owner);
         let granted: Vec<Owner> = granted.collect();
-        // The keys are free before the process knows.
+        // Frees the keys before the process is notified.
         for entry in claims.into_values() {
             self.memory.release_now(&entry.claim, None);
         }

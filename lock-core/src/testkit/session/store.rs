@@ -1,4 +1,4 @@
-//! The calls of the contract.
+//! The calls of the backend contract.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -15,16 +15,16 @@ use crate::backend::{
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
 
-/// The lease of a grant in the memory store, where nothing ends by itself.
+/// The lease of a grant in the memory store, where no grant may expire.
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
-/// How long the sessions of [`SessionStore::new`] are certain to live.
+/// The time for which the sessions of [`SessionStore::new`] are certain to live.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The memory store as one whose grants all belong to the session of their process. Clones share one store.
+/// The memory store, with grants that belong to the session of their process. Clones share one store.
 ///
-/// Each manager has a session of its own, from the moment it is [attached](Backend::attach). Nothing that it holds ends
-/// before the session does. Its lease is what is certain of the session.
+/// Each manager has its own session from the moment at which it is [attached](Backend::attach). No grant ends before
+/// its session does. The lease of a grant is the time for which the session is certain.
 ///
 /// # Examples
 /// ```
@@ -46,16 +46,17 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 pub struct SessionStore(Arc<Sessions>);
 
 impl SessionStore {
-    /// An empty store in this process whose sessions live until [`SessionControl::end`], and its control.
+    /// Returns an empty store in this process whose sessions live until [`SessionControl::end`], and its control.
     #[must_use]
     pub fn new() -> (Self, SessionControl) {
         Self::of(Sessions::new(TIMEOUT, Placement::Embedded, false))
     }
 
-    /// An empty store whose sessions end by themselves `timeout` after their last sign of life, and its control. A task on
-    /// the runtime that [`Backend::attach`] hands over gives three in that time, for as long as the manager is there.
+    /// Returns an empty store whose sessions end by themselves `timeout` after their last keep-alive, and its control.
+    /// A task on the runtime that [`Backend::attach`] passes sends three keep-alives within that time, as long as the
+    /// manager exists.
     ///
-    /// With [`Placement::Remote`] the library takes it for a store elsewhere, and real time passes.
+    /// With [`Placement::Remote`] the library treats it as a remote store, and real time passes.
     #[must_use]
     pub fn with_keep_alive(timeout: Duration, placement: Placement) -> (Self, SessionControl) {
         Self::of(Sessions::new(timeout, placement, true))
@@ -79,17 +80,17 @@ impl SessionStore {
     }
 }
 
-/// The claim as the memory store is asked for it.
+/// Returns the claim that the memory store receives.
 fn forever(claim: &Claim) -> Claim {
     Claim { ttl: FOREVER, ..claim.clone() }
 }
 
-/// Gives signs of life for as long as the process and the store are there.
+/// Sends keep-alives as long as the process and the store exist.
 async fn keep_alive(sessions: Weak<Sessions>, over: Arc<Notify>, process: u128, every: Duration) {
     loop {
         let mut over = std::pin::pin!(over.notified());
         over.as_mut().enable();
-        // Not kept over the pause: the store goes when its last manager does.
+        // Not kept over the pause, so that the store is dropped with its last manager.
         if !sessions.upgrade().is_some_and(|sessions| sessions.sign_of_life(process)) {
             return;
         }
@@ -104,7 +105,7 @@ fn without_expiry(lock: &mut LockInfo) {
 impl Backend for SessionStore {
     fn capability(&self) -> Capability {
         let order = Order::Arrival { waiter_lease: self.0.timeout };
-        // A lease that is not renewed must be certain when it is granted.
+        // The lease of a lock that is not renewed must be certain when it is granted.
         let certain = if self.0.keep_alive { self.0.timeout * 2 / 3 } else { self.0.timeout };
         Capability {
             store: "session",
@@ -190,7 +191,7 @@ impl Backend for SessionStore {
         self.0.memory.attach(process, Weak::clone(&listener), None);
         let is_new = self.0.attach(process, listener);
         if let Some(background) = background.filter(|_| is_new && self.0.keep_alive) {
-            // So that the first claim finds a session.
+            // The first claim needs a session.
             self.0.sign_of_life(process);
             let (sessions, over) = (Arc::downgrade(&self.0), Arc::clone(&self.0.over));
             background.spawn(keep_alive(sessions, over, process, self.0.timeout / 3));
