@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lock_tests::{Clock, RedisServer};
 
-/// Seconds since the Unix epoch, as the server says.
+/// Returns the server's time in seconds since the Unix epoch.
 fn time(server: &RedisServer) -> i64 {
     let time: (i64, i64) = server.get(&["TIME"]);
     time.0
@@ -23,7 +23,7 @@ fn a_clock_sets_the_time_of_its_server_and_of_no_other() {
     assert!((ahead() + 60).abs() <= 1, "{}", ahead());
 }
 
-/// Expiry goes by the same clock.
+/// Expiry follows the same clock.
 #[test]
 fn a_clock_that_is_set_ends_leases() {
     let clock = Arc::new(Clock::new());

@@ -1,4 +1,4 @@
-//! The rig itself, on a real server: a fault that does not do what it says would make every other test worthless.
+//! Tests of the rig itself on a real server, because a fault that does nothing would make every other test worthless.
 
 mod clock;
 mod processes;

@@ -1,4 +1,4 @@
-//! Processes end with their owner, and the counter tells when nothing protects it.
+//! Processes end with their owner, and the counter shows when nothing protects it.
 
 use std::net::TcpStream;
 use std::time::Duration;
@@ -33,7 +33,7 @@ async fn a_counter_without_a_lock_loses_updates_between_processes() {
     let (one, two) = (start(), start());
     one.finish().await;
     two.finish().await;
-    // A process that is held up between its read and its write takes back all that the other did meanwhile.
+    // A process that pauses between its read and its write undoes everything that the other did meanwhile.
     assert!((1..200).contains(&counter.value()), "stands at {}", counter.value());
 }
 
@@ -55,7 +55,7 @@ async fn a_counter_without_a_lock_loses_updates_between_tasks() {
 async fn a_fenced_resource_refuses_what_is_smaller() {
     let server = RedisServer::start();
     let resource = Fenced::connect(&server.url()).await;
-    // More digits than Lua's own conversion keeps.
+    // The token has more digits than Lua's own number conversion keeps.
     let token = 1_763_672_000_123_456;
     assert!(resource.write("a", token).await && resource.write("a", token).await);
     assert!(!resource.write("a", token - 1).await);

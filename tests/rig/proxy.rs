@@ -12,7 +12,7 @@ const LONG: Duration = Duration::from_secs(10);
 async fn connect(proxy: &Proxy) -> RedisResult<MultiplexedConnection> {
     let config =
         AsyncConnectionConfig::new().set_response_timeout(Some(SHORT)).set_connection_timeout(Some(LONG));
-    // The answers to the set-up must not wait for their turn in a burst of tests.
+    // The answers during the set-up must not time out in a burst of tests.
     let mut connection =
         redis::Client::open(proxy.url())?.get_multiplexed_async_connection_with_config(&config).await?;
     connection.set_response_timeout(SHORT);
@@ -79,7 +79,8 @@ async fn a_swallowed_request_never_runs() {
     proxy.requests(Flow::Swallow);
     assert!(set(&mut connection, "lost").await.is_err_and(|error| error.is_timeout()));
     proxy.heal();
-    // A connection of its own: on the old one the client takes the next answer for the one that it still waits for.
+    // Needs another connection: on the old one the client would take the next answer for the one that it still waits
+    // for.
     let mut connection = connect(&proxy).await.expect("the proxy passes");
     set(&mut connection, "next").await.expect("the proxy passes");
     assert_eq!(server.keys(), ["next"]);
@@ -111,7 +112,7 @@ fn a_cut_is_an_rst_and_no_ordinary_end() {
     let proxy = Proxy::before(&server);
     let mut stream = std::net::TcpStream::connect(("127.0.0.1", proxy.port())).expect("the proxy listens");
     stream.set_read_timeout(Some(LONG)).expect("a timeout");
-    // Only a connection that is through to the server can be cut.
+    // Only a connection that has reached the server can be cut.
     std::io::Write::write_all(&mut stream, b"PING\r\n").expect("the proxy reads");
     stream.read_exact(&mut [0; 7]).expect("the answer");
     proxy.cut();

@@ -1,4 +1,4 @@
-//! Servers start, stop, die and come back as told.
+//! Servers start, stop, die and return on command.
 
 use std::io::Read;
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! Certificates for a server, and for its clients, that one authority of the test's own has signed.
+//! Certificates for a server and its clients, signed by an authority of the test.
 
 use std::path::{Path, PathBuf};
 
@@ -6,22 +6,22 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
 use crate::directory::Directory;
 
-/// PEM files: an authority, and what it has signed.
+/// PEM files: an authority, and the certificates that it has signed.
 #[derive(Debug)]
 pub struct Certificates {
     directory: Directory,
 }
 
 impl Certificates {
-    /// Signs a certificate for a server with the names `hosts`, and one for a client.
+    /// Creates a certificate for a server with the names `hosts`, and one for a client.
     ///
     /// # Panics
-    /// When they cannot be made or written.
+    /// When the certificates cannot be created or written.
     #[must_use]
     pub fn new(hosts: &[&str]) -> Self {
         let made = Self { directory: Directory::new() };
         let mut params = CertificateParams::new(vec![]).expect("no names are good names");
-        // OpenSSL takes a certificate with its authority's name for one that has signed itself.
+        // OpenSSL treats a certificate that has the name of its authority as self-signed.
         params.distinguished_name.push(DnType::CommonName, "authority of the tests");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().expect("a key");
@@ -39,7 +39,7 @@ impl Certificates {
         made
     }
 
-    /// One of `ca.pem`, `server.pem`, `server.key`, `client.pem`, `client.key`.
+    /// Returns the path of `ca.pem`, `server.pem`, `server.key`, `client.pem` or `client.key`.
     #[must_use]
     pub fn file(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)

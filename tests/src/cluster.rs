@@ -7,22 +7,22 @@ use crate::port::Port;
 use crate::redis_server::{RedisBuilder, RedisServer};
 use crate::wait::{Bound, PATIENCE, monotonic};
 
-/// How long a node has to be silent to be taken for dead.
+/// The time after which a silent node counts as dead.
 const NODE_TIMEOUT: Duration = Duration::from_secs(1);
 const PRIMARIES: usize = 3;
 const SLOTS: usize = 16_384;
 
-/// Six nodes; a failover takes two to three seconds.
+/// Six nodes. A failover takes two to three seconds.
 #[derive(Debug)]
 pub struct RedisCluster {
-    /// The primaries at the start, by their slots, then a replica of each in the same order.
+    /// The first primaries in the order of their slots, then a replica of each in the same order.
     pub nodes: Vec<RedisServer>,
-    /// Where the nodes talk to each other.
+    /// The ports over which the nodes communicate with each other.
     buses: Vec<Port>,
 }
 
 impl RedisCluster {
-    /// Starts everything and returns when all nodes agree.
+    /// Starts the nodes, and returns when all of them agree.
     ///
     /// # Panics
     /// When Redis is not installed, is older than 7.0, or does not start.
@@ -31,7 +31,7 @@ impl RedisCluster {
         Self::start_with(|_, node| node)
     }
 
-    /// The same with something more for each node, by its number.
+    /// Like [`start`](Self::start), with further settings for each node, by its number.
     ///
     /// # Panics
     /// As [`start`](Self::start).
@@ -44,7 +44,7 @@ impl RedisCluster {
         made
     }
 
-    /// Makes a Cluster of nodes that know nobody yet: the first half of the order are the primaries.
+    /// Makes a Cluster of nodes that do not know each other yet. The first half of `order` become primaries.
     fn assemble(&self, order: &[usize]) {
         let nodes: Vec<&RedisServer> = order.iter().map(|number| &self.nodes[*number]).collect();
         for (number, node) in nodes.iter().enumerate() {
@@ -81,13 +81,13 @@ impl RedisCluster {
         });
     }
 
-    /// `redis+cluster://` with the first two nodes.
+    /// Returns `redis+cluster://` with the first two nodes.
     #[must_use]
     pub fn url(&self) -> String {
         format!("redis+cluster://127.0.0.1:{},127.0.0.1:{}", self.nodes[0].port(), self.nodes[1].port())
     }
 
-    /// The number of the primary that has the slot of a key at the start.
+    /// Returns the number of the primary that initially has the slot of a key.
     ///
     /// # Panics
     /// When no node answers.
@@ -97,7 +97,7 @@ impl RedisCluster {
         (0..PRIMARIES).find(|number| slot < (number + 1) * SLOTS / PRIMARIES).expect("a slot")
     }
 
-    /// The slot of a key, as a node says.
+    /// Returns the slot of a key, as a node reports it.
     ///
     /// # Panics
     /// When no node answers.
@@ -108,7 +108,7 @@ impl RedisCluster {
         redis::from_redis_value(slot).expect("a number")
     }
 
-    /// Waits until a replica has taken the place of a primary.
+    /// Waits until a replica has replaced a primary.
     ///
     /// # Panics
     /// When that does not happen.
@@ -117,10 +117,10 @@ impl RedisCluster {
         Bound::new(PATIENCE).block_until("the replica is promoted", || replica.info("role") == "master");
     }
 
-    /// Looks from now on: when the replica of a primary takes its place, by [`monotonic`].
+    /// Starts to watch a primary: the channel receives the time at which its replica replaces it, by [`monotonic`].
     ///
     /// # Panics
-    /// When it does not answer.
+    /// When the replica does not answer.
     #[must_use]
     pub fn promoted(&self, number: usize) -> mpsc::Receiver<Duration> {
         let client = redis::Client::open(self.nodes[PRIMARIES + number].url()).expect("a URL");
@@ -136,8 +136,8 @@ impl RedisCluster {
         told
     }
 
-    /// Begins to move a slot from one primary to another: from now on the first sends on who asks for a key that it does
-    /// not have.
+    /// Begins to move a slot from one primary to another. From now on the first redirects requests for keys that it
+    /// does not have.
     ///
     /// # Panics
     /// When a node refuses.
@@ -148,10 +148,10 @@ impl RedisCluster {
         source.command(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &id(target)]);
     }
 
-    /// The text of `key` on the replica of the primary with this number.
+    /// Returns the text of `key` on the replica of the primary with this number.
     ///
     /// # Panics
-    /// When it does not answer, or has no such key.
+    /// When the replica does not answer, or has no such key.
     #[must_use]
     pub fn read_replica(&self, number: usize, key: &str) -> String {
         let client = redis::Client::open(self.nodes[number + PRIMARIES].url()).expect("a URL");
@@ -161,7 +161,7 @@ impl RedisCluster {
         read.unwrap_or_else(|error| panic!("GET {key} of the replica: {error}"))
     }
 
-    /// What is left of a key on one node, in ms, also while its slot is being moved there.
+    /// Returns the time to live of a key on one node in ms, also while its slot is being moved there.
     ///
     /// # Panics
     /// When the node refuses.
@@ -182,13 +182,13 @@ impl RedisCluster {
         self.nodes[from].command(&["MIGRATE", "127.0.0.1", &port, key, "0", "5000"]);
     }
 
-    /// From where to where a slot is being moved.
+    /// Returns the source and the destination of a slot that is being moved.
     ///
     /// # Panics
     /// When a node does not answer.
     #[must_use]
     pub fn moving(&self, slot: usize) -> Option<(usize, usize)> {
-        // `[slot->-id]` where it is leaving, `[slot-<-id]` where it arrives.
+        // `[slot->-id]` on the source, `[slot-<-id]` on the destination.
         let side = |arrow: &str| {
             (0..PRIMARIES).find(|number| {
                 let nodes: String = self.nodes[*number].get(&["CLUSTER", "NODES"]);
@@ -198,7 +198,7 @@ impl RedisCluster {
         Some((side("->-")?, side("-<-")?))
     }
 
-    /// Moves what is left of a slot, and gives it to its new node.
+    /// Moves the remaining keys of a slot, and assigns it to its new node.
     ///
     /// # Panics
     /// When a node refuses.
@@ -213,7 +213,7 @@ impl RedisCluster {
         }
     }
 
-    /// Waits until all nodes have counted so many epochs.
+    /// Waits until all nodes have reached `epoch`.
     ///
     /// # Panics
     /// When that does not happen.
@@ -223,7 +223,7 @@ impl RedisCluster {
         });
     }
 
-    /// Makes another Cluster of the same nodes: it begins to count epochs again, and what were replicas are the primaries.
+    /// Makes another Cluster of the same nodes. Its epochs start again, and the former replicas are its primaries.
     ///
     /// # Panics
     /// When a node refuses.
@@ -254,7 +254,7 @@ fn id(node: &RedisServer) -> String {
     node.get(&["CLUSTER", "MYID"])
 }
 
-/// One field of `CLUSTER INFO`.
+/// Returns one field of `CLUSTER INFO`.
 fn field(node: &RedisServer, name: &str) -> String {
     let text: String = node.get(&["CLUSTER", "INFO"]);
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));

@@ -5,20 +5,20 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A number in a file that is read, increased and written back with nothing to protect it.
+/// A number in a file that is read, increased and written back without any protection.
 ///
 /// Tasks and processes that add at the same time lose updates, so a sum that is too small proves an overlap. Between
-/// the read and the write it gives way to others, so that an overlap costs an update nearly every time.
+/// the read and the write it yields to others, so that an overlap nearly always costs an update.
 #[derive(Clone, Debug)]
 pub struct Counter {
     path: PathBuf,
 }
 
-/// Digits of `u64::MAX`: a number is always written in full width, so that no reader sees half of one.
+/// The digits of `u64::MAX`. A number is always written in full width, so that no reader sees half of one.
 const WIDTH: usize = 20;
 
 impl Counter {
-    /// Makes a counter that stands at zero.
+    /// Creates a counter with the value zero.
     ///
     /// # Panics
     /// When the file cannot be written.
@@ -30,13 +30,13 @@ impl Counter {
         counter
     }
 
-    /// A counter that exists.
+    /// Returns a counter that exists already.
     #[must_use]
     pub fn open(path: &Path) -> Self {
         Self { path: path.to_owned() }
     }
 
-    /// The file.
+    /// Returns the path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -56,10 +56,10 @@ impl Counter {
         self.write(before + 1);
     }
 
-    /// What it stands at.
+    /// Returns the value.
     ///
     /// # Panics
-    /// When the file holds no number.
+    /// When the file contains no number.
     #[must_use]
     pub fn value(&self) -> u64 {
         let text = std::fs::read_to_string(&self.path).expect("cannot read the counter's file");

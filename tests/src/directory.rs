@@ -3,15 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A directory of its own under the system's temporary directory; removed with everything in it on drop.
+/// A new directory under the system's temporary directory. It is removed with its contents on drop.
 #[derive(Debug)]
 pub struct Directory(PathBuf);
 
 impl Directory {
-    /// Makes a new one.
+    /// Creates a directory.
     ///
     /// # Panics
-    /// When it cannot be made.
+    /// When it cannot be created.
     #[must_use]
     pub fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -20,14 +20,14 @@ impl Directory {
             let path = std::env::temp_dir().join(name);
             match std::fs::create_dir(&path) {
                 Ok(()) => return Self(path),
-                // Left over from a killed process that had the same id.
+                // Left over from a killed process with the same id.
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
                 Err(error) => panic!("cannot make {}: {error}", path.display()),
             }
         }
     }
 
-    /// Where it is.
+    /// Returns its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0
@@ -42,7 +42,7 @@ impl Default for Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // A directory that stays behind is no reason to fail a test, and a second panic would abort.
+        // A directory that remains is no reason to fail a test, and a second panic would abort.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -2,13 +2,13 @@
 
 use redis::aio::MultiplexedConnection;
 
-/// Refuses a write whose token is smaller than the largest that it has seen; one step on its server.
+/// Refuses a write whose token is smaller than the largest one seen, in one step on its server.
 const WRITE: &str = "local last = tonumber(redis.call('GET', KEYS[1]) or '0') \
                      if tonumber(ARGV[1]) < last then return 0 end \
                      redis.call('SET', KEYS[1], ARGV[1]) return 1";
 
-/// What a lock protects, as it should be built: it keeps the largest fencing token it has seen and refuses smaller
-/// ones. Lives on a Redis server of its own, to which no fault is done.
+/// A protected resource as it should be built: it keeps the largest fencing token that it has seen, and refuses smaller
+/// ones. It lives on its own Redis server, which has no faults.
 #[derive(Clone, Debug)]
 pub struct Fenced {
     connection: MultiplexedConnection,
@@ -25,7 +25,7 @@ impl Fenced {
         Self { connection }
     }
 
-    /// Writes to the resource `name` with `token`; whether it was accepted.
+    /// Writes to the resource `name` with `token`. Returns whether the write was accepted.
     ///
     /// # Panics
     /// When its server does not answer.

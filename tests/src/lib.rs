@@ -1,8 +1,8 @@
 //! The rig of the tests on real servers: servers as child processes, a proxy that injects faults, and oracles.
 //!
-//! Nothing here knows the crates under test. Everything a test starts it owns: a server, a worker or a proxy ends
-//! when its value is dropped, and also when the test process is killed. Failures of the rig are panics with a text
-//! that says what was expected.
+//! Nothing here depends on the crates under test. A test owns everything that it starts: a server, a worker or a proxy
+//! ends when its value is dropped, and also when the test process is killed. A failure of the rig is a panic that says
+//! what was expected.
 
 mod certificates;
 mod clock;

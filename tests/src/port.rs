@@ -1,4 +1,4 @@
-//! A TCP port that stays ours.
+//! A reserved TCP port.
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -8,11 +8,12 @@ use tokio::net::{TcpListener, TcpSocket};
 
 use crate::wait::{Bound, PATIENCE};
 
-/// A port of 127.0.0.1 that no one else is given while this value lives, whether or not somebody listens on it.
+/// A port of 127.0.0.1 that the system gives to nobody else while this value lives, whether a process listens on it or
+/// not.
 ///
-/// It holds a socket that is bound and never listens. A listener with `SO_REUSEADDR`, which Redis and `Proxy`
-/// (`crate::Proxy`) set, can bind the same port by number, again and again; a process that asks the system for any
-/// free port is not given it. So a server restarts on its port with no race, and connecting meanwhile is refused.
+/// The value holds a socket that is bound and never listens. A listener with `SO_REUSEADDR`, which Redis and `Proxy`
+/// (`crate::Proxy`) set, can bind the same port by number, again and again. A process that asks the system for any free
+/// port does not get it. So a server restarts on its port without a race, and connections are refused meanwhile.
 #[derive(Debug)]
 pub(crate) struct Port {
     address: SocketAddr,
@@ -30,10 +31,10 @@ impl Port {
         self.address
     }
 
-    /// Listens on the port; needs a tokio runtime.
+    /// Listens on the port. Needs a tokio runtime.
     ///
-    /// A child process that is just being started has a copy of every socket until its `exec`, so a listener that was
-    /// closed may live for a moment more.
+    /// A child process that is being started has a copy of every socket until its `exec`, so a closed listener may live
+    /// for a moment longer.
     pub(crate) fn listen(&self) -> TcpListener {
         let bound = Bound::new(PATIENCE);
         loop {

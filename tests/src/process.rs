@@ -7,11 +7,11 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
-/// A child process, ended by its id on drop.
+/// A child process, which is killed by its id on drop.
 ///
-/// Beside it runs a guardian: a shell that waits for the end of its input, which comes when this process ends in
-/// whatever way, and then kills the child. Both are process groups of their own, so that an interrupt from the
-/// terminal reaches the test process alone and the guardian does the rest.
+/// A guardian runs beside it: a shell that waits for the end of its input, which comes however this process ends, and
+/// then kills the child. Both have a process group of their own, so that an interrupt from the terminal reaches only
+/// the test process, and the guardian does the rest.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
@@ -22,7 +22,7 @@ impl Process {
     /// Starts `command`. The guardian also removes `directory`, if there is one.
     ///
     /// # Errors
-    /// When the program cannot be started, `NotFound` when it is not installed.
+    /// When the program cannot be started; `NotFound` when it is not installed.
     pub fn spawn(command: &mut Command, directory: Option<&Path>) -> io::Result<Self> {
         let mut child = command.process_group(0).spawn()?;
         let guardian = Command::new("sh")
@@ -43,26 +43,26 @@ impl Process {
         }
     }
 
-    /// The process id.
+    /// Returns the process id.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// The child, for its pipes.
+    /// Returns the child, for its pipes.
     pub fn child_mut(&mut self) -> &mut Child {
         &mut self.child
     }
 
-    /// How it ended; `None` while it runs.
+    /// Returns its exit status; `None` while it runs.
     pub fn exited(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
 
-    /// Stops it with SIGSTOP and returns when it stands still.
+    /// Stops the process with SIGSTOP, and returns when it has stopped.
     ///
     /// # Panics
-    /// When it has ended.
+    /// When the process has ended.
     pub fn stop(&self) {
         self.signal(Signal::STOP).expect("cannot stop a process that has ended");
         let (_, status) = waitpid(Some(self.pid()), WaitOptions::UNTRACED)
@@ -71,17 +71,17 @@ impl Process {
         assert!(status.stopped(), "the process ended instead of stopping");
     }
 
-    /// Lets it go on after [`stop`](Self::stop).
+    /// Continues the process after [`stop`](Self::stop).
     ///
     /// # Panics
-    /// When it has ended.
+    /// When the process has ended.
     pub fn cont(&self) {
         self.signal(Signal::CONT).expect("cannot continue a process that has ended");
     }
 
-    /// Kills it with SIGKILL, also when it is stopped, and returns when it is gone.
+    /// Kills the process with SIGKILL, also when it is stopped, and returns when it is gone.
     pub fn kill9(&mut self) {
-        // The guardian goes first: it must not kill by an id that the system has given to another process.
+        // The guardian is killed first: it must not kill an id that the system has given to another process.
         let _ = self.guardian.kill();
         let _ = self.guardian.wait();
         let _ = self.child.kill();

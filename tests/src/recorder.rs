@@ -1,4 +1,4 @@
-//! Which commands clients sent.
+//! A record of the commands that clients sent.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -6,10 +6,10 @@ use std::net::TcpStream;
 use crate::redis_server::RedisServer;
 use crate::wait::PATIENCE;
 
-/// Records what clients send to a server, with `MONITOR`.
+/// Records the commands that clients send to a server, with `MONITOR`.
 ///
-/// The statistics of the server would count what scripts call inside as well; this counts what crossed the network.
-/// `HELLO` and `AUTH` are never shown by the server.
+/// The statistics of the server also count the commands inside scripts; this counts the commands that crossed the
+/// network. The server never shows `HELLO` and `AUTH`.
 #[derive(Debug)]
 pub struct Recorder<'a> {
     server: &'a RedisServer,
@@ -20,11 +20,11 @@ pub struct Recorder<'a> {
 /// A command as a client sent it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SentCommand {
-    /// Address of the client.
+    /// The address of the client.
     pub client: String,
     /// The name in upper case.
     pub name: String,
-    /// What follows the name. Bytes that are not ASCII stand as `\xNN`.
+    /// The words after the name, with `\xNN` for each byte that is not ASCII.
     pub arguments: Vec<String>,
 }
 
@@ -46,13 +46,13 @@ impl<'a> Recorder<'a> {
         recorder
     }
 
-    /// Every command since the start or the last call, in the order in which the server ran them, without those that
-    /// scripts call inside.
+    /// Returns every command since the start or the last call, in the order in which the server ran them, without the
+    /// commands inside scripts.
     ///
     /// # Panics
     /// When the server does not answer.
     pub fn take(&mut self) -> Vec<SentCommand> {
-        // What was sent before this mark is shown before it.
+        // `MONITOR` shows every command that was sent before this mark before the mark.
         self.taken += 1;
         let mark =
             format!("recorder-{}-{}", self.stream.get_ref().local_addr().map_or(0, |a| a.port()), self.taken);
@@ -61,7 +61,7 @@ impl<'a> Recorder<'a> {
         loop {
             let Some(command) = parse(&self.line()) else { continue };
             if command.arguments == [mark.as_str()] {
-                // The commands with which the marking connection introduced itself go as well.
+                // Removes the commands of the marking connection's handshake as well.
                 commands.retain(|other| other.client != command.client);
                 return commands;
             }
@@ -78,7 +78,7 @@ impl<'a> Recorder<'a> {
     }
 }
 
-/// Parses `+1763672000.123456 [0 127.0.0.1:60866] "set" "k" "v"`; `None` for what a script did.
+/// Parses `+1763672000.123456 [0 127.0.0.1:60866] "set" "k" "v"`. Returns `None` for a command inside a script.
 fn parse(line: &str) -> Option<SentCommand> {
     let (_, rest) = line.split_once('[')?;
     let (context, rest) = rest.split_once("] ")?;
@@ -91,7 +91,7 @@ fn parse(line: &str) -> Option<SentCommand> {
     Some(SentCommand { client: client.to_owned(), name, arguments: words.collect() })
 }
 
-/// Splits `"a" "b\"c"`; only `\"` and `\\` are undone.
+/// Splits `"a" "b\"c"`. Only `\"` and `\\` are unescaped.
 fn unquote(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

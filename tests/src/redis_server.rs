@@ -1,4 +1,4 @@
-//! A Redis server of the test's own.
+//! A Redis server that a test owns.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -18,36 +18,36 @@ use crate::recorder::Recorder;
 use crate::wait::{Bound, PATIENCE};
 
 const INSTALL: &str = "redis-server is not installed; run: apt-get install -y redis-server";
-/// The variable that names another server than the `redis-server` on the path: another version, or Valkey.
+/// The variable that names a server other than the `redis-server` on the path: another version, or Valkey.
 const VARIABLE: &str = "LOCK_REDIS_SERVER";
 
-/// How long [`RedisServer::command`] waits for an answer; a stopped server then is a panic and no hang.
+/// How long [`RedisServer::command`] waits for an answer. So a stopped server causes a panic instead of a hang.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
-/// A `redis-server` child process on a free port of 127.0.0.1 with nothing on disk.
+/// A `redis-server` child process on a free port of 127.0.0.1, with nothing on disk.
 ///
-/// All methods block the calling thread for the fraction of a millisecond that a local command takes; starting takes
-/// about 20 ms. Dropping it kills the server, also a stopped one, and removes its directory.
+/// All methods block the calling thread for the fraction of a millisecond that a local command takes; a start takes
+/// about 20 ms. Dropping the value kills the server, also a stopped one, and removes its directory.
 #[derive(Debug)]
 pub struct RedisServer {
-    // Dropped in this order: the process before the directory it works in and the port it listens on.
+    // Dropped in this order: the process before the directory that it works in and the port that it listens on.
     process: Process,
     builder: RedisBuilder,
     directory: Directory,
     port: Port,
 }
 
-/// What a [`RedisServer`] is started with.
+/// The settings with which a [`RedisServer`] is started.
 #[derive(Clone, Debug, Default)]
 #[must_use = "nothing runs before `start`"]
 pub struct RedisBuilder {
     arguments: Vec<String>,
-    /// What the server finds in its environment beside that of the test.
+    /// Variables in the environment of the server, in addition to those of the test.
     environment: Vec<(String, std::ffi::OsString)>,
-    /// What must live as long as the server.
+    /// Must live as long as the server.
     clock: Option<Arc<Clock>>,
     password: Option<String>,
-    /// The port for TLS beside the plain one.
+    /// The port for TLS, in addition to the plain one.
     tls: Option<Arc<Port>>,
 }
 
@@ -57,28 +57,29 @@ impl RedisBuilder {
         self.configs(name, &[value])
     }
 
-    /// As [`config`](Self::config), for a setting of several values: before version 7 they must be arguments of their own.
+    /// Like [`config`](Self::config), for a setting of several values: before version 7 each must be an argument of its
+    /// own.
     pub fn configs(mut self, name: &str, values: &[&str]) -> Self {
         self.arguments.push(format!("--{name}"));
         self.arguments.extend(values.iter().map(|value| (*value).to_owned()));
         self
     }
 
-    /// Lets the wall clock of the server be set by `clock`.
+    /// Lets `clock` set the wall clock of the server.
     pub fn clock(mut self, clock: &Arc<Clock>) -> Self {
         self.environment = clock.environment();
         self.clock = Some(Arc::clone(clock));
         self
     }
 
-    /// Asks every client for `password`; [`RedisServer::url`] carries it.
+    /// Requires `password` of every client; [`RedisServer::url`] contains it.
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
         self.config("requirepass", password)
     }
 
-    /// Listens on a second port for TLS as well, see [`RedisServer::tls_port`]; there clients must show a certificate if
-    /// `both_sides`.
+    /// Also listens for TLS on a second port, see [`RedisServer::tls_port`]. Clients must show a certificate there if
+    /// `both_sides` is true.
     pub fn tls(mut self, certificates: &Certificates, both_sides: bool) -> Self {
         let port = Port::reserve();
         let file = |name| certificates.file(name).display().to_string();
@@ -92,7 +93,7 @@ impl RedisBuilder {
         self
     }
 
-    /// Starts the server and returns when it answers.
+    /// Starts the server, and returns when it answers.
     ///
     /// # Panics
     /// When Redis is not installed (the text says how to install it) or does not start.
@@ -116,18 +117,18 @@ impl RedisServer {
         Self::builder().start()
     }
 
-    /// A server that is still to be configured.
+    /// Returns a builder for a server.
     pub fn builder() -> RedisBuilder {
         RedisBuilder::default()
     }
 
-    /// `redis://127.0.0.1:<port>/`, with the password if there is one.
+    /// Returns `redis://127.0.0.1:<port>/`, with the password if there is one.
     #[must_use]
     pub fn url(&self) -> String {
         self.url_at(self.port())
     }
 
-    /// The same server behind another port of 127.0.0.1.
+    /// Returns the URL of the same server on another port of 127.0.0.1.
     pub(crate) fn url_at(&self, port: u16) -> String {
         match &self.builder.password {
             Some(password) => format!("redis://:{password}@127.0.0.1:{port}/"),
@@ -135,28 +136,28 @@ impl RedisServer {
         }
     }
 
-    /// The URL for a user of the access control list, made with `ACL SETUSER`.
+    /// Returns the URL for a user of the access control list, which `ACL SETUSER` creates.
     #[must_use]
     pub fn url_for(&self, user: &str, password: &str) -> String {
         format!("redis://{user}:{password}@127.0.0.1:{}/", self.port())
     }
 
-    /// The port of 127.0.0.1; the same for the whole life of this value.
+    /// Returns the port of 127.0.0.1, which is the same for the whole life of this value.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port.address().port()
     }
 
-    /// The port of 127.0.0.1 for TLS.
+    /// Returns the port of 127.0.0.1 for TLS.
     ///
     /// # Panics
-    /// When the server was started without.
+    /// When the server was started without TLS.
     #[must_use]
     pub fn tls_port(&self) -> u16 {
         self.builder.tls.as_ref().expect("a server with TLS").address().port()
     }
 
-    /// The port that nodes of a Cluster know it by.
+    /// Returns the port by which the nodes of a Cluster know this one.
     pub(crate) fn cluster_port(&self) -> u16 {
         self.builder.tls.as_ref().map_or(self.port(), |port| port.address().port())
     }
@@ -169,18 +170,19 @@ impl RedisServer {
         self.builder.password.as_deref()
     }
 
-    /// The process id of the server that runs, or ran last.
+    /// Returns the process id of the running server, or of the last one.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.process.id()
     }
 
-    /// Kills the server with SIGKILL and returns when it is gone. Connecting is refused until [`restart`](Self::restart).
+    /// Kills the server with SIGKILL, and returns when it is gone. Connections are refused until
+    /// [`restart`](Self::restart).
     pub fn kill9(&mut self) {
         self.process.kill9();
     }
 
-    /// Starts the server again on the same port, with the same options, without its data; kills it first if it runs.
+    /// Starts the server again on the same port, with the same options and without its data. Kills it first if it runs.
     ///
     /// # Panics
     /// When it does not start.
@@ -190,7 +192,7 @@ impl RedisServer {
         self.wait_ready();
     }
 
-    /// Starts another server on the same port; kills this one first.
+    /// Kills this server, and starts another one on the same port.
     ///
     /// # Panics
     /// When it does not start.
@@ -199,7 +201,7 @@ impl RedisServer {
         self.restart();
     }
 
-    /// Stops the process with SIGSTOP: connections stay open and are accepted, nothing is answered.
+    /// Stops the process with SIGSTOP: connections stay open and are accepted, but get no answer.
     ///
     /// # Panics
     /// When the server has ended.
@@ -207,13 +209,13 @@ impl RedisServer {
         self.process.stop();
     }
 
-    /// Where the server keeps what it persists; it stays over a restart.
+    /// Returns the directory in which the server persists data. It outlives a restart.
     #[must_use]
     pub fn directory(&self) -> &std::path::Path {
         self.directory.path()
     }
 
-    /// Lets the process go on.
+    /// Continues the process.
     ///
     /// # Panics
     /// When the server has ended.
@@ -221,7 +223,7 @@ impl RedisServer {
         self.process.cont();
     }
 
-    /// Runs one command on a connection of its own.
+    /// Runs one command on a new connection.
     ///
     /// # Panics
     /// When the server does not answer, or answers with an error; see [`try_command`](Self::try_command).
@@ -230,7 +232,7 @@ impl RedisServer {
         self.try_command(parts).unwrap_or_else(|error| panic!("redis command {parts:?}: {error}"))
     }
 
-    /// Runs one command on a connection of its own and returns also an error.
+    /// Runs one command on a new connection, and returns its answer or an error.
     ///
     /// # Errors
     /// When the server refuses the command or does not answer.
@@ -252,7 +254,7 @@ impl RedisServer {
         redis::from_redis_value(value).unwrap_or_else(|error| panic!("redis command {parts:?}: {error}"))
     }
 
-    /// One field of `INFO`, such as `run_id`.
+    /// Returns one field of `INFO`, such as `run_id`.
     ///
     /// # Panics
     /// When there is no such field.
@@ -263,8 +265,8 @@ impl RedisServer {
         line.unwrap_or_else(|| panic!("INFO has no field {field}")).to_owned()
     }
 
-    /// How often each command ran since `CONFIG RESETSTAT`, in scripts too, and for how many microseconds in all; without
-    /// what connections send for themselves.
+    /// Returns how often each command ran since `CONFIG RESETSTAT`, also inside scripts, and for how many microseconds
+    /// in total, without the commands that connections send by themselves.
     ///
     /// # Panics
     /// As [`command`](Self::command).
@@ -281,7 +283,7 @@ impl RedisServer {
         text.lines().filter_map(stats).collect()
     }
 
-    /// Every key that the server has, sorted.
+    /// Returns all keys of the server, sorted.
     ///
     /// # Panics
     /// As [`command`](Self::command).
@@ -292,7 +294,7 @@ impl RedisServer {
         keys
     }
 
-    /// What a key holds, for the message of a failed test: its type, its remaining time to live in ms, and its value.
+    /// Describes a key for the message of a failed test: its type, its time to live in ms, and its value.
     #[must_use]
     pub fn describe(&self, key: &str) -> String {
         let ask = |parts: &[&str]| match self.try_command(parts) {
@@ -309,7 +311,7 @@ impl RedisServer {
         format!("{key}: {kind:?}, PTTL {:?}: {:?}", ask(&["PTTL", key]), ask(read))
     }
 
-    /// Records the commands that clients send from now on.
+    /// Starts to record the commands that clients send.
     ///
     /// # Panics
     /// When the server does not answer.
@@ -318,7 +320,7 @@ impl RedisServer {
         Recorder::start(self)
     }
 
-    /// Waits until a PING over TCP is answered: by PONG, or by the question for a password.
+    /// Waits until a PING over TCP is answered by PONG, or by an error that asks for a password.
     fn wait_ready(&mut self) {
         let bound = Bound::new(PATIENCE);
         bound.block_until("redis-server answers PING", || {
@@ -345,7 +347,7 @@ fn spawn(builder: &RedisBuilder, directory: &Directory, port: &Port) -> Process 
     command.args(["--bind", "127.0.0.1", "--port", &port.address().port().to_string()]);
     command.arg("--dir").arg(directory.path());
     command.args(["--logfile", "log", "--save", "", "--appendonly", "no"]);
-    // Without it a replica waits five seconds for others before its first sync.
+    // By default, a replica waits five seconds for others before its first sync.
     command.args(["--repl-diskless-sync-delay", "0"]);
     if major_version() >= 7 {
         command.args(["--enable-debug-command", "yes", "--enable-protected-configs", "yes"]);
@@ -356,12 +358,12 @@ fn spawn(builder: &RedisBuilder, directory: &Directory, port: &Port) -> Process 
     Process::spawn(&mut command, Some(directory.path())).unwrap_or_else(|error| panic!("{}", why_not(&error)))
 }
 
-/// The server's program, without arguments.
+/// Returns the program of the server, without arguments.
 pub(crate) fn program() -> Command {
     Command::new(std::env::var_os(VARIABLE).unwrap_or_else(|| "redis-server".into()))
 }
 
-/// The major version of the server; older ones than 7 allow DEBUG without being asked.
+/// Returns the major version of the server. Versions before 7 allow DEBUG by default.
 fn major_version() -> u32 {
     static VERSION: OnceLock<u32> = OnceLock::new();
     *VERSION.get_or_init(|| {

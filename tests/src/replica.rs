@@ -1,4 +1,4 @@
-//! A second server that follows a first one.
+//! A second server that replicates the first.
 
 use crate::certificates::Certificates;
 use crate::redis_server::{RedisBuilder, RedisServer};
@@ -11,7 +11,7 @@ pub struct Replica {
 }
 
 impl Replica {
-    /// Starts a replica and returns when it is linked to `primary` and has its data.
+    /// Starts a replica, and returns when it is linked to `primary` and has its data.
     ///
     /// # Panics
     /// When the link does not come up.
@@ -20,7 +20,7 @@ impl Replica {
         Self::follow(primary, RedisServer::builder(), primary.port())
     }
 
-    /// The same over TLS; the primary was started with it.
+    /// Like [`start`](Self::start), over TLS, with which the primary must have been started.
     ///
     /// # Panics
     /// When the link does not come up.
@@ -41,19 +41,19 @@ impl Replica {
         Self { server }
     }
 
-    /// The replica as a server.
+    /// Returns the replica as a server.
     #[must_use]
     pub fn server(&self) -> &RedisServer {
         &self.server
     }
 
-    /// Cuts the replica off: what `primary` writes from now on never reaches it.
+    /// Cuts the replica off: later writes to `primary` never reach it.
     ///
-    /// Deterministic, unlike stopping the process: data in a socket's buffer would still arrive. The replica comes
-    /// back with a password that the primary refuses.
+    /// This is deterministic, unlike stopping the process, where data in a socket's buffer would still arrive. The
+    /// replica connects again with a password that the primary refuses.
     ///
     /// # Panics
-    /// When the primary goes on counting the replica.
+    /// When the primary still counts the replica.
     pub fn detach(&self, primary: &RedisServer) {
         self.server.command(&["CONFIG", "SET", "masterauth", "not-the-password"]);
         primary.command(&["CLIENT", "KILL", "TYPE", "replica"]);
@@ -61,7 +61,7 @@ impl Replica {
             .block_until("the primary has no replica left", || primary.info("connected_slaves") == "0");
     }
 
-    /// Makes it a primary with the data that it has.
+    /// Promotes the replica to a primary, with the data that it has.
     ///
     /// # Panics
     /// When the server does not answer.

@@ -12,7 +12,7 @@ use crate::redis_server::{self, RedisServer};
 use crate::replica::Replica;
 use crate::wait::{Bound, PATIENCE, monotonic};
 
-/// How long a primary has to be silent to be taken for dead.
+/// The time after which a silent primary counts as dead.
 const DOWN_AFTER: Duration = Duration::from_secs(1);
 const NAME: &str = "mymaster";
 
@@ -23,22 +23,22 @@ struct Sentinel {
     process: Process,
     _directory: Directory,
     port: Port,
-    /// Beside the plain one.
+    /// The port for TLS, in addition to the plain one.
     tls: Option<Port>,
 }
 
-/// Three sentinels, the primary and its replica; a failover takes about two seconds.
+/// Three sentinels, the primary and its replica. A failover takes about two seconds.
 #[derive(Debug)]
 pub struct Sentinels {
     sentinels: Vec<Sentinel>,
-    /// The primary at the start.
+    /// The first primary.
     pub primary: RedisServer,
-    /// The replica at the start.
+    /// The first replica.
     pub replica: Replica,
 }
 
 impl Sentinels {
-    /// Starts everything and returns when all know each other.
+    /// Starts the servers and sentinels, and returns when all know each other.
     ///
     /// # Panics
     /// When Redis is not installed or does not start.
@@ -52,7 +52,7 @@ impl Sentinels {
         made
     }
 
-    /// The same, where servers and sentinels speak TLS with each other and with their clients.
+    /// Like [`start`](Self::start), with TLS between servers, sentinels and clients.
     ///
     /// # Panics
     /// As [`start`](Self::start).
@@ -70,10 +70,10 @@ impl Sentinels {
         made
     }
 
-    /// `host:port` of each for clients that speak TLS, with commas between them.
+    /// Returns the `host:port` of each sentinel for clients with TLS, separated by commas.
     ///
     /// # Panics
-    /// When they were started without.
+    /// When they were started without TLS.
     #[must_use]
     pub fn secure_hosts(&self) -> String {
         let port =
@@ -81,13 +81,13 @@ impl Sentinels {
         self.sentinels.iter().map(port).collect::<Vec<_>>().join(",")
     }
 
-    /// `redis+sentinel://` with all three.
+    /// Returns `redis+sentinel://` with all three sentinels.
     #[must_use]
     pub fn url(&self) -> String {
         self.url_of(NAME)
     }
 
-    /// The same for a primary of another name.
+    /// Returns the same URL for a primary of another name.
     #[must_use]
     pub fn url_of(&self, name: &str) -> String {
         let hosts: Vec<_> =
@@ -95,10 +95,10 @@ impl Sentinels {
         format!("redis+sentinel://{}/{name}", hosts.join(","))
     }
 
-    /// Runs one command on each of them; a login that they ask for from then on is not known to the other methods.
+    /// Runs one command on each sentinel. The other methods cannot log in if the command makes a login necessary.
     ///
     /// # Panics
-    /// When one does not answer, or refuses.
+    /// When a sentinel does not answer, or refuses.
     pub fn command(&self, parts: &[&str]) {
         let (name, arguments) = parts.split_first().expect("a command has a name");
         for sentinel in &self.sentinels {
@@ -108,25 +108,25 @@ impl Sentinels {
         }
     }
 
-    /// Lets one of them promote the replica though the primary is well.
+    /// Makes a sentinel promote the replica although the primary is well.
     ///
     /// # Panics
-    /// When it refuses.
+    /// When the sentinel refuses.
     pub fn fail_over(&self) {
         let mut connection = self.sentinels[0].connection().expect("a sentinel answers");
         let _: () =
             redis::cmd("SENTINEL").arg("FAILOVER").arg(NAME).query(&mut connection).expect("a failover");
     }
 
-    /// Kills one of them.
+    /// Kills one sentinel.
     ///
     /// # Panics
-    /// When there is none with this number.
+    /// When no sentinel has this number.
     pub fn kill(&mut self, number: usize) {
         self.sentinels[number].process.kill9();
     }
 
-    /// The port of the primary, as a sentinel says.
+    /// Returns the port of the primary, as a sentinel reports it.
     ///
     /// # Panics
     /// When no sentinel answers.
@@ -140,10 +140,11 @@ impl Sentinels {
         self.sentinels.iter().find_map(ask).expect("a sentinel answers").1
     }
 
-    /// Listens from now on: when the first of them names another primary than before, by [`monotonic`].
+    /// Starts to listen: the channel receives the time at which the first sentinel names another primary, by
+    /// [`monotonic`].
     ///
     /// # Panics
-    /// When one does not answer.
+    /// When a sentinel does not answer.
     #[must_use]
     pub fn switched(&self) -> mpsc::Receiver<Duration> {
         let ((tell, told), (ready, listens)) = (mpsc::channel(), mpsc::channel());
@@ -156,7 +157,7 @@ impl Sentinels {
                 channel.set_read_timeout(Some(PATIENCE)).expect("a timeout");
                 ready.send(()).expect("somebody waits");
                 if channel.get_message().is_ok() {
-                    // Only the first is looked at.
+                    // Only the first time is read.
                     let _ = tell.send(monotonic());
                 }
             });

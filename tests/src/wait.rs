@@ -1,19 +1,19 @@
-//! Waiting for something that cannot be awaited, with a bound and a clear end.
+//! Bounded waiting for conditions that cannot be awaited.
 
 use std::time::{Duration, Instant};
 
-/// How long the rig waits for anything before it gives up: far above every figure seen, also on a loaded machine.
+/// How long the rig waits for anything: far longer than any measured time, also on a loaded machine.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Pause between two looks.
+/// The pause between two checks.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// Polls `condition` until it is true.
 ///
-/// The bound counts real time, also on a runtime whose clock is paused.
+/// The bound is measured in real time, also on a runtime whose clock is paused.
 ///
 /// # Panics
-/// When `bound` is over, naming `what` was waited for.
+/// When `bound` has passed. The text names `what` was waited for.
 pub async fn wait_until(what: &str, bound: Duration, mut condition: impl AsyncFnMut() -> bool) {
     let bound = Bound::new(bound);
     while !condition().await {
@@ -22,10 +22,10 @@ pub async fn wait_until(what: &str, bound: Duration, mut condition: impl AsyncFn
     }
 }
 
-/// As [`wait_until`], with a `report` of what is there instead.
+/// Like [`wait_until`], with a `report` of the actual state.
 ///
 /// # Panics
-/// When `bound` is over, with the report, which is made then.
+/// When `bound` has passed, with the report, which is made at that time.
 pub async fn wait_until_or(
     what: &str,
     bound: Duration,
@@ -41,7 +41,7 @@ pub async fn wait_until_or(
     }
 }
 
-/// Now, by `CLOCK_MONOTONIC`: the same clock in every process of this machine.
+/// Returns the time of `CLOCK_MONOTONIC`, the same clock in every process of this machine.
 #[must_use]
 pub fn monotonic() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
@@ -51,7 +51,7 @@ pub fn monotonic() -> Duration {
     )
 }
 
-/// A span of real time that must not run out.
+/// A limit of real time.
 #[derive(Debug)]
 pub struct Bound {
     since: Instant,
@@ -69,16 +69,16 @@ impl Bound {
         Self { since: Instant::now(), limit }
     }
 
-    /// Real time since the start.
+    /// Returns the real time since the start.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         self.since.elapsed()
     }
 
-    /// Panics when the limit is over.
+    /// Checks that the limit has not passed.
     ///
     /// # Panics
-    /// With a text that names `what` and the limit.
+    /// When the limit has passed. The text names `what` and the limit.
     pub fn check(&self, what: &str) {
         assert!(self.elapsed() < self.limit, "waited {:?} in vain: {what}", self.limit);
     }

@@ -1,4 +1,4 @@
-//! What the log was told at WARN.
+//! A record of the log at WARN.
 
 use std::fmt::Write;
 use std::sync::{Mutex, Once, PoisonError};
@@ -9,12 +9,12 @@ use tracing::{Event, Level, Metadata, Subscriber};
 
 static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// The log of this process, of all its threads, from the first call of [`Warnings::listen`] on.
+/// The log of all threads of this process, from the first call of [`Warnings::listen`] on.
 #[derive(Debug)]
 pub struct Warnings;
 
 impl Warnings {
-    /// Begins to listen, for all tests of the process.
+    /// Starts to listen, for all tests of the process.
     ///
     /// # Panics
     /// When another log is installed.
@@ -25,8 +25,8 @@ impl Warnings {
         });
     }
 
-    /// What was said with `text` in it, such as the address of a server of the test: one line each, the message and the
-    /// fields.
+    /// Returns the entries that contain `text`, such as the address of a server of the test: one line each, with the
+    /// message and the fields.
     #[must_use]
     pub fn with(text: &str) -> Vec<String> {
         let lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! A second process under the test's control.
+//! A second process under the control of the test.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -8,9 +8,9 @@ use tokio::sync::mpsc;
 use crate::process::Process;
 use crate::wait::PATIENCE;
 
-/// The program `worker` as a child process: told what to do by arguments and lines on its input, it answers in lines.
+/// The program `worker` as a child process. It receives arguments and lines on its input, and answers in lines.
 ///
-/// Its standard error is the test's. Start it with `Worker::start(env!("CARGO_BIN_EXE_worker"), ..)`.
+/// Its standard error is that of the test. Start it with `Worker::start(env!("CARGO_BIN_EXE_worker"), ..)`.
 #[derive(Debug)]
 pub struct Worker {
     process: Process,
@@ -21,16 +21,16 @@ impl Worker {
     /// Starts `program`.
     ///
     /// # Panics
-    /// When it cannot be started.
+    /// When the program cannot be started.
     #[must_use]
     pub fn start(program: &str, arguments: &[&str]) -> Self {
         Self::start_with(program, arguments, &[])
     }
 
-    /// As [`start`](Self::start), with more variables in its environment.
+    /// Like [`start`](Self::start), with further variables in its environment.
     ///
     /// # Panics
-    /// When it cannot be started.
+    /// When the program cannot be started.
     #[must_use]
     pub fn start_with(program: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut command = Command::new(program);
@@ -49,7 +49,7 @@ impl Worker {
         Self { process, lines }
     }
 
-    /// The next line that it prints; `None` when its output has ended.
+    /// Returns the next line of its output, `None` at the end.
     ///
     /// # Panics
     /// When that takes longer than [`PATIENCE`].
@@ -58,10 +58,10 @@ impl Worker {
         line.unwrap_or_else(|_| panic!("waited {PATIENCE:?} in vain for a line of the worker"))
     }
 
-    /// Waits for a line that starts with `word` and returns the rest of it.
+    /// Waits for a line that starts with `word`, and returns the rest of it.
     ///
     /// # Panics
-    /// When the next line starts otherwise, or there is none.
+    /// When the next line starts differently, or there is none.
     pub async fn expect(&mut self, word: &str) -> String {
         let line = self.line().await.unwrap_or_else(|| panic!("the worker ended instead of printing {word}"));
         let rest =
@@ -78,10 +78,10 @@ impl Worker {
         writeln!(input, "{line}").expect("the worker has ended");
     }
 
-    /// Waits for its end and returns what it printed since the last line that was read.
+    /// Waits for its end, and returns the lines that were not read yet.
     ///
     /// # Panics
-    /// When it fails, or goes on for longer than [`PATIENCE`].
+    /// When it fails, or runs for longer than [`PATIENCE`].
     pub async fn finish(mut self) -> Vec<String> {
         drop(self.process.child_mut().stdin.take());
         let mut rest = Vec::new();
@@ -101,11 +101,11 @@ impl Worker {
         rest
     }
 
-    /// Kills it with SIGKILL, also when it is stopped, and returns what it printed since the last line that was read.
-    /// The last line may be cut.
+    /// Kills it with SIGKILL, also when it is stopped, and returns the lines that were not read yet. The last line may
+    /// be incomplete.
     ///
     /// # Panics
-    /// When its output goes on for longer than [`PATIENCE`].
+    /// When its output continues for longer than [`PATIENCE`].
     pub async fn kill9(mut self) -> Vec<String> {
         self.process.kill9();
         let mut rest = Vec::new();
@@ -115,13 +115,13 @@ impl Worker {
         rest
     }
 
-    /// How many lines it has printed that were not read yet.
+    /// Returns how many lines of its output were not read yet.
     #[must_use]
     pub fn unread(&self) -> usize {
         self.lines.len()
     }
 
-    /// Its process, to stop, continue and kill it.
+    /// Returns its process, to stop, continue and kill it.
     pub fn process(&mut self) -> &mut Process {
         &mut self.process
     }

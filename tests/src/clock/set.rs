@@ -13,9 +13,8 @@ const OFFSET: &str = "offset";
 const COMPILER: &str =
     "cc, which also links every Rust program here, is not installed; run: apt-get install -y gcc";
 
-/// The wall clock of the servers that are started with it, see
-/// [`RedisBuilder::clock`](crate::RedisBuilder::clock). Shifts what they take for the time while they run; every other
-/// process keeps the real one.
+/// The wall clock of the servers that are started with it, see [`RedisBuilder::clock`](crate::RedisBuilder::clock). A
+/// test shifts it while they run; every other process keeps the real clock.
 #[derive(Debug)]
 pub struct Clock {
     directory: Directory,
@@ -23,7 +22,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock that is right.
+    /// Returns a clock that shows the real time.
     ///
     /// # Panics
     /// When there is no C compiler; the text says how to install it.
@@ -69,7 +68,7 @@ impl Default for Clock {
     }
 }
 
-/// Compiles the library into `directory`; that takes less than a tenth of a second.
+/// Compiles the library into `directory`, in less than a tenth of a second.
 fn compile(directory: &Path) {
     let source = directory.join("shim.c");
     std::fs::write(&source, include_str!("shim.c")).expect("cannot write a file");

@@ -1,4 +1,4 @@
-//! The handle of a test on its proxy.
+//! The control of a proxy.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,17 +15,17 @@ use crate::wait::PATIENCE;
 /// What happens to the bytes of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Flow {
-    /// They pass.
+    /// The bytes pass.
     #[default]
     Pass,
-    /// They wait in the proxy and are delivered in order once the flow is [`Pass`](Self::Pass) again, also when the
-    /// client has closed its end meanwhile: as after a partition, when the kernel sends again.
+    /// The bytes wait in the proxy, and are delivered in order once the flow is [`Pass`](Self::Pass) again, even if the
+    /// client has closed its end meanwhile. This simulates a partition, after which the kernel sends again.
     Hold,
-    /// They are lost; the connection stays open.
+    /// The bytes are lost; the connection stays open.
     Swallow,
 }
 
-/// What the test has asked for.
+/// The settings that the test has chosen.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Settings {
     pub(super) requests: Flow,
@@ -36,37 +36,36 @@ pub(super) struct Settings {
     pub(super) cuts: u32,
 }
 
-/// What the proxy has seen since its start.
+/// The traffic since the start of the proxy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Connections that clients have opened.
+    /// The number of connections that clients have opened.
     pub opened: u32,
-    /// Connections that are open now.
+    /// The number of connections that are open now.
     pub open: u32,
-    /// From clients to the server.
+    /// The bytes from clients to the server.
     pub requests: Bytes,
-    /// From the server to clients.
+    /// The bytes from the server to clients.
     pub replies: Bytes,
 }
 
-/// Bytes of one direction since the start of the proxy.
+/// The bytes of one direction since the start of the proxy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bytes {
-    /// Read from the sender.
+    /// The bytes read from the sender.
     pub seen: u64,
-    /// Delivered.
+    /// The bytes delivered.
     pub passed: u64,
-    /// Made to wait, whatever became of them.
+    /// The bytes that had to wait, whether they were delivered later or not.
     pub held: u64,
-    /// Lost.
+    /// The bytes lost.
     pub swallowed: u64,
 }
 
-/// A proxy in front of a server, on a thread and a runtime of its own.
+/// A proxy in front of a server, with its own thread and runtime.
 ///
-/// So it works while the test blocks its own runtime, or has paused its clock. A change counts for every byte that a
-/// client or the server sends after the call that made it; connections that are open feel it at once. Dropping the
-/// proxy resets every connection.
+/// It works even while the test blocks its own runtime, or has paused its clock. A change applies to every byte that is
+/// sent after the call that made it, and at once on open connections. Dropping the proxy resets every connection.
 #[derive(Debug)]
 pub struct Proxy {
     settings: watch::Sender<Settings>,
@@ -78,10 +77,10 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Puts a proxy in front of a Redis server.
+    /// Starts a proxy in front of a Redis server.
     ///
     /// # Panics
-    /// When it cannot listen.
+    /// When the proxy cannot listen.
     #[must_use]
     pub fn before(server: &RedisServer) -> Self {
         let mut proxy = Self::to(server.address());
@@ -89,10 +88,10 @@ impl Proxy {
         proxy
     }
 
-    /// Puts a proxy in front of any TCP server.
+    /// Starts a proxy in front of any TCP server.
     ///
     /// # Panics
-    /// When it cannot listen.
+    /// When the proxy cannot listen.
     #[must_use]
     pub fn to(server: SocketAddr) -> Self {
         let port = Arc::new(Port::reserve());
@@ -109,13 +108,13 @@ impl Proxy {
         Self { settings, traffic, port, url, thread: Some(thread), stop: Some(stop) }
     }
 
-    /// The server's URL by way of this proxy, with the server's password.
+    /// Returns the URL of the server through this proxy, with the server's password.
     #[must_use]
     pub fn url(&self) -> String {
         self.url.clone()
     }
 
-    /// The port of 127.0.0.1.
+    /// Returns the port of 127.0.0.1.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port.address().port()
@@ -131,29 +130,29 @@ impl Proxy {
         self.settings.send_modify(|settings| settings.replies = flow);
     }
 
-    /// Keeps every piece back for `each_way` before it goes on, in both directions. Pieces of one direction queue, so
-    /// one that arrives while another waits takes up to twice as long.
+    /// Delays every chunk by `each_way`, in both directions. Chunks of one direction queue, so a chunk that arrives
+    /// while another waits takes up to twice as long.
     pub fn delay(&self, each_way: Duration) {
         self.settings.send_modify(|settings| settings.delay = each_way);
     }
 
-    /// Resets every open connection (RST at both ends); bytes that wait in the proxy are lost.
+    /// Resets every open connection (RST at both ends). Bytes that wait in the proxy are lost.
     pub fn cut(&self) {
         self.settings.send_modify(|settings| settings.cuts += 1);
     }
 
-    /// Refuses new connections, as a host does on which nothing listens, or accepts them again. Open ones stay.
+    /// Refuses new connections, like a host on which nothing listens, or accepts them again. Open connections stay.
     pub fn refuse(&self, refuse: bool) {
         self.settings.send_modify(|settings| settings.refuse = refuse);
     }
 
-    /// Takes every fault back. What waits is delivered.
+    /// Removes every fault. Waiting bytes are delivered.
     pub fn heal(&self) {
         self.settings
             .send_modify(|settings| *settings = Settings { cuts: settings.cuts, ..Settings::default() });
     }
 
-    /// What has passed until now.
+    /// Returns the traffic so far.
     #[must_use]
     pub fn traffic(&self) -> Traffic {
         *self.traffic.borrow()
@@ -176,7 +175,7 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread was printed; another one here could abort.
+            // A panic of the thread was already printed; another one here could abort.
             let _ = thread.join();
         }
     }

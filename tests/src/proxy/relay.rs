@@ -1,4 +1,4 @@
-//! The proxy's thread: accepts, and passes bytes on as the settings say.
+//! The thread of the proxy, which accepts connections and passes bytes on as the settings say.
 
 use std::net::SocketAddr;
 use std::sync::mpsc;
@@ -26,7 +26,7 @@ pub(super) fn run(
     runtime.block_on(async {
         tokio::select! {
             () = accept(port, server, orders, seen, ready) => {}
-            // An error means that the handle was dropped: the same.
+            // An error means that the handle was dropped, which also stops the thread.
             _ = stopped => {}
         }
     });
@@ -54,7 +54,7 @@ async fn accept(
                 }
             }
             Some(mut client) = next(listener.as_ref()) => {
-                // As things are now: an order that was given meanwhile is for this connection as well.
+                // Read now, so that settings that changed meanwhile apply to this connection as well.
                 let Settings { refuse, cuts, .. } = *orders.borrow();
                 match refuse {
                     true => reset(&mut client),
@@ -65,7 +65,7 @@ async fn accept(
     }
 }
 
-/// The next client; never while nothing listens.
+/// Returns the next client. Never completes while nothing listens.
 async fn next(listener: Option<&TcpListener>) -> Option<TcpStream> {
     match listener {
         Some(listener) => listener.accept().await.ok().map(|(client, _)| client),
@@ -73,7 +73,7 @@ async fn next(listener: Option<&TcpListener>) -> Option<TcpStream> {
     }
 }
 
-/// Orders, and how many cuts there were when the client came.
+/// The settings, and the number of cuts when the client connected.
 type Since = (Orders, u32);
 
 async fn connect(mut client: TcpStream, server: SocketAddr, orders: Since, seen: watch::Sender<Traffic>) {
@@ -95,7 +95,7 @@ async fn relay(
     (orders, cuts): Since,
     seen: &watch::Sender<Traffic>,
 ) {
-    // Without it the kernel would wait for more before it sends a short piece, and hide what is measured.
+    // Otherwise the kernel would wait for more bytes before it sends a short chunk, and distort the measurements.
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     let was_cut = {
         let ((from_client, to_client), (from_server, to_server)) = (client.split(), server.split());
@@ -112,12 +112,12 @@ async fn relay(
     }
 }
 
-/// Completes when there are more cuts than `before`, or the proxy ends.
+/// Completes when there are more cuts than `before`, or when the proxy ends.
 async fn cut(mut orders: Orders, before: u32) {
     let _ = orders.wait_for(|settings| settings.cuts != before).await;
 }
 
-/// Makes the following close an RST.
+/// Makes the next close send an RST.
 fn reset(stream: &mut TcpStream) {
     let _ = stream.set_zero_linger();
 }
@@ -140,7 +140,7 @@ struct Pump<'a> {
 impl Pump<'_> {
     async fn run(mut self, mut from: ReadHalf<'_>, mut to: WriteHalf<'_>) {
         let mut buffer = vec![0; 64 * 1024];
-        // An error of the sender ends its direction as its end of stream does.
+        // An error of the sender ends its direction, as the end of its stream does.
         while let Ok(length @ 1..) = from.read(&mut buffer).await {
             self.count(length, |bytes| &mut bytes.seen);
             if !self.may_pass(length).await {
@@ -152,14 +152,14 @@ impl Pump<'_> {
             }
             self.count(length, |bytes| &mut bytes.passed);
         }
-        // The end of the stream is a piece like any other: it does not overtake, nor cross where nothing passes.
+        // The end of the stream is treated like a chunk: it overtakes nothing, and does not cross where nothing passes.
         let side = self.side;
         if self.orders.wait_for(|settings| (side.flow)(settings) == Flow::Pass).await.is_ok() {
             let _ = to.shutdown().await;
         }
     }
 
-    /// Waits as long as the settings ask for; says whether the piece passes or is lost.
+    /// Waits as long as the settings require. Returns whether the chunk passes or is lost.
     async fn may_pass(&mut self, length: usize) -> bool {
         let delay = self.orders.borrow().delay;
         if !delay.is_zero() {

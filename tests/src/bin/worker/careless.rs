@@ -1,4 +1,4 @@
-//! A broken backend, to see that the checks of the tests see it.
+//! A broken backend, to show that the checks of the tests find the bug.
 
 use std::fmt::Debug;
 use std::sync::Weak;
@@ -12,10 +12,10 @@ use lock_core::backend::{
 
 type Result<T> = std::result::Result<T, LockError>;
 
-/// One in so many answers *held* is taken for a grant.
+/// One in this many *held* answers becomes a grant.
 const EVERY: u32 = 40;
 
-/// Hears *granted* now and then where the store said *held*.
+/// A backend that sometimes answers *granted* where the store answered *held*.
 #[derive(Debug)]
 pub(crate) struct Careless<B>(B);
 

@@ -1,17 +1,19 @@
-//! Takes keys again and again, and leaves a history.
+//! Acquires keys again and again, and prints a history.
 //!
-//! Each of `--tasks` tasks takes one of `--kinds` at random, holds it for up to `--hold` microseconds, writes to the
-//! fenced resource at `--resource` where it is alone, and gives it back. Kinds are written `lock:k`, `fair:k`, `read:k`,
-//! `write:k`, `semaphore3:k` and `all:a+b`. Now and then `--unruly` drops what it waits for, or holds for longer than a
-//! `--ttl`, and `--careless` works on a backend that takes a *no* for a *yes*. Lines, with times of `CLOCK_MONOTONIC` in
-//! ns and `-` for nothing:
+//! Each of `--tasks` tasks picks one of `--kinds` at random and holds it for up to `--hold` microseconds. A holder that
+//! is alone writes to the fenced resource at `--resource`; then it releases the lock. Kinds are written `lock:k`,
+//! `fair:k`, `read:k`, `write:k`, `semaphore3:k` and `all:a+b`. With `--unruly`, a task sometimes drops a waiting
+//! acquire, or holds for longer than a `--ttl`. With `--careless`, the backend sometimes turns a *no* into a *yes*.
+//!
+//! The lines have times of `CLOCK_MONOTONIC` in ns, and `-` for a missing value:
 //!
 //! - `READY`
 //! - `G <number> <kind>:<keys> <asked> <acquired> <deadline> <token>`: a grant
-//! - `R <number> <ended> <accepted | refused | -> `: its end, and what the resource said; not where it was killed
-//! - `E <text>`: an error that nothing explains
+//! - `R <number> <ended> <accepted | refused | -> `: the end of the hold, and the answer of the resource; absent if the
+//!   worker was killed before
+//! - `E <text>`: an unexplained error
 //!
-//! Ends when its input ends.
+//! The worker ends when its input ends.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,7 +30,7 @@ use tokio::time::{sleep, timeout};
 use crate::careless::Careless;
 use crate::{Options, wait_for_line};
 
-/// What the tasks share.
+/// The state that the tasks share.
 struct Contest {
     locks: LockManager,
     kinds: Vec<String>,
@@ -104,7 +106,7 @@ impl Contest {
 
     async fn held(&self, spec: &str, guard: LockGuard, asked: Duration, random: &mut Rng) {
         let acquired = monotonic();
-        // Read after the time, so that it is no later than the true one.
+        // Read after the time, so that it is no later than the true deadline.
         let deadline = acquired + guard.remaining();
         let token = guard.fencing_token().await.ok().map(lock_core::backend::FencingToken::get);
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
@@ -119,17 +121,17 @@ impl Contest {
         let long = self.unruly && random.u8(..200) == 0;
         match self.hold.mul_f64(random.f64()) {
             _ if long => sleep(self.ttl.mul_f64(1.5 * random.f64())).await,
-            // A pause of any length is a millisecond at least.
+            // A sleep of any length takes a millisecond at least.
             Duration::ZERO => tokio::task::yield_now().await,
             hold => sleep(hold).await,
         }
         let now = monotonic();
-        // Certain even when the lock should have been lost while it was held.
+        // Stays certain even if the lock should have been lost while it was held.
         let held = guard.is_held();
         let ended = if held { now } else { now.min(deadline) };
         let said = match accepted {
             Some(true) => "accepted",
-            // The resource is right where the lock was lost meanwhile.
+            // A refusal is correct if the lock was lost meanwhile.
             Some(false) if held => "refused",
             _ => "-",
         };

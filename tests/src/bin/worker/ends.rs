@@ -1,4 +1,4 @@
-//! The ways in which a lock can end beside a release that is awaited.
+//! The ways in which a lock can end, apart from an awaited release.
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use crate::{Options, runtime, wait_for_line};
 
 const TTL: Duration = Duration::from_secs(60);
 
-/// Takes the lock, and ends it as `--how` says.
+/// Acquires the lock, and ends it as `--how` says.
 pub(crate) fn end(options: &Options) {
-    // What panics here does so on purpose.
+    // Panics here are intended.
     std::panic::set_hook(Box::new(|_| {}));
     let how: fn(&str, &str) = match options.text("--how") {
         "outside" => outside,
@@ -28,7 +28,7 @@ pub(crate) fn end(options: &Options) {
             return;
         }
     };
-    // A thread of its own, as most of a service's threads are not the main one. A panic must not go beyond it.
+    // A separate thread, because most threads of a service are not the main thread. A panic must stay within it.
     let key = options.text("--key").to_owned();
     let url = options.text("--url").to_owned();
     let ended = std::thread::spawn(move || how(&url, &key)).join();
@@ -67,7 +67,7 @@ fn unwinding(url: &str, key: &str) {
 fn unwinding_outside(url: &str, key: &str) {
     let runtime = runtime();
     let _held = runtime.block_on(take(url, key));
-    // Unwinding drops what is held before the runtime goes, and outside of it.
+    // Unwinding drops the guard before the runtime, and outside of it.
     panic!("on purpose");
 }
 
@@ -81,7 +81,7 @@ fn unwinding_task(url: &str, key: &str) {
     runtime.block_on(task).expect("a panic");
 }
 
-/// The runtime drops a task in the middle of a pause.
+/// Lets the runtime drop a task in the middle of a pause.
 fn with_its_runtime(url: &str, key: &str) {
     let runtime = runtime();
     let held = runtime.block_on(take(url, key));
@@ -128,7 +128,7 @@ fn body(url: &str, key: &str) {
     drop(runtime);
 }
 
-/// Shuts the manager down and lets the process exit at once.
+/// Shuts the manager down, and lets the process exit at once.
 fn shutdown(options: &Options, while_held: bool) {
     let (url, key) = (options.text("--url"), options.text("--key"));
     runtime().block_on(async {

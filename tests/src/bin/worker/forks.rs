@@ -1,6 +1,7 @@
-//! A process that forks while it holds locks: what its child can do with its copies of the guards.
+//! A process that forks while it holds locks, and what its child can do with its copies of the guards.
 //!
-//! Every operation of the child is polled once, without a runtime: one that is ready then has asked nobody.
+//! Every operation of the child is polled once, without a runtime: an operation that is ready at once has not asked the
+//! store.
 
 use std::io::Write;
 use std::pin::pin;
@@ -14,7 +15,7 @@ use crate::{Options, runtime, wait_for_line};
 
 const TTL: Duration = Duration::from_secs(60);
 
-/// Takes four locks, forks, lets the child try what it can, and gives the locks back after a line.
+/// Acquires four locks, forks, lets the child try its operations, and releases the locks after a line.
 pub(crate) fn fork_while_held(options: &Options) {
     let runtime = runtime();
     let (locks, guards) = runtime.block_on(take(options.text("--url")));
@@ -72,7 +73,7 @@ fn try_all(locks: &LockManager, guards: Vec<LockGuard>) {
     println!("CHILD drop Ok");
 }
 
-/// What is known without waiting.
+/// Returns the result of `operation` if it is known without waiting.
 fn once<T>(operation: impl Future<Output = Result<T>>) -> Poll<Result<T>> {
     pin!(operation).poll(&mut Context::from_waker(Waker::noop()))
 }

@@ -1,4 +1,4 @@
-//! A holder that leaves a trace of every turn.
+//! A holder that leaves a trace in every round.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -9,7 +9,8 @@ use lock_core::{LockErrorKind, strategy};
 
 use crate::Options;
 
-/// The pause between two turns: long against a turn, so that a process that is stopped is nearly always in a pause.
+/// The pause between two rounds. It is long compared with a round, so that a stopped process is nearly always in a
+/// pause.
 const PAUSE: Duration = Duration::from_millis(20);
 
 pub(crate) async fn hold(options: &Options) {

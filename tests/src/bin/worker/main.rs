@@ -1,23 +1,23 @@
-//! A process of its own for tests that need more than one: `worker <mode> [--name value]..`.
+//! A separate process for tests that need more than one: `worker <mode> [--name value]..`.
 //!
-//! - `increment --file F --count N --url U`: adds N to the counter in F, one by one, each under a lock on the server
-//!   at U. In place of the URL, `--installed` installs a manager from the environment, as a service does, and
-//!   `--unlocked` leaves the lock away.
-//! - `hold --url U --key K --ttl MS --effect F`: holds K (with `--kind fair` in order of arrival, with `--wait` however
-//!   long it takes to get it), prints `HELD` and writes to F at every turn once F exists;
-//!   prints `LOST <reason>` and ends when the lock is lost.
-//! - `end --url U --key K --how H`: takes K for a minute, prints `HELD`, waits for a line, ends the lock in the way H
-//!   (see `ends`) and prints `ENDED`.
-//! - `contend --url U --kinds K,K.. --tasks N --ttl MS --hold US --seed S --resource U`: takes keys again and again, and
-//!   says so (see `contend`).
-//! - `fork --url U`: takes four keys for a minute, prints `HELD`, waits for a line, forks, lets the child try what it can
-//!   with its copies of the guards (a line `CHILD` for each), prints `FORKED`, waits for a line, uses the guards, gives them
-//!   back and prints `RELEASED` (see `forks`).
-//! - `latch --url U --key K --ttl MS`: prints `READY`; then counts the latch K down for each line `count`, and prints
-//!   `LEFT <count>`, and waits for it for a line `wait`, and prints `OPEN`.
-//! - `serve`: starts a Redis server, prints `PORT <port>` and goes on until its input ends.
+//! - `increment --file F --count N --url U`: adds N to the counter in F, one by one, each under a lock on the server at
+//!   U. Instead of the URL, `--installed` installs a manager from the environment, as a service does, and `--unlocked`
+//!   takes no lock.
+//! - `hold --url U --key K --ttl MS --effect F`: acquires K (with `--kind fair` in order of arrival, with `--wait`
+//!   without a time limit), prints `HELD`, and writes to F in every round once F exists. Prints `LOST <reason>` and
+//!   ends when the lock is lost.
+//! - `end --url U --key K --how H`: acquires K for a minute, prints `HELD`, waits for a line, ends the lock in the way
+//!   H (see `ends`) and prints `ENDED`.
+//! - `contend --url U --kinds K,K.. --tasks N --ttl MS --hold US --seed S --resource U`: acquires keys again and again,
+//!   and prints a history (see `contend`).
+//! - `fork --url U`: acquires four keys for a minute, prints `HELD`, waits for a line, forks, and lets the child try
+//!   its copies of the guards, with a line `CHILD` for each. Then prints `FORKED`, waits for a line, uses the guards,
+//!   releases them and prints `RELEASED` (see `forks`).
+//! - `latch --url U --key K --ttl MS`: prints `READY`. For each line `count`, counts the latch K down and prints `LEFT
+//!   <count>`. For a line `wait`, waits for the latch and prints `OPEN`.
+//! - `serve`: starts a Redis server, prints `PORT <port>` and runs until its input ends.
 //!
-//! Answers are lines on the standard output. An input that ends is the order to stop.
+//! Answers are lines on the standard output. The end of the input is the command to stop.
 #![allow(clippy::print_stdout, reason = "lines on the standard output are how a worker answers")]
 
 mod careless;
@@ -57,7 +57,7 @@ fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
-/// What follows the mode.
+/// The arguments after the mode.
 struct Options(Vec<String>);
 
 impl Options {
@@ -126,7 +126,7 @@ fn serve() {
     wait_for_line();
 }
 
-/// Returns when a line, or the end of the input, has come.
+/// Waits for a line, or for the end of the input.
 fn wait_for_line() {
     let mut line = String::new();
     std::io::stdin().read_line(&mut line).expect("cannot read the input");
