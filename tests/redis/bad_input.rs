@@ -1,4 +1,5 @@
-//! Servers that cannot be had, and wrong credentials: a clear error within its bound, and never the password.
+//! Unreachable servers and wrong credentials: the error is clear, arrives within its bound, and never shows the
+//! password.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::support::{connect, cycle, manager, ms, try_once, within, works_again}
 
 const SECRET: &str = "s3cret-of-the-test";
 
-/// The error of a connect that fails, which must come within `bound`.
+/// Returns the error of a failed connect, which must arrive within `bound`.
 async fn refused(url: &str, bound: Duration) -> LockError {
     let connecting = within(bound, "connecting in vain", LockManager::connect(url)).await;
     let error = connecting.expect_err("it cannot be had");
@@ -81,7 +82,7 @@ async fn credentials_that_are_taken_away_are_told_and_can_be_given_back() {
     server.command(&["ACL", "SETUSER", "app", "on", &format!(">{SECRET}"), "~*", "+@all"]);
     let locks = connect(&server.url_for("app", SECRET)).await;
     cycle(&locks, "k").await;
-    // Redis ends the connections of a user that is deleted.
+    // Redis closes the connections of a deleted user.
     server.command(&["ACL", "DELUSER", "app"]);
     wait_until("the error is told", PATIENCE, async || match try_once(&locks, "k").await {
         Ok(_) => panic!("locked without a user"),
@@ -104,7 +105,7 @@ async fn what_is_no_redis_server_is_unavailable() {
         while let Ok((mut stream, _)) = listener.accept().await {
             let answer = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n";
             let _ = tokio::io::AsyncWriteExt::write_all(&mut stream, answer).await;
-            // An end with unread bytes would be a reset, which can overtake the answer.
+            // Closing a socket with unread bytes would send a reset, which can overtake the answer.
             let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
         }
     });
@@ -142,7 +143,7 @@ async fn the_documented_permissions_are_enough_and_fewer_are_an_error() {
     let allow = |extra: &[&str]| {
         let user = ["ACL", "SETUSER", "app", "reset", "on", &format!(">{SECRET}"), "~shop:*", "~{shop:*"];
         let needed = [
-            // Before Redis 7 a new user may use all channels, to which none can be added.
+            // Before Redis 7 a new user may use all channels, and no further one can be added to that.
             "resetchannels",
             "&lock:wake:*",
             "+hello",
@@ -206,7 +207,7 @@ async fn the_documented_permissions_are_enough_and_fewer_are_an_error() {
     );
     allow(&["+evalsha", "+set"]);
 
-    // A key outside of the user's pattern, and then a permission that is taken away while connected.
+    // First a key outside of the user's pattern, then a permission that is revoked during the connection.
     let error = try_once(&connect(&url).await, "other").await.expect_err("no permission for the key");
     denied(&error);
     allow(&["+evalsha"]);
@@ -218,7 +219,7 @@ async fn the_documented_permissions_are_enough_and_fewer_are_an_error() {
     assert!(!refused(&url, ms(900)).await.is_temporary());
 }
 
-/// Every script, on every path that needs another command.
+/// Runs every script, on every path that needs another command.
 async fn every_step(process: &Process) {
     for mode in [Mode::Exclusive, Mode::Shared, Mode::Permit { of: 2 }] {
         let claims: Vec<_> = (0..4).map(|_| process.claim("shop:q", mode, Queue::Fifo)).collect();

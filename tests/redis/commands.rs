@@ -1,11 +1,11 @@
-//! What crosses the network.
+//! The commands that cross the network.
 
 use lock_core::{LockError, LockManager, distributed_lock};
 use lock_tests::{Recorder, RedisServer, SentCommand};
 
 use crate::support::{cycle, manager, try_once};
 
-/// What was sent but for the connection's own upkeep.
+/// Returns the commands that were sent, without those that maintain the connection.
 fn sent(recorder: &mut Recorder<'_>) -> Vec<SentCommand> {
     let mut commands = recorder.take();
     commands.retain(|command| !matches!(command.name.as_str(), "CLIENT" | "PING" | "TIME"));
@@ -18,7 +18,7 @@ fn names(commands: &[SentCommand]) -> Vec<&str> {
 
 async fn set_up(server: &RedisServer) -> (LockManager, Recorder<'_>) {
     let (locks, mut recorder) = (manager(server).await, server.record());
-    // The first cycle may start what the later ones find running.
+    // The first cycle may start tasks that the later cycles find running.
     cycle(&locks, "before").await;
     recorder.take();
     (locks, recorder)

@@ -1,4 +1,4 @@
-//! The contract suite, next to the server and with a network in between.
+//! The contract suite, on the server directly and through a network.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use lock_tests::{Proxy, RedisServer};
 
 use crate::support::ms;
 
-/// Cases that do not apply: it tells those who have a place, and refuses nothing.
+/// The cases that do not apply: the store notifies queued waiters, and refuses no claim.
 pub(crate) const NOT_APPLICABLE: &[&str] = &[
     "cancel::a_wait",
     "release::a_waiter_is_told",

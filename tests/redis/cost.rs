@@ -1,4 +1,4 @@
-//! What the steps of a queue, and the tokens of turns, cost the server.
+//! The cost of the queue's operations, and of the fencing tokens of hand-offs, for the server.
 
 use lock_core::backend::{Mode, Queue, Released};
 use lock_core::strategy;
@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use crate::store::Process;
 use crate::support::{LONG, calls, cycle, manager};
 
-/// Fills a queue with claims that live long, and gives it the shape that asking for them would.
+/// Fills a queue with long-lived claims, in the format in which the scripts write them.
 fn fill(server: &RedisServer, waiters: usize) {
     const FILL: &str = "
         local now = redis.call('TIME')[1] * 1000
@@ -21,19 +21,19 @@ fn fill(server: &RedisServer, waiters: usize) {
     server.command(&["EVAL", FILL, "0", &waiters.to_string()]);
 }
 
-/// What a step costs.
+/// The cost of an operation.
 #[derive(Clone, Copy, Debug)]
 struct Cost {
-    /// Microseconds of the server for a script, on average.
+    /// The average time of a script on the server, in microseconds.
     micros: f64,
-    /// What the scripts called, all in all.
+    /// The number of commands that the scripts called, in total.
     calls: u64,
 }
 
 impl Cost {
     const MOST: Self = Self { micros: f64::MAX, calls: u64::MAX };
 
-    /// Since it was last asked.
+    /// Returns the cost since the last call.
     fn of(server: &RedisServer) -> Self {
         let mut stats = server.command_stats();
         let (scripts, micros) = stats.remove("evalsha").expect("scripts ran");
@@ -47,7 +47,8 @@ impl Cost {
     }
 }
 
-/// The costs of one round of every step: of an attempt that queues, a sign of life, a cancel, a release that serves.
+/// Returns the cost of every operation in one round: an attempt that queues, a heartbeat, a cancel, a release that
+/// serves.
 async fn costs(server: &RedisServer, process: &Process, waiters: usize) -> [Cost; 4] {
     fill(server, waiters);
     let holder = process.barging("k");
@@ -79,7 +80,7 @@ async fn costs(server: &RedisServer, process: &Process, waiters: usize) -> [Cost
 async fn a_long_queue_costs_no_more_than_a_short_one() {
     let server = RedisServer::start();
     let process = Process::of(&server).await;
-    // The least of three: another process on the machine must not decide.
+    // The least of three, so that another process on the machine does not decide.
     let mut least = [[Cost::MOST; 4]; 2];
     for _ in 0..3 {
         for (least, waiters) in least.iter_mut().zip([20, 5_000]) {
@@ -90,13 +91,13 @@ async fn a_long_queue_costs_no_more_than_a_short_one() {
     let [short, long] = least;
     for (at, (short, long)) in short.iter().zip(&long).enumerate() {
         assert_eq!(short.calls, long.calls, "{at}: {least:?}");
-        // One call that looks at every waiter would take a hundred times as long.
+        // A single call that visits every waiter would take a hundred times as long.
         assert!(long.micros < 5.0 * short.micros, "{at}: {least:?}");
     }
 }
 
-/// A process numbers its turns up to the last time that the store has confirmed. One answer is enough for all the
-/// microseconds that have passed before it, so the longer it goes on, the seldomer it asks.
+/// A process numbers its hand-offs up to the last time that the store has confirmed. One answer is enough for all
+/// microseconds before it, so the longer the process continues, the less often it asks.
 #[tokio::test]
 #[allow(clippy::print_stdout, reason = "the figures are wanted as well as the verdict")]
 async fn a_token_for_every_turn_of_a_process_costs_next_to_no_command() {
@@ -121,7 +122,8 @@ async fn a_token_for_every_turn_of_a_process_costs_next_to_no_command() {
     assert!(commands * 50 < TASKS * TURNS, "{commands} commands for {} turns", TASKS * TURNS);
 }
 
-/// Microseconds of the server for a writer that gives up, with a place and without one, behind so many readers.
+/// Returns the time on the server, in microseconds, for a writer that gives up behind `readers` readers, once with a
+/// queue entry and once without.
 async fn given_up(server: &RedisServer, process: &Process, readers: usize) -> f64 {
     const READERS: &str = "
         local now = redis.call('TIME')[1] * 1000

@@ -1,4 +1,4 @@
-//! Futures that are dropped at every await point, while requests or replies are on their way.
+//! Futures that are dropped at every await point, while requests or replies are in flight.
 
 use std::pin::pin;
 use std::task::{Context, Waker};
@@ -9,7 +9,7 @@ use lock_tests::{Flow, PATIENCE, Proxy, RedisServer, wait_until};
 
 use crate::support::{LONG, connect, empty, ms};
 
-/// What happens on the way while a future is dropped.
+/// The fault of the network while a future is dropped.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     RequestsHeld,
@@ -35,13 +35,13 @@ impl Fault {
     fn heal(self, proxy: &Proxy) {
         proxy.heal();
         if matches!(self, Self::RequestsSwallowed | Self::RepliesSwallowed) {
-            // TCP loses nothing on a connection that goes on: where bytes were lost, it was reset.
+            // TCP loses no bytes on a connection that continues: where bytes were lost, it was reset.
             proxy.cut();
         }
     }
 }
 
-/// What is dropped.
+/// The step that is dropped.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Acquire,
@@ -64,7 +64,7 @@ impl Step {
         Self::Waiting,
     ];
 
-    /// Takes the step under `fault` and drops it after `polls` polls.
+    /// Takes the step under `fault`, and drops it after `polls` polls.
     async fn dropped(self, site: &Site<'_>, fault: Fault, key: &str, polls: u32) {
         let Site { server, proxy, locks } = site;
         let request = || locks.lock(key).ttl(LONG).strategy(strategy::retry().within(LONG));
@@ -98,14 +98,14 @@ impl Step {
                 server.command(&["SET", key, "somebody else", "PX", "60000"]);
                 fault.inject(proxy);
                 poll(request().acquire(), polls).await;
-                // Free at the moment at which what was held on the way arrives.
+                // Frees the key at the moment at which the delayed bytes arrive.
                 server.command(&["DEL", key]);
             }
         }
     }
 }
 
-/// Polls `future` so many times with pauses in which the network may go on, then drops it.
+/// Polls `future` `polls` times, with pauses in which the network may continue, then drops it.
 async fn poll(future: impl Future, polls: u32) {
     let mut future = pin!(future);
     for _ in 0..polls {
@@ -116,20 +116,20 @@ async fn poll(future: impl Future, polls: u32) {
     }
 }
 
-/// Every step under one fault, dropped after more and more polls. The steps go on side by side, each with a connection
-/// and keys of its own.
+/// Drops every step under one fault, after more and more polls. The steps run side by side, each with its own
+/// connection and keys.
 async fn under(fault: Fault) {
     let server = RedisServer::start();
     let [acquire, fenced, release, extend, run, guard, waiting] =
         Step::ALL.map(|step| all_polls(&server, fault, step));
     let sites = tokio::join!(acquire, fenced, release, extend, run, guard, waiting);
-    // A request that arrives late would take a key for a minute: there must be none after the last clean-up either.
+    // A request that arrives late would take a key for a minute. None may arrive after the last clean-up either.
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(locks_of(&server, ""), [""; 0]);
     drop(sites);
 }
 
-/// A manager and its way to the server.
+/// A manager and its connection to the server.
 struct Site<'a> {
     server: &'a RedisServer,
     proxy: Proxy,
@@ -140,12 +140,12 @@ async fn all_polls(server: &RedisServer, fault: Fault, step: Step) -> Site<'_> {
     let proxy = Proxy::before(server);
     let locks = connect(&proxy.url()).await;
     let site = Site { server, proxy, locks };
-    // The last one goes on for longer than the deadline of a call.
+    // The last one lasts for longer than the deadline of a call.
     for polls in [0, 1, 2, 3, 4, 120] {
         let key = format!("{step:?}-{polls}");
         step.dropped(&site, fault, &key, polls).await;
         fault.heal(&site.proxy);
-        // The server can be reached again.
+        // The server is reachable again.
         let what = format!("no key after {fault:?} {key}");
         wait_until(&what, Duration::from_secs(1), async || {
             locks_of(server, &key).is_empty() && site.locks.held() == 0
@@ -155,7 +155,7 @@ async fn all_polls(server: &RedisServer, fault: Fault, step: Step) -> Site<'_> {
     site
 }
 
-/// The keys but for the last fencing tokens, which have a lease of their own.
+/// Returns the keys without the last fencing tokens, which have their own lease.
 fn locks_of(server: &RedisServer, beginning: &str) -> Vec<String> {
     let is_lock = |key: &String| key.starts_with(beginning) && !key.ends_with(":f");
     server.keys().into_iter().filter(is_lock).collect()
@@ -199,7 +199,7 @@ async fn a_dropped_waiter_leaves_the_holder_alone() {
     for polls in 0..8 {
         poll(others.lock("k").strategy(strategy::wait()).acquire(), polls).await;
     }
-    // A place in the queue is left in the background.
+    // A queue entry is removed in the background.
     wait_until("only the holder is left", PATIENCE, async || locks_of(&server, "") == ["k"]).await;
     assert!(guard.is_held());
     guard.release().await.expect("an answer");

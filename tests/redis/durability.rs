@@ -1,4 +1,4 @@
-//! Locks that count when a replica has them, with a replica that works, hangs, is cut off or takes over.
+//! Locks that count only once a replica has them, with a replica that works, hangs, is cut off or takes over.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 
 use crate::support::{LONG, calls, connect, cycle, ms, try_once, within, works_again};
 
-/// A primary that refuses writes without a replica, and one that keeps up.
+/// Starts a primary that refuses writes without a replica, and a replica that keeps up.
 async fn pair() -> (RedisServer, Replica) {
     let primary = RedisServer::builder().config("min-replicas-to-write", "1").start();
     let replica = Replica::of(&primary);
@@ -24,12 +24,12 @@ async fn pair() -> (RedisServer, Replica) {
     (primary, replica)
 }
 
-/// With a second for the replica: a busy machine is no fault.
+/// Allows a second for the replica, because a busy machine is no fault.
 fn durable(server: &RedisServer) -> String {
     format!("{}&timeout=3s", impatient(server))
 }
 
-/// With a sixth of a second for it, for those who are to be refused.
+/// Allows a sixth of a second for the replica, for requests that must be refused.
 fn impatient(server: &RedisServer) -> String {
     format!("{}?durability=replicas(1)", server.url())
 }
@@ -73,7 +73,7 @@ async fn the_token_of_a_local_turn_is_on_the_replica_too() {
         let locks = locks.clone();
         tokio::spawn(async move { locks.lock("k").ttl(LONG).strategy(strategy::wait()).acquire().await })
     };
-    // With nobody else in the line of this process, the key would go back to the server.
+    // If no other request of this process were queued, the key would go back to the server.
     wait_until("it is in line", PATIENCE, async || {
         let turned_away = locks.lock("k").max_waiters(1).wait(LONG).acquire();
         matches!(turned_away.await, Err(error) if error.kind() == LockErrorKind::Overloaded)
@@ -104,11 +104,11 @@ async fn a_lock_that_no_replica_has_is_not_acquired_and_the_key_is_free() {
         let held = primary.get::<bool>(&["EXISTS", key]);
         assert!(!held, "{key} was given back before the caller was told");
     }
-    // A token of a lock that counts does not count by itself.
+    // The token of a confirmed lock still needs its own confirmation.
     let error = guard.fencing_token().await.expect_err("no replica has it");
     assert!(error.to_string().contains("0 of 1 replica"), "{error}");
     assert!(guard.is_held(), "the lock is not lost by that");
-    // Who did not ask for it gets what nobody else has.
+    // A request without durability gets a lock that only the primary has.
     cycle(&others, "plain").await;
     replica.server().cont();
     works_again(&locks, "plain").await;
@@ -123,7 +123,7 @@ async fn a_replica_that_was_cut_off_does_not_count() {
     replica.detach(&primary);
     let error = try_once(&locks, "k").await.expect_err("the primary refuses");
     assert!(error.to_string().contains("min-replicas-to-write"), "{error}");
-    // Also where somebody has switched that off since the connection was made.
+    // Also when the setting was switched off after the connection was made.
     primary.command(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
     let error = try_once(&locks, "k").await.expect_err("no replica has it");
     assert!(error.to_string().contains("0 of 1 replica"), "{error}");
@@ -142,7 +142,7 @@ async fn what_is_granted_by_push_is_not_handed_out_before_a_replica_has_it() {
     replica.server().stop();
     let before = calls(&primary, "wait");
     guard.release().await.expect("a release needs nobody");
-    // It was told: it asks for its copies, is refused them, and tries again.
+    // The waiter was notified: it asks for its copies, is refused them, and tries again.
     wait_until("it was told", PATIENCE, async || calls(&primary, "wait") > before + 1).await;
     assert!(!waits.is_finished(), "granted, and no replica has it");
     replica.server().cont();
@@ -199,13 +199,13 @@ async fn a_lease_is_longer_when_a_replica_knows_it_and_not_before() {
     let guard = locks.lock("k").ttl(ttl).acquire().await.expect("the key is free");
     tokio::time::sleep(ttl + ttl / 2).await;
     assert!(guard.is_held(), "it is renewed");
-    // For less than a lease, no harm is done.
+    // An interruption shorter than a lease does no harm.
     replica.server().stop();
     tokio::time::sleep(ttl / 3 + ms(100)).await;
     replica.server().cont();
     tokio::time::sleep(ttl).await;
     assert!(guard.is_held(), "it is renewed again");
-    // For longer, the holder is told, although the primary goes on renewing.
+    // After a longer one the holder is notified, although the primary still renews the lease.
     replica.server().stop();
     within(ttl + ms(500), "the loss", guard.lost()).await;
     assert!(primary.get::<i64>(&["PTTL", "k"]) > 0, "the primary had a longer lease");
@@ -217,7 +217,7 @@ async fn a_connection_that_breaks_confirms_nothing() {
     let locks = connect(&durable(&primary)).await;
     cycle(&locks, "first").await;
     replica.server().stop();
-    // Confirmed in the same breath, and behind a script.
+    // Confirmed in the same round trip, and behind a script.
     for fencing in [false, true] {
         let request = locks.lock("k").ttl(LONG).fencing(fencing).strategy(strategy::fail_fast());
         let trying = tokio::spawn(async move { request.acquire().await });
@@ -241,7 +241,7 @@ async fn a_long_confirmation_is_not_taken_for_a_server_that_hangs() {
     let before: u64 = client().parse().expect("a number");
     let error = try_once(&locks, "k").await.expect_err("no replica has it");
     assert!(error.to_string().contains("0 of 1 replica acknowledged it within 2s"), "{error}");
-    // The two looks have a connection each.
+    // The two checks have one connection each.
     assert_eq!(client().parse::<u64>().expect("a number"), before + 1, "it was not dialled again");
 }
 
@@ -274,7 +274,7 @@ async fn a_server_that_cannot_keep_the_promise_is_refused() {
         assert!(error.to_string().contains("append-only file"), "{error}");
         primary.command(&["CONFIG", "SET", "appendonly", "yes"]);
         primary.command(&["CONFIG", "SET", "appendfsync", "always"]);
-        // Until its first part is written, nothing counts as being in it.
+        // Until its first part is written, no write counts as part of the file.
         wait_until("the append-only file is there", PATIENCE, async || {
             primary.info("aof_rewrite_in_progress") == "0"
                 && primary.info("aof_rewrite_scheduled") == "0"
@@ -306,7 +306,8 @@ fn claim(key: &str, mode: Mode) -> Claim {
     claim
 }
 
-/// WAIT covers the last write of its connection, and newer servers count only what they replicate as a write. A grant may be
+/// WAIT covers the last write of its connection, and newer servers count only replicated commands as writes. But
+/// another connection may have made the grant, and its lease may be of any length.
 /// the work of another connection, and its lease as long as one could wish.
 #[tokio::test]
 async fn a_grant_asked_for_again_is_replicated_again() {
@@ -358,7 +359,7 @@ async fn what_the_server_throws_away_while_locks_are_in_use_is_told() {
             }
         }
     };
-    // It is looked for every five seconds.
+    // The check runs every five seconds.
     let keys = within(Duration::from_secs(12), "the look", told).await;
     assert!((1..=thrown).contains(&keys), "{keys} of {thrown}");
 }

@@ -1,4 +1,4 @@
-//! Who held what and when under load, while connections are killed and scripts forgotten.
+//! The history of holds under load, while connections are killed and scripts are forgotten.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::support::{empty, manager, ms};
 const TTL: Duration = ms(1_000);
 const KEYS: usize = 3;
 
-/// One worker after another takes one of the keys, until the time is over.
+/// Acquires one of the keys again and again, until the time is over.
 async fn work(worker: usize, locks: LockManager, history: History, time: Duration) {
     let over = Bound::new(time);
     for round in 0.. {
@@ -28,7 +28,7 @@ async fn work(worker: usize, locks: LockManager, history: History, time: Duratio
         let asked = history.now();
         match request.strategy(strategy::retry().within(time).backoff(backoff)).acquire().await {
             Ok(guard) => hold(worker, guard, asked, &history).await,
-            // The nemesis may win for a moment; the key was not held, so there is nothing to record.
+            // The fault may win for a moment. The key was not held, so there is nothing to record.
             Err(error) => assert!(error.is_temporary(), "{error}"),
         }
     }
@@ -36,7 +36,7 @@ async fn work(worker: usize, locks: LockManager, history: History, time: Duratio
 
 async fn hold(worker: usize, guard: LockGuard, asked: Duration, history: &History) {
     let acquired = history.now();
-    // Certain even when the lock should be lost while it is held.
+    // Stays certain even if the lock is lost while it is held.
     let first_deadline = acquired + guard.remaining();
     let fence = guard.fencing_token().await.ok();
     tokio::time::sleep(ms(u64::from(worker as u32 % 3))).await;
@@ -47,7 +47,7 @@ async fn hold(worker: usize, guard: LockGuard, asked: Duration, history: &Histor
     let _ = guard.release().await;
 }
 
-/// Four workers for each manager.
+/// Runs four workers for each manager.
 async fn load(managers: &[LockManager], time: Duration) -> History {
     let history = History::new(Clock::Suspend);
     let mut workers = JoinSet::new();
@@ -60,7 +60,7 @@ async fn load(managers: &[LockManager], time: Duration) -> History {
     history
 }
 
-/// Kills every connection and forgets every script, again and again.
+/// Kills every connection and flushes every script, again and again.
 async fn torment(server: &RedisServer) {
     let faults: [&[&str]; 3] =
         [&["CLIENT", "KILL", "TYPE", "normal"], &["SCRIPT", "FLUSH"], &["CLIENT", "PAUSE", "50", "WRITE"]];
@@ -93,7 +93,7 @@ async fn one_holder_at_a_time_and_tokens_in_order_whatever_happens_to_connection
     empty(&server, 2 * TTL).await;
 }
 
-/// The negative control: managers that do not share a server do not exclude each other, and the check sees it.
+/// The negative control: managers without a common server do not exclude each other, and the check finds that.
 #[tokio::test]
 async fn a_history_of_two_servers_shows_two_holders() {
     let (one, two) = (RedisServer::start(), RedisServer::start());

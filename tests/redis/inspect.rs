@@ -1,4 +1,4 @@
-//! What an operator sees of a server's locks, and taking one away.
+//! The locks of a server as an operator sees them, and forced releases.
 
 use lock_core::backend::Mode;
 use lock_core::{Kind, LossReason, ManagerBuilder};
@@ -39,7 +39,7 @@ async fn a_namespace_is_a_world_of_its_own_and_strangers_in_it_are_shown() {
     assert_eq!(order.waiters[0].record.as_ref().expect("ours").label(), Some("refund"));
 
     assert_eq!(shop.locks_matching("order").await.expect("a list").locks.len(), 1);
-    // Without a namespace only what this library made: every string could be anything.
+    // Without a namespace, the list contains only locks of this library, because any other string could be anything.
     let all = plain.locks().await.expect("a list").locks;
     assert_eq!(all.iter().map(|lock| lock.key.as_str()).collect::<Vec<_>>(), ["page", "shop:order:1"]);
     assert_eq!(all[0].mode, Mode::Shared);
@@ -50,7 +50,7 @@ async fn a_namespace_is_a_world_of_its_own_and_strangers_in_it_are_shown() {
 async fn thousands_are_listed_in_steps_that_let_others_in_between() {
     let server = RedisServer::start();
     let locks = manager(&server).await;
-    // As the library writes them, and keys that are none between them.
+    // Locks as the library writes them, between keys that are no locks.
     let script = "for i = 1, 5000 do
             redis.call('SET', 'k:' .. i, string.rep('a', 48) .. ' host=a pid=1 service=b since=1', 'PX', 600000)
             redis.call('SET', 'other:' .. i, i)
@@ -70,8 +70,8 @@ async fn thousands_are_listed_in_steps_that_let_others_in_between() {
     assert!(per_call < 10_000.0, "a script took {per_call} us");
 }
 
-/// Milliseconds of the server for the longest command since `CONFIG RESETSTAT` and `SLOWLOG RESET`; all but those that
-/// took no millisecond.
+/// Returns the time of the longest command since `CONFIG RESETSTAT` and `SLOWLOG RESET` in milliseconds, without
+/// commands that took less than a millisecond.
 fn longest(server: &RedisServer) -> u64 {
     let entries: Vec<Vec<redis::Value>> = server.get(&["SLOWLOG", "GET", "-1"]);
     let micros = entries.iter().map(|entry| match entry[2] {
@@ -87,22 +87,22 @@ async fn what_is_none_of_its_own_is_not_read_whole() {
     server.command(&["SETRANGE", "shop:export", "49999999", "x"]);
     let fill = "for i = 1, 200000 do redis.call('ZADD', 'shop:leaderboard', i, 'player:' .. i) end";
     server.command(&["EVAL", fill, "0"]);
-    // What that has left behind in the interpreter is not to be cleared up by a script that is measured.
+    // A measured script must not have to collect the garbage that this one left in the interpreter.
     server.command(&["SCRIPT", "FLUSH", "SYNC"]);
     let builder = ManagerBuilder::connect(&server.url()).await.expect("the server takes locks");
     let (shop, plain) = (builder.namespace("shop").build().expect("good defaults"), manager(&server).await);
     let _guard = shop.lock("order:1").acquire().await.expect("free");
     server.command(&["SLOWLOG", "RESET"]);
     let found = shop.locks().await.expect("a list").locks;
-    // A text is a lock of another library, whatever it says.
+    // A string is a lock of another library, whatever it contains.
     assert_eq!(found.iter().map(|lock| lock.key.as_str()).collect::<Vec<_>>(), ["export", "order:1"]);
     assert_eq!(plain.locks().await.expect("a list").locks.len(), 1);
     assert!(shop.is_locked("export").await.expect("an answer"));
     assert!(!shop.is_locked("leaderboard").await.expect("an answer"));
     let taken = longest(&server);
-    // To read one of them takes some hundred milliseconds.
+    // Reading one of them takes some hundred milliseconds.
     assert!(taken < 100, "the server stood still for {taken} ms");
-    // As any other it can be taken away, by what was shown of it.
+    // It can be released by force like any other lock, by the id that was shown.
     let id = &found[0].holders[0].id;
     assert!(shop.force_release("export", id, "no lock").await.expect("an answer"));
     assert!(!shop.is_locked("export").await.expect("an answer"));
@@ -180,7 +180,7 @@ async fn a_victim_is_told_at_once_and_its_body_is_dropped() {
 
     let id = operator.locks().await.expect("a list").locks[0].holders[0].id.clone();
     assert!(operator.force_release("k", &id, "stuck").await.expect("an answer"));
-    // Long before its next renewal, which would come after a third of its lease.
+    // Long before its next renewal, which is due after a third of its lease.
     let error = within(ms(5_000), "the loss", body).await.expect("no panic").expect_err("lost");
     assert_eq!(error.loss_reason(), Some(LossReason::Forced));
     let next = within(PATIENCE, "the next", next).await.expect("no panic").expect("served");
@@ -189,7 +189,7 @@ async fn a_victim_is_told_at_once_and_its_body_is_dropped() {
     next.release().await.expect("an answer");
 }
 
-/// How many connections listen for what concerns holders.
+/// Returns how many connections are subscribed to the notifications for holders.
 fn attending(server: &RedisServer) -> usize {
     server.get::<Vec<String>>(&["PUBSUB", "CHANNELS", "lock:wake:held:*"]).len()
 }
@@ -205,7 +205,7 @@ async fn a_victim_that_never_waited_is_told_at_once_too() {
         assert!(operator.force_release("k", &id, "stuck").await.expect("an answer"));
         assert_eq!(within(ms(1_000), "the loss", guard.lost()).await, LossReason::Forced);
     }
-    // Also over a connection that was made since.
+    // Also over a connection that was made later.
     let guard = victim.lock("k").ttl(LONG).acquire().await.expect("free");
     server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
     wait_until("it listens again", PATIENCE, async || attending(&server) == 1).await;

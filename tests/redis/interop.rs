@@ -8,7 +8,7 @@ use redis::Value;
 
 use crate::support::{calls, manager, try_once};
 
-/// The release of the Redis documentation.
+/// The release from the Redis documentation.
 const COMPARE_AND_DELETE: &str = r#"
 if redis.call("get", KEYS[1]) == ARGV[1] then
     return redis.call("del", KEYS[1])
@@ -16,7 +16,7 @@ else
     return 0
 end"#;
 
-/// The acquire of the Redis documentation.
+/// The acquire from the Redis documentation.
 fn foreign_take(server: &RedisServer, key: &str, value: &str) -> bool {
     match server.command(&["SET", key, value, "NX", "PX", "60000"]) {
         Value::Okay => true,
@@ -39,7 +39,7 @@ async fn a_foreign_holder_excludes_ours_until_it_frees_the_key() {
     assert!(error.holder().is_none(), "a foreign value names nobody: {error}");
     let left = error.retry_after().expect("the rest of the lease");
     assert!(left > Duration::from_secs(50) && left <= Duration::from_secs(60), "{left:?}");
-    // What did not get the key left it alone.
+    // The refused attempt did not touch the key.
     assert_eq!(server.get::<String>(&["GET", "job"]), "6f7c0e7a");
     assert!(foreign_free(&server, "job", "6f7c0e7a"));
     try_once(&locks, "job").await.expect("it is free").release().await.expect("an answer");

@@ -72,7 +72,7 @@ async fn a_latch_and_a_lock_do_not_share_a_key() {
     wait_until("the latch ends with its lease", PATIENCE, async || server.keys() == ["lock"]).await;
 }
 
-/// The public latch, over several managers.
+/// The public latch, with several managers.
 #[tokio::test]
 async fn managers_count_one_latch_down_and_all_who_wait_are_let_through() {
     let server = RedisServer::start();
@@ -83,7 +83,7 @@ async fn managers_count_one_latch_down_and_all_who_wait_are_let_through() {
         .chain(&latches)
         .map(|latch| {
             let latch = latch.clone();
-            // One after another: nobody has set it when the first three come.
+            // One after another: the latch is not set yet when the first three arrive.
             tokio::spawn(async move { latch.wait().await })
         })
         .collect();
@@ -110,7 +110,7 @@ async fn a_latch_lives_while_somebody_waits_and_is_forgotten_a_ttl_later() {
     let (latch, other) = (locks.latch("start").ttl(ms(600)), others.latch("start").ttl(ms(600)));
     other.set(2).await.expect("an answer");
     let waiting = tokio::spawn(async move { latch.wait().await });
-    // What nobody keeps alive runs out meanwhile, three times.
+    // A latch that nobody keeps alive expires meanwhile, three times.
     for number in 0..3 {
         let measure = locks.latch(format!("measure{number}")).ttl(ms(600));
         measure.set(1).await.expect("an answer");

@@ -1,4 +1,4 @@
-//! What happens to locks when the server forgets: everything, its scripts, its clients.
+//! The effect on locks when the server loses all data, its scripts, or its clients.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ async fn hold(locks: &LockManager, key: &str) -> LockGuard {
     locks.lock(key).ttl(TTL).acquire().await.expect("the key is free")
 }
 
-/// The holder learns from the server, and not from the end of its lease, that the lock is gone.
+/// Checks that the server, and not the end of the lease, notifies the holder that the lock is gone.
 async fn told_that_it_is_taken(guard: LockGuard) {
     let reason = within(PATIENCE, "telling the loss", guard.lost()).await;
     assert_eq!(reason, LossReason::Taken);
@@ -28,7 +28,7 @@ async fn a_restart_without_data_is_told_at_the_next_renewal() {
     let locks = manager(&server).await;
     let guard = locks.lock("k").ttl(TTL).fencing(true).acquire().await.expect("the key is free");
     let token = guard.fencing_token().await.expect("it came with the grant");
-    // The first renewal opens the connection of the thread that renews.
+    // The first renewal opens the connection of the renewer's thread.
     let renewed = calls(&server, "pexpire");
     wait_until("a renewal", PATIENCE, async || calls(&server, "pexpire") > renewed).await;
     server.restart();
@@ -57,13 +57,13 @@ async fn a_flush_is_told_at_the_next_renewal_and_tokens_grow_on() {
     }
 }
 
-/// A process takes turns, the server forgets the lock, and another process gets it.
+/// A process hands its lock on, the server forgets the lock, and another process acquires it.
 #[allow(clippy::print_stdout, reason = "the figures are wanted as well as the verdict")]
 async fn the_next_holder_has_the_largest_token(lose: fn(&mut RedisServer)) {
     let mut server = RedisServer::start();
     let (old, next) = (manager(&server).await, manager(&server).await);
     for _ in 0..20 {
-        // While it takes turns, the old process asks the server once a second.
+        // While the old process hands its lock on, it asks the server once a second.
         let seen = beside((&old, &next), "k", (100, ms(1_200)), || lose(&mut server)).await;
         if let Some(Beside { turns, larger }) = seen {
             println!("{turns} turns beside the next holder, {larger} tokens that are not smaller");
@@ -89,7 +89,7 @@ async fn the_next_holder_after_a_restart_without_data_has_the_largest_token() {
     the_next_holder_has_the_largest_token(RedisServer::restart).await;
 }
 
-/// Long before a third of its lease is over, which would be twenty minutes.
+/// Long before a third of its lease has passed, which would be twenty minutes.
 #[tokio::test]
 async fn a_long_lease_hears_of_a_deletion_as_often_as_it_is_renewed() {
     let server = RedisServer::start();
@@ -115,7 +115,7 @@ async fn forgotten_scripts_are_not_noticed() {
     let kept = hold(&locks, "kept").await;
     let before = calls(&server, "pexpire");
     for fencing in [true, false].repeat(3) {
-        // Before each script that a cycle can need: acquire, contended acquire, fencing token, release.
+        // Before each script that a cycle may need: acquire, contended acquire, fencing token, release.
         let forget = || server.command(&["SCRIPT", "FLUSH"]);
         forget();
         let guard = locks.lock("k").fencing(fencing).acquire().await.expect("the key is free");
@@ -141,7 +141,7 @@ async fn killed_connections_cost_no_lock() {
     let kept = hold(&locks, "kept").await;
     for _ in 0..6 {
         server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
-        // The next acquire finds a new connection within its patience.
+        // The next acquire finds a new connection within the time that it waits for one.
         locks.lock("k").acquire().await.expect("the key is free").release().await.expect("an answer");
         tokio::time::sleep(TTL / 4).await;
         kept.check().expect("it is renewed");

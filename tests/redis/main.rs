@@ -1,7 +1,7 @@
-//! The library on a real Redis server: what it sends, what it keeps, and what faults do to it.
+//! Tests of the library on a real Redis server: what it sends, what it stores, and the effect of faults.
 //!
-//! Every test has a server of its own. Figures of time are generous upper bounds, except where an order of events on
-//! one clock is the point.
+//! Every test has its own server. Time limits are generous upper bounds, except where the test is about an order of
+//! events on one clock.
 
 mod bad_input;
 mod commands;

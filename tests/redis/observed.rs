@@ -1,4 +1,4 @@
-//! Metrics and events of a manager whose renewals run on a thread of their own and whose losses come from a server.
+//! Metrics and events of a manager whose renewals run on their own thread and whose losses come from a server.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
@@ -14,20 +14,20 @@ use crate::support::{manager, ms, within};
 
 const TEMPLATE: &str = "observed:<id>";
 
-/// Every value that a series was given: what was added, set or recorded.
+/// Every value that was added to a series, set or recorded.
 static SERIES: Mutex<BTreeMap<String, Vec<f64>>> = Mutex::new(BTreeMap::new());
 
 fn series() -> MutexGuard<'static, BTreeMap<String, Vec<f64>>> {
     SERIES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Records what all threads of the process say, from the first call on.
+/// Starts to record the metrics of all threads of the process.
 fn record() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| metrics::set_global_recorder(Kept).expect("no other recorder in this process"));
 }
 
-/// The values of `lock.client.<name>` of the template, with `label`.
+/// Returns the values of `lock.client.<name>` of the template, with `label`.
 fn values(name: &str, label: &str) -> Vec<f64> {
     let mut labels = vec!["backend=redis".to_owned(), format!("template={TEMPLATE}")];
     labels.extend((!label.is_empty()).then(|| label.to_owned()));
@@ -117,7 +117,7 @@ async fn the_life_of_a_lock_is_counted_and_told() {
     wait_until("it is renewed twice", PATIENCE, async || total("renewals", "result=renewed") >= 2.0).await;
     assert_eq!(values("use_time", "end=released"), []);
 
-    // Another manager: the grant comes through the server, not from hand to hand.
+    // Another manager, so that the grant comes through the server and not from a local hand-off.
     let waiting = {
         let request = others.lock("observed:1").template(TEMPLATE).ttl(ms(600)).strategy(strategy::wait());
         tokio::spawn(request.acquire())
@@ -135,13 +135,13 @@ async fn the_life_of_a_lock_is_counted_and_told() {
     assert!(uses.len() == 1 && uses[0] >= 0.2, "two renewals long: {uses:?}");
     next.release().await.expect("an answer");
 
-    // Somebody deletes the key: the next renewal finds out.
+    // The key is deleted, and the next renewal notices it.
     let guard = order().acquire().await.expect("the key is free");
     server.command(&["DEL", "observed:1"]);
     assert_eq!(within(PATIENCE, "the loss", guard.lost()).await, LossReason::Taken);
     wait_until("it is counted", PATIENCE, async || total("lost", "reason=taken") == 1.0).await;
     assert_eq!((total("held", ""), total("renewals", "result=not_mine")), (0.0, 1.0));
-    // Those whom the loss concerns hear of it first, and it is counted then.
+    // The holder is notified of the loss first, and the loss is counted after that.
     wait_until("its use is measured", PATIENCE, async || values("use_time", "end=lost").len() == 1).await;
     assert_eq!((total("lost", "reason=expired"), total("renewals", "result=unknown")), (0.0, 0.0));
     drop(guard);

@@ -1,4 +1,4 @@
-//! Keys that hold other data than this library writes: at a lock's own key, and at the keys of its queue.
+//! Keys with data that this library did not write: the key of a lock, and the keys of its queue.
 
 use lock_core::backend::{Ask, Backend, Mode, Queue, Renewal};
 use lock_core::{LockErrorKind, Released};
@@ -7,7 +7,7 @@ use lock_tests::{PATIENCE, RedisServer, wait_until};
 use crate::store::Process;
 use crate::support::{LONG, manager, ms, try_once};
 
-/// The memory of the server's Lua interpreter, in bytes.
+/// Returns the memory of the server's Lua interpreter in bytes.
 fn lua_memory(server: &RedisServer) -> u64 {
     server.info("used_memory_lua").parse().expect("a number")
 }
@@ -19,7 +19,7 @@ async fn a_long_text_at_a_locks_key_is_never_read_whole() {
     let process = Process::of(&server).await;
     server.command(&["SET", "k", &"x".repeat(LONG_TEXT)]);
     let check = |what: &str| {
-        // A text that a script reads stays in the interpreter until its memory is collected.
+        // A string that a script reads stays in the interpreter until the garbage is collected.
         assert!(lua_memory(&server) < LONG_TEXT as u64 / 2, "{what} reads all of it");
         server.command(&["SCRIPT", "FLUSH"]);
     };

@@ -1,4 +1,4 @@
-//! The waiting queue of a lock, step by step.
+//! The queue of a lock, step by step.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ async fn a_release_wakes_the_next_and_nobody_else() {
     let (holder, [a, b, c]) = (Process::of(&server).await, processes(&server).await);
     let held = holder.fifo("k");
     holder.take(&held).await;
-    // Who holds and has nobody of its own to hand it to need not know who else waits, and does not listen.
+    // A holder without waiters of its own process ignores the waiters elsewhere, and does not subscribe.
     assert!(holder.enqueue(&holder.barging("k"), None).await.own);
     let claims = [a.fifo("k"), b.fifo("k"), c.fifo("k")];
     for (at, (process, claim)) in [&a, &b, &c].into_iter().zip(&claims).enumerate() {
@@ -27,7 +27,7 @@ async fn a_release_wakes_the_next_and_nobody_else() {
     assert_eq!(holder.release(&held).await, Released::Released);
     a.is_told(&Told::Granted(claims[0].owner, 2)).await;
     assert!(holds(&server, "k", &claims[0]));
-    // By its place for a short time, and for the whole lease once it has answered.
+    // The queue entry is granted for a short time, and for the whole lease once its owner has answered.
     assert!((1..=2_000).contains(&server.get::<i64>(&["PTTL", "k"])));
     assert_eq!(a.served(&claims[0]).await.waiters, Some(2));
     assert!(server.get::<i64>(&["PTTL", "k"]) > 50_000);
@@ -58,15 +58,15 @@ async fn what_nobody_told_is_found_by_a_sign_of_life() {
     process.take(&first).await;
     process.wait(&second).await;
     process.wait(&third).await;
-    // A lease that ran out.
+    // The lease has expired.
     wait_until("it is found", PATIENCE, async || {
         let _ = process.heartbeat(&third).await;
         holds(&server, "k", &second)
     })
     .await;
-    // A push that came to nobody: granted is what is asked for.
+    // The notification was lost; the heartbeat answers that the claim is granted.
     process.served(&second).await;
-    // A client of another language that frees the key.
+    // A client in another language frees the key.
     server.command(&["DEL", "k"]);
     process.served(&third).await;
     assert!(holds(&server, "k", &third));
@@ -91,7 +91,7 @@ async fn a_queue_that_is_used_never_nears_its_end() {
     nears("40000");
     process.waits(&claims[1]).await;
     assert!(far(left()), "a sign of life: {:?}", left());
-    // What was left by half of a pair, because somebody deleted the other.
+    // Half of a pair remains, because somebody deleted the other.
     server.command(&["DEL", "{k}:w"]);
     process.wait(&claims[3]).await;
     assert!(far(left()), "a new key beside an old one: {:?}", left());
@@ -143,7 +143,7 @@ async fn one_who_was_paused_keeps_the_place_that_nobody_took() {
     process.wait(&paused).await;
     kill_place(&server, "k", &paused);
     server.command(&["DEL", "k"]);
-    // Its sign of life counts before the queue is served.
+    // Its heartbeat counts before the queue is served.
     process.served(&paused).await;
 }
 
@@ -159,7 +159,7 @@ async fn one_who_left_leaves_nothing_behind() {
         assert_eq!(process.release(&one).await, Released::Taken, "it had no more than a place");
         assert_eq!(queue(&server, "k"), (1, 1));
     }
-    // Asking anew is a new place, at the end.
+    // A repeated claim gets a new queue entry, at the end.
     assert_eq!(process.wait(&one).await.position, Some(1));
     process.release(&holder).await;
     assert!(holds(&server, "k", &other));
@@ -231,13 +231,13 @@ async fn a_waiter_of_the_holders_own_process_needs_no_place() {
     let held = process.enqueue(&waiter, None).await;
     assert!(held.own && held.queued_at.is_none() && held.position.is_none(), "{held:?}");
     assert_eq!(queue(&server, "k"), (0, 0));
-    // In strict order everybody has a place, and so has one of another process.
+    // In strict order every waiter has a queue entry, also one of another process.
     assert!(process.wait(&fair).await.own);
     let other = Process::of(&server).await;
     let theirs = other.barging("k");
     assert!(!other.refused(&theirs).await.own);
     assert!(!other.wait(&theirs).await.own);
-    // Another look says the same of its place.
+    // A second attempt reports the same position.
     let held = other.refused(&theirs).await;
     assert_eq!((held.position, held.waiters), (Some(1), Some(1)));
 }
@@ -253,7 +253,7 @@ async fn no_more_wait_than_there_is_room_for() {
     assert!(process.enqueue(&one, Some(1)).await.queued_at.is_some());
     let full = process.enqueue(&other, Some(1)).await;
     assert_eq!((full.queued_at.is_none(), full.waiters), (true, Some(1)));
-    // One who has a place keeps it.
+    // A queue entry that exists is kept.
     assert!(process.enqueue(&one, Some(0)).await.queued_at.is_some());
     assert_eq!(queue(&server, "k"), (1, 1));
 }
@@ -282,7 +282,7 @@ async fn in_strict_order_nobody_overtakes_and_a_set_only_takes_a_free_key() {
     process.take(&holder).await;
     process.wait(&first).await;
     server.command(&["DEL", "k"]);
-    // The one who waits is served by whoever finds the key free.
+    // Whoever finds the key free serves the waiter.
     process.refused(&late).await;
     assert!(holds(&server, "k", &first));
     process.is_told(&Told::Granted(first.owner, 0)).await;
@@ -403,7 +403,7 @@ async fn an_owner_is_queued_with_one_request_also_when_the_answer_is_lost() {
     let queued = scripts.iter().filter(|sent| sent.arguments.len() == 3 + 8).count();
     assert_eq!(queued, 1, "{scripts:?}");
     assert_eq!(process.waits(&waiter).await.position, Some(1));
-    // The one reason to send it again: the server ran nothing.
+    // The only reason to send the script again: the server ran nothing.
     let other = process.fifo("k");
     server.command(&["SCRIPT", "FLUSH"]);
     assert_eq!(process.wait(&other).await.position, Some(2));
@@ -424,7 +424,7 @@ async fn after_a_new_connection_everybody_asks_and_hears_again() {
     waiting.waits(&waiter).await;
     holder.release(&held).await;
     waiting.is_told(&Told::Granted(waiter.owner, 0)).await;
-    // Who never waited does not listen.
+    // A claim that never waited has no subscription.
     assert!(holder.told().is_empty());
 }
 
@@ -440,7 +440,7 @@ async fn a_connection_subscribes_before_its_first_wait_and_not_earlier() {
     process.wait(&one).await;
     process.wait(&other).await;
     let sent = recorder.take();
-    // Those who hold are told on another channel, from the first grant on.
+    // Holders are notified on another channel, from the first grant on.
     let to_hold =
         |sent: &&SentCommand| sent.arguments.iter().any(|argument| argument.starts_with("lock:wake:held:"));
     let (holds, rest): (Vec<_>, Vec<_>) = sent.iter().filter(|sent| sent.name != "TIME").partition(to_hold);
@@ -473,7 +473,7 @@ async fn nothing_without_an_expiry_and_nothing_at_the_end() {
     }
 }
 
-/// Whoever hears the error may be the one who holds.
+/// A caller that gets the error may be the holder.
 #[tokio::test]
 async fn a_wait_that_is_over_has_left_the_queue() {
     let server = RedisServer::start();

@@ -15,8 +15,8 @@ struct Python(Worker);
 
 impl Python {
     fn start(server: &RedisServer) -> Self {
-        // The first python3 on the path may not be the one that the distribution installs packages for. `-I`, because the
-        // folder `redis` of these tests would be imported else.
+        // The first python3 on the path may not be the one for which the distribution installs packages. `-I`, because
+        // otherwise Python would import the folder `redis` of these tests.
         let has_redis = |python: &&&str| {
             Command::new(python)
                 .args(["-I", "-c", "import redis"])
@@ -43,7 +43,7 @@ async fn a_lock_of_redis_py_excludes_ours_until_it_is_released() {
     for request in
         [locks.fair("job"), locks.read("job"), locks.semaphore("job", 2), locks.all(["job", "other"])]
     {
-        // A semaphore is refused for good: the key is in use as another kind of lock.
+        // A semaphore is refused permanently, because the key is in use as another kind of lock.
         assert!(!matches!(request.ttl(LONG).try_acquire().await, Ok(Some(_))));
     }
     let waiting = tokio::spawn(locks.lock("job").ttl(LONG).wait(PATIENCE).acquire());
@@ -70,7 +70,7 @@ async fn ours_excludes_a_lock_of_redis_py_until_it_is_released() {
     }
 }
 
-/// Either may believe that it still has a lock which was deleted, or which ran out, and which the other has now.
+/// Each may believe that it still has a lock that was deleted or has expired, and that the other has now.
 #[tokio::test]
 async fn neither_ends_or_prolongs_the_lock_of_the_other() {
     let server = RedisServer::start();
@@ -98,7 +98,7 @@ async fn neither_ends_or_prolongs_the_lock_of_the_other() {
     assert_eq!(guard.release().await.expect("an answer"), Released::Released);
 }
 
-/// Waits until the background has given back whatever was dropped.
+/// Waits until the background has released everything that was dropped.
 async fn locks_are_settled(locks: &lock_core::LockManager) {
     let other = try_once(locks, "another job").await.expect("it is free");
     drop(other);

@@ -1,4 +1,4 @@
-//! A server that is there and says no: what the caller is told, and that it works as soon as the server does.
+//! A server that answers with an error: what the caller learns, and that it works again as soon as the server does.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use lock_tests::{PATIENCE, RedisServer, wait_until};
 
 use crate::support::{LONG, calls, connect, cycle, empty, manager, ms, try_once, within, works_again};
 
-/// A refusal that passes, and names what the server said.
+/// Checks that a refusal is temporary, and names the server's error.
 fn temporary(error: &LockError, code: &str) {
     assert_eq!(error.kind(), LockErrorKind::Unavailable, "{error}");
     assert!(error.is_temporary() && error.to_string().contains(code), "{error}");
@@ -23,11 +23,11 @@ async fn a_key_with_other_data_is_an_error_and_left_alone() {
         assert_eq!(error.kind(), LockErrorKind::InvalidRequest, "{error}");
         assert!(!error.is_temporary() && error.to_string().contains("list"), "{error}");
     }
-    // The key of the last fencing token holds other data: nothing is taken.
+    // The key of the last fencing token has other data: nothing is taken.
     server.command(&["LPUSH", "{k}:f", "a"]);
     let error = locks.lock("k").fencing(true).acquire().await.expect_err("no token can be made");
     assert_eq!(error.kind(), LockErrorKind::InvalidRequest, "{error}");
-    // The key was overwritten under its holder.
+    // The key was overwritten while it was held.
     let guard = try_once(&locks, "j").await.expect("the key is free");
     server.command(&["DEL", "j"]);
     server.command(&["LPUSH", "j", "a"]);
@@ -62,13 +62,13 @@ async fn a_busy_server_refuses_until_the_script_is_killed() {
     server.command(&["SCRIPT", "KILL"]);
     assert!(busy.join().expect("no panic").is_err());
     works_again(&locks, "k").await;
-    // The release that was refused goes on in the background.
+    // The refused release continues in the background.
     empty(&server, Duration::from_secs(3)).await;
 }
 
 #[tokio::test]
 async fn a_server_that_loads_its_data_refuses_until_it_is_done() {
-    // It looks at its clients every 2 MB.
+    // The server serves its clients after every 2 MB.
     let server = RedisServer::builder().config("rdbcompression", "no").start();
     let locks = manager(&server).await;
     cycle(&locks, "k").await;
@@ -121,8 +121,8 @@ async fn out_of_memory_refuses_locks_and_not_their_end() {
     cycle(&locks, "k").await;
 }
 
-/// A process numbers its own turns, and renewals and releases tell the server. It takes that also without memory, because
-/// the script has written by then; nobody would learn of a refusal.
+/// A process numbers its own hand-offs, and sends the numbers with renewals and releases. The server accepts them
+/// without memory, because the script has written by then; nobody would learn of a refusal.
 #[tokio::test]
 async fn the_last_fencing_token_of_a_process_is_noted_without_memory() {
     let server = RedisServer::builder().config("maxmemory-policy", "noeviction").start();
@@ -132,7 +132,7 @@ async fn the_last_fencing_token_of_a_process_is_noted_without_memory() {
         let number = text.split(' ').next().and_then(|number| number.parse::<u64>().ok());
         number.unwrap_or_else(|| panic!("a token: {text}"))
     };
-    // A turn of the process that has a number which the server does not know yet.
+    // A holder after a hand-off, with a number that the server does not know yet.
     let turn = async |guard: LockGuard, last: u64| {
         let scripts = calls(&server, "evalsha");
         let next = tokio::spawn(locks.lock("k").ttl(LONG).wait(LONG).acquire());
@@ -146,7 +146,7 @@ async fn the_last_fencing_token_of_a_process_is_noted_without_memory() {
     };
     let guard = locks.lock("k").ttl(LONG).acquire().await.expect("the key is free");
     let first = guard.fencing_token().await.expect("an answer").get();
-    // A process numbers up to the time of its last renewal.
+    // A process assigns numbers up to the time of its last renewal.
     tokio::time::sleep(ms(2)).await;
     guard.extend(LONG).await.expect("an answer");
     let (guard, second) = turn(guard, first).await;

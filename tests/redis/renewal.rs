@@ -1,4 +1,4 @@
-//! Locks are kept for as long as they are held.
+//! Locks are renewed for as long as they are held.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ async fn a_lock_is_kept_for_four_leases_against_others() {
     assert_eq!(guard.release().await.expect("an answer"), Released::Released);
 }
 
-/// Else a hold that is longer outlives it, and a clock that is set back would then make the next one smaller.
+/// Otherwise a longer hold would outlive the token, and after a clock was set back the next token would be smaller.
 #[tokio::test]
 async fn the_last_fencing_token_is_remembered_as_long_as_its_holder_is_renewed() {
     let server = RedisServer::start();
@@ -94,7 +94,7 @@ async fn ten_thousand_locks_are_kept_for_a_fiftieth_of_a_command_each() {
     let (scripts, renewals) = (count().0 - scripts, count().1 - renewals);
     let held = guards.iter().filter(|guard| guard.is_held()).count() as u64;
     assert_eq!((held, server.get::<u64>(&["DBSIZE"])), (MANY, MANY));
-    // Each is renewed every third of its lease.
+    // Each lock is renewed every third of its lease.
     assert!(renewals >= 3 * MANY, "{renewals} renewals");
     assert!(scripts * 50 <= renewals, "{scripts} scripts for {renewals} renewals");
     drop(guards);
@@ -110,7 +110,7 @@ async fn locks_that_are_taken_away_leave_the_others_of_their_batch_alone() {
         let request = locks.lock(format!("k{number}")).ttl(Duration::from_secs(2));
         guards.push(request.acquire().await.expect("the key is free"));
     }
-    // One third is deleted, one third becomes data of another type, one third stays.
+    // A third of the keys is deleted, a third becomes data of another type, a third stays.
     for number in (0..60).filter(|number| number % 3 > 0) {
         server.command(&["DEL", &format!("k{number}")]);
         if number % 3 == 2 {
@@ -126,7 +126,8 @@ async fn locks_that_are_taken_away_leave_the_others_of_their_batch_alone() {
     }
 }
 
-/// Holds a lock in a body that blocks its thread for three leases, while `others` more tasks of the runtime do the same.
+/// Holds a lock in a body that blocks its thread for three leases, while `others` more tasks of the runtime do the
+/// same.
 fn keeps_while_blocked(runtime: &Runtime, others: u32) {
     let server = RedisServer::start();
     let locks = runtime.block_on(manager(&server));
@@ -138,7 +139,7 @@ fn keeps_while_blocked(runtime: &Runtime, others: u32) {
     for _ in 0..others {
         runtime.spawn(async { std::thread::sleep(4 * TTL) });
     }
-    // A service elsewhere, on a runtime that is not blocked, tries until just before the body ends.
+    // Another service, on a runtime that is not blocked, tries until just before the body ends.
     let elsewhere = std::thread::spawn({
         let url = server.url();
         move || {
@@ -151,7 +152,7 @@ fn keeps_while_blocked(runtime: &Runtime, others: u32) {
     assert!(tries > 5, "{tries}");
 }
 
-/// Tries for `time` to get the key, and says how often.
+/// Tries for `time` to get the key, in vain. Returns the number of tries.
 fn tries_in_vain(url: &str, time: Duration) -> u32 {
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {

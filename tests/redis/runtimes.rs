@@ -1,4 +1,4 @@
-//! One manager and several tokio runtimes, one after another and at once.
+//! One manager and several tokio runtimes, one after another and at the same time.
 
 use std::task::{Context, Waker};
 use std::time::Duration;
@@ -13,7 +13,7 @@ fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
-/// A call on a runtime finds its connection or dials, and never waits for the deadline of half a second.
+/// Checks that a call on a runtime finds its connection or dials, and never waits for the deadline of half a second.
 fn quick_cycles(runtime: &Runtime, locks: &LockManager, key: &str) {
     for _ in 0..3 {
         let bound = Bound::new(ms(400));
@@ -28,7 +28,7 @@ fn a_second_runtime_works_while_the_first_one_stands_still() {
     let (first, second) = (runtime(), runtime());
     let locks = first.block_on(manager(&server));
     quick_cycles(&first, &locks, "k");
-    // Nobody polls the first one here.
+    // Nobody drives the first runtime here.
     quick_cycles(&second, &locks, "k");
     quick_cycles(&first, &locks, "k");
 }
@@ -41,7 +41,7 @@ fn a_manager_outlives_its_first_runtime() {
     quick_cycles(&first, &locks, "k");
     drop(first);
     for _ in 0..3 {
-        // As the tests of a service do: a runtime each.
+        // Like the tests of a service, each with its own runtime.
         quick_cycles(&runtime(), &locks, "k");
     }
 }
@@ -53,7 +53,7 @@ fn a_guard_goes_from_a_runtime_that_ended_to_another() {
     let locks = first.block_on(manager(&server));
     let guard = first.block_on(async { locks.lock("k").ttl(ms(600)).acquire().await }).expect("it is free");
     drop(first);
-    // Longer than the lease: the renewal is on no runtime of ours.
+    // Longer than the lease: the renewal does not run on this runtime.
     std::thread::sleep(ms(1_200));
     let second = runtime();
     assert!(guard.is_held());
@@ -84,7 +84,7 @@ fn two_runtimes_at_once_exclude_each_other() {
     });
 }
 
-/// How many connections the server has, that of the question left out.
+/// Returns how many connections the server has, without the one that asks.
 fn clients(server: &RedisServer) -> usize {
     server.get::<String>(&["CLIENT", "LIST"]).lines().count() - 1
 }
@@ -92,7 +92,7 @@ fn clients(server: &RedisServer) -> usize {
 #[tokio::test]
 async fn a_manager_goes_without_a_trace() {
     let server = RedisServer::start();
-    // A manager that was shut down has closed its connections although it is still there.
+    // A manager that was shut down has closed its connections although it still exists.
     let mut still_there = Vec::new();
     for orderly in [true, false] {
         for number in 0..5 {

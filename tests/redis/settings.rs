@@ -1,4 +1,4 @@
-//! What URLs and requests can say, and what becomes of it on the server.
+//! The settings in URLs and requests, and their effect on the server.
 
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ async fn a_lock_is_kept_for_its_shortest_time_although_its_body_ends() {
     empty(&server, ms(500)).await;
 }
 
-/// Nobody is at work any more, so what is left of the lease says nothing.
+/// The work under the key has ended, so the time left says nothing about it.
 #[tokio::test]
 async fn who_finds_a_kept_key_is_told_how_long_it_is_kept() {
     let server = RedisServer::start();
@@ -110,6 +110,6 @@ async fn nothing_is_stored_without_an_expiry() {
     for key in server.keys() {
         assert!(server.get::<i64>(&["PTTL", &key]) > 0, "{key}");
     }
-    // Both are still held, so that their keys are still there.
+    // Both are still held, so their keys still exist.
     assert!(fenced.is_held() && asked.is_held());
 }

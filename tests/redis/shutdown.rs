@@ -1,4 +1,4 @@
-//! Ending a manager in good order.
+//! The orderly end of a manager.
 
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ async fn a_shutdown_without_a_server_ends_and_says_what_it_left() {
     server.cont();
 }
 
-/// A request whose answer is on its way when the shutdown begins.
+/// The answer to a request is in flight when the shutdown begins.
 #[tokio::test]
 async fn a_shutdown_beside_an_acquire_leaves_no_key() {
     let server = RedisServer::start();
@@ -76,7 +76,7 @@ async fn a_shutdown_beside_an_acquire_leaves_no_key() {
     assert!(server.keys().is_empty(), "{:?}", server.keys());
 }
 
-/// Acquires that were dropped while there was no connection asked for nothing, so nothing is to be released.
+/// Acquires that were dropped without a connection have sent nothing, so nothing must be released.
 #[tokio::test]
 async fn an_outage_leaves_no_releases_behind() {
     let server = RedisServer::start();

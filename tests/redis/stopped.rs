@@ -1,4 +1,4 @@
-//! A server that stands still, and one that cannot be reached.
+//! A server that is stopped, and a server that cannot be reached.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,8 @@ impl Drop for Flag {
     }
 }
 
-/// A body that never ends by itself, under a lock with the lease [`TTL`]: the body's end, and the outcome.
+/// Runs a body that never ends by itself, under a lock with the lease [`TTL`]. Returns a flag for the end of the body,
+/// and the outcome.
 fn hold_for_ever(locks: &LockManager) -> (Arc<AtomicBool>, JoinHandle<Result<(), LockError>>) {
     let dropped = Arc::new(AtomicBool::new(false));
     let local = Flag(Arc::clone(&dropped));
@@ -32,7 +33,7 @@ fn hold_for_ever(locks: &LockManager) -> (Arc<AtomicBool>, JoinHandle<Result<(),
     (dropped, tokio::spawn(locks.lock("k").ttl(TTL).run(body)))
 }
 
-/// Waits for the key from elsewhere, and asks the server often.
+/// Waits for the key in another manager, which asks the server often.
 fn wait_for(locks: &LockManager) -> JoinHandle<Result<LockGuard, LockError>> {
     let backoff = strategy::Backoff::exponential(ms(2), ms(2));
     tokio::spawn(locks.lock("k").ttl(LONG).strategy(strategy::wait().backoff(backoff)).acquire())
@@ -52,7 +53,7 @@ async fn a_loss_is_told_while_the_server_stands_still() {
     let error = outcome.expect_err("the lock is lost");
     assert_eq!((error.kind(), error.loss_reason()), (LockErrorKind::Lost, Some(LossReason::Expired)));
     assert!(dropped.load(Ordering::SeqCst), "the body was dropped");
-    // All this before anybody else can have the key: the server runs nothing yet.
+    // All this happens before another holder can have the key, because the server runs nothing yet.
     assert!(!waiting.is_finished());
     server.cont();
 
@@ -64,7 +65,7 @@ async fn a_loss_is_told_while_the_server_stands_still() {
     empty(&server, Duration::from_secs(2)).await;
 }
 
-/// What is documented of `wait`: a question to the store goes on to its own deadline, and one is all that comes on top.
+/// As documented for `wait`: a call to the store continues to its own deadline, and the wait is longer by at most one.
 #[tokio::test]
 async fn the_limit_of_a_wait_does_not_cut_a_call_short_and_a_timeout_around_it_does() {
     let server = RedisServer::start();
@@ -83,7 +84,7 @@ async fn the_limit_of_a_wait_does_not_cut_a_call_short_and_a_timeout_around_it_d
     assert!(bounded.is_err(), "the server stands still");
     assert!(since.elapsed() < timeout, "after {:?}", since.elapsed());
     server.cont();
-    // Whatever the server made of it later is given back.
+    // Anything that the server granted later is released.
     works_again(&locks, "k").await;
     empty(&server, Duration::from_secs(5)).await;
 }
@@ -101,7 +102,7 @@ async fn a_holder_that_is_cut_off_knows_before_another_gets_the_key() {
             .await
             .expect("no panic")
             .expect("the lease runs out");
-        // By the clock, whether or not the thread that tells it has had its turn.
+        // True by the clock, even if the thread that reports it has not run yet.
         assert!(!guard.is_held() && guard.check().is_err(), "two hold the key");
         let reason = within(PATIENCE, "telling the loss", guard.lost()).await;
         assert_eq!(reason, LossReason::Expired);
@@ -109,7 +110,7 @@ async fn a_holder_that_is_cut_off_knows_before_another_gets_the_key() {
         assert_eq!(error.kind(), LockErrorKind::Lost);
         proxy.heal();
         works_again(&locks, "elsewhere").await;
-        // What was held on the way did not touch the other's lock.
+        // The delayed request did not touch the other's lock.
         other.release().await.expect("an answer");
         empty(&server, Duration::from_secs(2)).await;
     }
@@ -126,14 +127,14 @@ async fn a_client_that_gave_up_leaves_no_orphan() {
         let error = call.expect_err("no answer");
         assert_eq!(error.kind(), LockErrorKind::Unavailable);
         assert!(error.is_temporary());
-        // Once within the patience of the connection, once after it was given up.
+        // Once while the caller waits for the connection, once after the connection was given up.
         tokio::time::sleep(ms(round * 900)).await;
         server.cont();
         wait_until("the late request runs", PATIENCE, async || calls(&server, "set") > 0).await;
         empty(&server, ms(1_500)).await;
         works_again(&locks, "k").await;
     }
-    // Nor does one come back.
+    // No lock returns later either.
     tokio::time::sleep(ms(500)).await;
     assert!(server.keys().is_empty(), "{:?}", server.keys());
     cycle(&locks, "k").await;
@@ -163,7 +164,7 @@ async fn a_server_that_is_gone_is_dialled_in_vain_only_now_and_then() {
     let proxy = Proxy::before(&server);
     let locks = connect(&proxy.url()).await;
     cycle(&locks, "k").await;
-    // The proxy accepts and hangs up.
+    // The proxy accepts connections and closes them.
     server.kill9();
     let before = proxy.traffic().opened;
     let over = Bound::new(PATIENCE);
@@ -172,7 +173,7 @@ async fn a_server_that_is_gone_is_dialled_in_vain_only_now_and_then() {
         assert_eq!(call.expect_err("nobody is there").kind(), LockErrorKind::Unavailable);
     }
     let dials = proxy.traffic().opened - before;
-    // Two connections with pauses of up to a quarter of a second each: it goes on, and it does not spin.
+    // Two connections with pauses of up to a quarter of a second each: the dials continue, without a busy loop.
     assert!((4..60).contains(&dials), "{dials} dials in two seconds");
     server.restart();
     works_again(&locks, "k").await;
@@ -183,7 +184,7 @@ async fn a_script_that_arrives_after_its_deadline_does_nothing() {
     let server = RedisServer::start();
     let locks = manager(&server).await;
     for _ in 0..5 {
-        // Each script tells the time, and the quickest answer counts.
+        // Each script reports the time, and the quickest answer counts.
         let fenced = locks.lock("k").fencing(true).acquire().await.expect("the key is free");
         fenced.release().await.expect("an answer");
     }
@@ -192,22 +193,22 @@ async fn a_script_that_arrives_after_its_deadline_does_nothing() {
     let request = locks.lock("k").ttl(LONG).fencing(true).strategy(strategy::fail_fast());
     let call = within(Duration::from_secs(3), "a call without an answer", request.acquire()).await;
     assert_eq!(call.expect_err("no answer").kind(), LockErrorKind::Unavailable);
-    // The server's clock is known to one round trip: until certainly past the deadline.
+    // The server's clock is known to within one round trip, so this waits until the deadline has certainly passed.
     tokio::time::sleep(ms(100)).await;
     server.cont();
-    // The late one and the release of its owner; whichever comes first.
+    // The late script, and the release of its owner, in any order.
     wait_until("both scripts ran", PATIENCE, async || calls(&server, "evalsha") >= 2).await;
     assert_eq!(calls(&server, "set"), 0, "the key was taken for nobody");
 }
 
-/// How long it takes until a connection that fell silent is replaced.
+/// Measures how long it takes until a silent connection is replaced.
 async fn silence() -> Duration {
     let server = RedisServer::start();
     let proxy = Proxy::before(&server);
     let locks = connect(&proxy.url()).await;
     cycle(&locks, "k").await;
     let before = proxy.traffic();
-    // From right after a heartbeat on, which is the longest; nobody asks for a lock meanwhile.
+    // Starts right after a heartbeat, for the longest time. No request runs meanwhile.
     proxy.until("a heartbeat", |traffic| traffic.replies.passed > before.replies.passed).await;
     // Nothing is closed and nothing is refused, as when a host vanishes.
     proxy.requests(Flow::Hold);
@@ -219,10 +220,10 @@ async fn silence() -> Duration {
     took
 }
 
-/// Two heartbeats are missed, half a second apart; with a third it would be two seconds.
+/// Two heartbeats are missed, half a second apart; a third would make it two seconds.
 #[tokio::test]
 async fn a_connection_that_falls_silent_is_replaced_after_a_second_and_a_half() {
     let took: [Duration; 3] = tokio::join!(silence(), silence(), silence()).into();
-    // The least of three: what another process on the machine adds must not decide.
+    // The least of three, so that another process on the machine does not decide.
     assert!(took.iter().min().expect("three") < &ms(1_750), "{took:?}");
 }

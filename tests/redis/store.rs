@@ -1,4 +1,4 @@
-//! The backend itself, asked claim by claim.
+//! The backend itself, called claim by claim.
 
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use lock_tests::{PATIENCE, RedisServer, wait_until};
 
 use crate::support::LONG;
 
-/// What an [`Listener`] was told.
+/// A notification to a [`Listener`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
     Granted(Owner, usize),
@@ -51,7 +51,7 @@ impl Listener for Log {
     }
 }
 
-/// A process that uses the store: its owners, its connections and what it was told.
+/// A process that uses the store: its owners, its connections and its notifications.
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) redis: Redis,
@@ -72,7 +72,7 @@ impl Process {
         process
     }
 
-    /// One that nobody can tell anything.
+    /// Returns a process that receives no notifications.
     pub(crate) async fn deaf(url: &str) -> Self {
         let redis = Redis::connect(url).await.expect("the server takes locks");
         Self { redis, claims: Claims::new().expect("random bytes"), log: Arc::default() }
@@ -98,7 +98,7 @@ impl Process {
         self.claim(key, Mode::Exclusive, Queue::Barging)
     }
 
-    /// Everything that it was told.
+    /// Returns all its notifications.
     pub(crate) fn told(&self) -> Vec<Told> {
         self.log.0.lock().expect("no panic").clone()
     }
@@ -107,7 +107,7 @@ impl Process {
         wait_until(&format!("{told:?} is told"), PATIENCE, async || self.told().contains(told)).await;
     }
 
-    /// One attempt that is granted.
+    /// Acquires at the first attempt.
     pub(crate) async fn take(&self, claim: &Claim) -> Grant {
         match self.redis.acquire(claim, Ask::Try).await.expect("an answer") {
             Attempt::Granted(grant) => grant,
@@ -115,12 +115,12 @@ impl Process {
         }
     }
 
-    /// One attempt that is not.
+    /// Checks that one attempt is refused.
     pub(crate) async fn refused(&self, claim: &Claim) -> Held {
         held(self.redis.acquire(claim, Ask::Try).await.expect("an answer"))
     }
 
-    /// Takes a place.
+    /// Enters the queue.
     pub(crate) async fn wait(&self, claim: &Claim) -> Held {
         let held = self.enqueue(claim, None).await;
         assert!(held.queued_at.is_some() && held.position.is_some(), "no place: {held:?}");
@@ -164,7 +164,7 @@ impl Process {
         answers.pop().expect("there is one")
     }
 
-    /// Renews, which works, and gives how many wait.
+    /// Checks that a renewal succeeds. Returns how many claims wait.
     pub(crate) async fn renewed(&self, claim: &Claim, ttl: Duration) -> Option<usize> {
         match self.renew(claim, ttl).await {
             Renewal::Renewed { waiters, .. } => waiters,
@@ -184,12 +184,12 @@ pub(crate) fn token(claim: &Claim) -> String {
     claim.owner.token().as_str().to_owned()
 }
 
-/// Whether the exclusive lock `key` is the claim's.
+/// Returns whether the claim holds the exclusive lock `key`.
 pub(crate) fn holds(server: &RedisServer, key: &str, claim: &Claim) -> bool {
     server.get::<Option<String>>(&["GET", key]).is_some_and(|value| value.starts_with(&token(claim)))
 }
 
-/// Lets the place of a claim die as if it had given no sign for long.
+/// Lets the queue entry of a claim expire, as if it had sent no heartbeat for long.
 pub(crate) fn kill_place(server: &RedisServer, key: &str, claim: &Claim) {
     let waiting = format!("{{{key}}}:w");
     let entry: String = server.get(&["HGET", &waiting, &token(claim)]);
@@ -197,19 +197,19 @@ pub(crate) fn kill_place(server: &RedisServer, key: &str, claim: &Claim) {
     server.command(&["HSET", &waiting, &token(claim), &format!("1 {rest}")]);
 }
 
-/// How many entries the two parts of the queue of `key` have.
+/// Returns the number of entries in each of the two parts of the queue of `key`.
 pub(crate) fn queue(server: &RedisServer, key: &str) -> (i64, i64) {
     (server.get(&["ZCARD", &format!("{{{key}}}:q")]), server.get(&["HLEN", &format!("{{{key}}}:w")]))
 }
 
-/// Every key lives for a bounded time.
+/// Checks that every key lives for a bounded time.
 pub(crate) fn all_expire(server: &RedisServer) {
     for key in server.keys() {
         assert!(server.get::<i64>(&["PTTL", &key]) > 0, "{key} has no expiry");
     }
 }
 
-/// An error that names both kinds and that nothing mends.
+/// Checks that an error is permanent, and names both kinds.
 pub(crate) fn names_both(error: &LockError, in_force: &str, asked: &str) {
     assert_eq!(error.kind(), LockErrorKind::InvalidRequest, "{error}");
     assert!(!error.is_temporary(), "{error}");

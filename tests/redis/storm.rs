@@ -1,4 +1,4 @@
-//! Random work, given up at random moments, on a network with random faults. The seed is printed when it fails.
+//! Random work, dropped at random moments, on a network with random faults. A failure prints the seed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,15 +17,15 @@ use tokio::time::{sleep, timeout};
 use crate::support::{LONG, connect, ms};
 use crate::turns::{Beside, beside};
 
-/// The storm of random work lasts until there were this many holds, at least so long, and no longer than that.
+/// The number of holds after which the storm of random work ends, and its shortest and longest time.
 const ENOUGH: usize = 100;
 const SHORTEST: Duration = Duration::from_secs(5);
 const LONGEST: Duration = Duration::from_secs(90);
-/// How long the storm lasts that takes the data.
+/// The duration of the storm in which the server loses its data.
 const TIME: Duration = Duration::from_secs(5);
 const KEYS: [&str; 3] = ["k0", "k1", "k2"];
 
-/// Takes exclusive locks of every kind, and drops whatever it waits for after a random time.
+/// Acquires exclusive locks of every kind, and drops every future after a random time.
 async fn work(worker: usize, locks: LockManager, history: History, held: Arc<AtomicUsize>, mut random: Rng) {
     let over = Bound::new(LONGEST);
     while over.elapsed() < SHORTEST || held.load(Ordering::Relaxed) < ENOUGH {
@@ -75,7 +75,7 @@ async fn hold(
     }
 }
 
-/// Disturbs one way to the server, and heals it again, for ever.
+/// Injects faults into one connection to the server and heals it again, for ever.
 async fn disturb(proxy: &Proxy, mut random: Rng) {
     loop {
         sleep(ms(random.u64(5..80))).await;
@@ -113,7 +113,7 @@ async fn a_storm_leaves_nothing_behind_and_shows_one_holder_at_a_time() {
     ways.iter().for_each(Proxy::heal);
 
     history.check().unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
-    // Every lease is a minute, so what is gone was released.
+    // Every lease is a minute, so every key that is gone was released.
     let left = || server.keys().into_iter().filter(|key| !key.ends_with(":f"));
     let is_clean = async || left().next().is_none() && managers.iter().all(|locks| locks.held() == 0);
     let report = || {
@@ -125,7 +125,7 @@ async fn a_storm_leaves_nothing_behind_and_shows_one_holder_at_a_time() {
     wait_until_or(&what, PATIENCE, is_clean, || report().join("\n")).await;
 }
 
-/// The server forgets the lock again and again, in one way or another, while the holder's network is bad.
+/// The server forgets the lock again and again, in different ways, while the holder's network is bad.
 #[tokio::test]
 #[allow(clippy::print_stdout, reason = "what came of it is wanted as well as the verdict")]
 async fn a_storm_that_takes_the_data_leaves_the_next_holder_the_largest_token() {

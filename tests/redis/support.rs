@@ -1,11 +1,11 @@
-//! What the topics share.
+//! The parts that the topics share.
 
 use std::time::Duration;
 
 use lock_core::{LockError, LockGuard, LockManager, strategy};
 use lock_tests::{PATIENCE, RedisServer, wait_until};
 
-/// A lease that no test lives to see the end of: only a release frees such a key.
+/// A lease that no test outlives: only a release frees such a key.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 pub(crate) const fn ms(millis: u64) -> Duration {
@@ -20,24 +20,24 @@ pub(crate) async fn connect(url: &str) -> LockManager {
     LockManager::connect(url).await.expect("the server takes locks")
 }
 
-/// What `future` gives, which it must within `bound`.
+/// Awaits `future`, which must complete within `bound`.
 pub(crate) async fn within<T>(bound: Duration, what: &str, future: impl Future<Output = T>) -> T {
     let outcome = tokio::time::timeout(bound, future).await;
     outcome.unwrap_or_else(|_| panic!("{what} took longer than {bound:?}"))
 }
 
-/// One try, with a lease that only a release ends.
+/// Tries once, with a lease that only a release ends.
 pub(crate) async fn try_once(locks: &LockManager, key: &str) -> Result<LockGuard, LockError> {
     locks.lock(key).ttl(LONG).strategy(strategy::fail_fast()).acquire().await
 }
 
-/// Takes `key` for [`LONG`] and gives it back.
+/// Acquires `key` for [`LONG`], and releases it.
 pub(crate) async fn cycle(locks: &LockManager, key: &str) {
     let guard = try_once(locks, key).await.expect("the key is free");
     assert_eq!(guard.release().await.expect("an answer"), lock_core::Released::Released);
 }
 
-/// As [`cycle`], again and again until the server takes locks.
+/// Like [`cycle`], repeated until the server grants locks.
 pub(crate) async fn works_again(locks: &LockManager, key: &str) {
     wait_until("locks can be taken again", PATIENCE, async || match try_once(locks, key).await {
         Ok(guard) => guard.release().await.is_ok(),
@@ -46,12 +46,12 @@ pub(crate) async fn works_again(locks: &LockManager, key: &str) {
     .await;
 }
 
-/// Waits until the server has no key left.
+/// Waits until the server has no keys.
 pub(crate) async fn empty(server: &RedisServer, within: Duration) {
     wait_until("no key is left", within, async || server.keys().is_empty()).await;
 }
 
-/// How often the server has run a command since its start or the last `CONFIG RESETSTAT`; scripts count too.
+/// Returns how often the server has run a command since its start or the last `CONFIG RESETSTAT`, also inside scripts.
 pub(crate) fn calls(server: &RedisServer, command: &str) -> u64 {
     let text: String = server.get(&["INFO", "commandstats"]);
     let line = text.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));

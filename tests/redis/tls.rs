@@ -1,4 +1,4 @@
-//! Locks over TLS, and what keeps a connection from coming up.
+//! Locks over TLS, and the reasons why a connection fails.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use lock_tests::{Certificates, RedisServer};
 
 use crate::support::{LONG, connect, cycle, within};
 
-/// The longest that a refusal may take: a dial has one second.
+/// The longest time for a refusal; a dial takes at most one second.
 const SOON: Duration = Duration::from_secs(5);
 
 fn url(server: &RedisServer, options: &str) -> String {
@@ -34,7 +34,7 @@ async fn locks_are_handed_over_and_renewed_over_tls() {
     let held = one.fair("k").ttl(ttl).acquire().await.expect("free");
     let waiting = tokio::spawn(async move { other.fair("k").ttl(LONG).wait(LONG).acquire().await });
     lock_tests::wait_until("it waits", LONG, async || server.keys().iter().any(|key| key == "{k}:q")).await;
-    // For longer than its lease.
+    // Longer than its lease.
     tokio::time::sleep(ttl * 2).await;
     assert!(held.is_held(), "renewed");
     held.release().await.expect("an answer");
@@ -46,7 +46,7 @@ async fn locks_are_handed_over_and_renewed_over_tls() {
 async fn a_server_that_cannot_be_trusted_is_refused() {
     let (certificates, others) = (Certificates::new(&["localhost"]), Certificates::new(&["localhost"]));
     let server = RedisServer::builder().tls(&certificates, false).start();
-    // Signed by somebody else, and by nobody whom the system knows.
+    // A certificate of another authority, and an authority that the system does not know.
     for url in [trusting(&server, &others), url(&server, "")] {
         let error = refused(&url).await;
         let text = error.to_string();
@@ -72,7 +72,7 @@ async fn the_wrong_port_is_an_error_and_no_hang() {
     assert!(error.to_string().contains("`rediss://`"), "{error}");
     let ca = certificates.file("ca.pem");
     let tls_to_plain = format!("rediss://localhost:{}/?ca={}", server.port(), ca.display());
-    // What the server makes of the first bytes depends on them: silence, or an answer that is none.
+    // The server's reaction to the first bytes depends on them: silence, or an invalid answer.
     for _ in 0..3 {
         let error = refused(&tls_to_plain).await;
         assert_eq!(error.kind(), LockErrorKind::Unavailable);
@@ -84,7 +84,7 @@ async fn the_wrong_port_is_an_error_and_no_hang() {
     }
 }
 
-/// A server that takes connections and says nothing: nobody can know why, so the words say how far it came.
+/// A server accepts connections and says nothing. The cause is unknown, so the error says how far the connection came.
 #[tokio::test]
 async fn silence_is_told_from_a_port_that_nobody_answers() {
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -114,7 +114,7 @@ async fn a_server_may_ask_who_comes() {
     assert!(!format!("{error:?}").contains("s3cret"));
     let known = format!("{nobody}&cert={}&key={}", file("client.pem"), file("client.key"));
     cycle(&connect(&known).await, "k").await;
-    // A certificate with the key of another.
+    // A certificate with another key.
     let mixed = format!("{nobody}&cert={}&key={}", file("client.pem"), file("server.key"));
     let error = refused(&mixed).await;
     assert_eq!(error.kind(), LockErrorKind::InvalidRequest, "{error}");

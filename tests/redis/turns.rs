@@ -1,4 +1,4 @@
-//! A process that goes on with its turns on a grant that the store has forgotten, beside the next holder.
+//! A process that hands on a grant that the store has forgotten, while the next holder has the lock.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,13 +9,13 @@ use lock_core::{LockManager, strategy};
 use lock_tests::{PATIENCE, wait_until};
 use tokio::task::JoinSet;
 
-/// Neither process loses its lock by time.
+/// Long enough that neither process loses its lock by time.
 const TTL: Duration = Duration::from_secs(60);
 
-/// One process whose tasks take turns on one key.
+/// A process whose tasks hand one key on among each other.
 struct Old {
     clock: History,
-    /// When each turn began, and its token.
+    /// The time at which each task got the lock, and its token.
     turns: Arc<Mutex<Vec<(Duration, u64)>>>,
     tasks: JoinSet<()>,
 }
@@ -25,7 +25,7 @@ impl Old {
         let (clock, turns) = (History::new(Clock::Suspend), Arc::default());
         let mut old = Self { clock, turns, tasks: JoinSet::new() };
         for number in 0..8 {
-            // With the grant, and on demand.
+            // The token comes with the grant, or on demand.
             let request = locks.lock(key).ttl(TTL).fencing(number % 2 == 0).strategy(strategy::wait());
             let (clock, turns) = (old.clock.clone(), Arc::clone(&old.turns));
             old.tasks.spawn(async move {
@@ -49,18 +49,19 @@ impl Old {
     }
 }
 
-/// What the old process did.
+/// What the old process did while the next holder had the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Beside {
-    /// Its turns that began while the next holder had the lock.
+    /// The number of its tasks that got the lock while the next holder had it.
     pub(crate) turns: usize,
-    /// Its tokens, from before or then, that are not smaller than the next holder's: the resource would take what the old
-    /// process writes with one, and then refuse the only one that has the lock.
+    /// The number of its tokens, from before or from that time, that are not smaller than the next holder's. The
+    /// resource would accept a write of the old process with such a token, and then refuse the only process that has
+    /// the lock.
     pub(crate) larger: usize,
 }
 
-/// After so many turns of a process the store forgets its grant, and `next` has the lock for so long. `None` where the
-/// old process has it again, because it asked first.
+/// Lets the old process hand its lock on `turns` times, then makes the store forget its grant, and lets `next` hold the
+/// lock for `hold`. Returns `None` if the old process acquires the lock again first.
 pub(crate) async fn beside(
     (old, next): (&LockManager, &LockManager),
     key: &str,

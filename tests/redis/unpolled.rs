@@ -1,4 +1,4 @@
-//! Waiters whose future is held by somebody and not polled: in an arm of a loop around `select!`, behind a slow consumer.
+//! Waiters whose future exists but is not polled: in an arm of a loop around `select!`, or behind a slow consumer.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ fn ask(locks: &LockManager, kind: Kind, ttl: Duration) -> LockRequest {
     locks.request("k", kind).ttl(ttl).strategy(strategy::wait())
 }
 
-/// Polled for a moment, in which it lines up.
+/// Returns a future that was polled for a moment, in which it queued.
 async fn unpolled(request: LockRequest) -> Acquiring {
     let mut waiter: Acquiring = Box::pin(request.acquire());
     assert!(tokio::time::timeout(ms(100), &mut waiter).await.is_err(), "it waits");
@@ -38,18 +38,18 @@ async fn a_turn_that_nobody_takes_costs_other_processes_no_more_than_a_dead_wait
         holder.release().await.expect("an answer");
         let guard = within(ms(2_500), "the other's turn", other).await.expect("no panic").expect("granted");
         guard.release().await.expect("an answer");
-        // It lines up again when it is polled.
+        // It queues again when it is polled.
         drop(within(PATIENCE, "the turn of the one that is polled again", stuck).await.expect("granted"));
         wait_until("nothing is left", PATIENCE, async || server.keys().is_empty()).await;
     }
 }
 
-/// Whether one poll ends it.
+/// Returns whether one poll completes it.
 fn is_ready(waiter: &mut Acquiring) -> bool {
     waiter.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
 }
 
-/// The connection subscribes once for all who wait, when the first of them is about to.
+/// The connection subscribes once for all waiters, when the first of them is about to wait.
 #[tokio::test]
 async fn a_waiter_that_is_not_polled_while_its_connection_subscribes_keeps_nobody_from_it() {
     for polls in 1..=5 {
@@ -60,7 +60,7 @@ async fn a_waiter_that_is_not_polled_while_its_connection_subscribes_keeps_nobod
         let mut stuck: Acquiring = Box::pin(ask(&there, Kind::Reentrant, Duration::from_secs(30)).acquire());
         for _ in 0..polls {
             assert!(!is_ready(&mut stuck), "it waits");
-            // For the answer to what it has sent: how far it got is what the number of polls is for.
+            // Time for the answer to what it has sent; the number of polls decides how far it came.
             tokio::time::sleep(ms(5)).await;
         }
         let waiter = tokio::spawn(there.lock("other").strategy(strategy::wait()).acquire());
@@ -72,7 +72,7 @@ async fn a_waiter_that_is_not_polled_while_its_connection_subscribes_keeps_nobod
     }
 }
 
-/// It was granted, and nobody polls it while the token is made that comes with the grant.
+/// It was granted, and nobody polls it while the token that comes with the grant is made.
 #[tokio::test]
 async fn a_grant_that_nobody_polls_for_before_its_token_is_there_is_not_renewed() {
     let server = RedisServer::start();
@@ -88,7 +88,7 @@ async fn a_grant_that_nobody_polls_for_before_its_token_is_there_is_not_renewed(
         wait_until("it has a place", PATIENCE, queued).await;
         holder.release().await.expect("an answer");
         wait_until("it is granted", PATIENCE, async || is_ready(&mut stuck) || there.held() == 1).await;
-        // Far longer than its lease, and far less than for ever.
+        // Far longer than its lease, but not for ever.
         let next = within(ms(6_000), &format!("{kind:?}"), ask(&here, kind, ttl).acquire()).await;
         next.expect("granted").release().await.expect("an answer");
         drop(stuck);
@@ -150,7 +150,7 @@ async fn a_hot_key_does_not_wait_for_those_that_nobody_polls() {
             }
         });
     }
-    // One that gets a turn in each round, and does not take it, makes it 28 turns a second.
+    // If one such waiter got a hand-off in each round and did not take it, there would be 28 hand-offs a second.
     within(Duration::from_secs(20), "3,000 turns", tasks.join_all()).await;
     drop(stuck);
 }

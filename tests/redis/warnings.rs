@@ -1,12 +1,12 @@
-//! What the log says at start-up of settings that can lose a lock. Beside each a server that is right, of which it says
-//! nothing.
+//! The warnings at start-up about settings that can lose a lock. Each test has a correct server beside it, about which
+//! the log has none.
 
 use lock_core::LockManager;
 use lock_tests::{PATIENCE, RedisServer, Replica, Warnings, wait_until};
 
 use crate::support::{LONG, connect, cycle};
 
-/// Connects twice, takes a lock, and returns what was said of the server meanwhile.
+/// Connects twice and acquires a lock. Returns the warnings about the server meanwhile.
 async fn said_of(server: &RedisServer, url: &str) -> Vec<String> {
     Warnings::listen();
     let address = format!("127.0.0.1:{}", server.port());
@@ -14,7 +14,7 @@ async fn said_of(server: &RedisServer, url: &str) -> Vec<String> {
     let locks = connect(url).await;
     let guard = locks.lock("k").ttl(LONG).acquire().await.expect("the key is free");
     let of_one = Warnings::with(&address);
-    // A further connection of the same manager, which another runtime has for itself, is no news.
+    // A further connection of the same manager, on another runtime, warns of nothing.
     let again = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async move {
@@ -40,7 +40,7 @@ async fn a_server_that_may_throw_locks_away_is_named() {
 
     let server = policy("noeviction");
     assert_eq!(said_of(&server, &server.url()).await, Vec::<String>::new());
-    // Without a limit nothing is thrown away, whatever the policy.
+    // Without a memory limit no key is evicted, whatever the policy is.
     let server = RedisServer::builder().config("maxmemory-policy", "allkeys-lru").start();
     assert_eq!(said_of(&server, &server.url()).await, Vec::<String>::new());
 }
@@ -65,7 +65,7 @@ async fn a_primary_that_may_be_replaced_and_goes_on_is_named() {
 
     let (primary, _replica) = replicated("1").await;
     assert_eq!(said_of(&primary, &primary.url()).await, Vec::<String>::new());
-    // Nobody could take over from one without a replica.
+    // Without a replica, no server could take over.
     let alone = RedisServer::start();
     assert_eq!(said_of(&alone, &alone.url()).await, Vec::<String>::new());
 }
@@ -83,7 +83,7 @@ async fn durability_that_cannot_be_proved_for_want_of_a_permission_is_named() {
         format!("{url}?durability=replicas(1)&timeout=3s")
     };
     assert_eq!(said_of(&primary, &url("may")).await, Vec::<String>::new());
-    // Who may not look is refused, unless told that it is right.
+    // A user that may not read the settings is refused, unless the URL declares them correct.
     let error = LockManager::connect(&url("maynot")).await.expect_err("it cannot be proved");
     assert!(!error.is_temporary() && error.to_string().contains("min-replicas-to-write"), "{error}");
     let assumed = format!("{}&min_replicas=assumed", url("maynot"));

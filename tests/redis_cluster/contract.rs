@@ -11,7 +11,7 @@ async fn a_cluster_keeps_the_contract() {
     let nodes = RedisCluster::start();
     let cluster = Arc::new(Redis::connect(&nodes.url()).await.expect("the cluster takes locks"));
     let report = contract::run(|| std::future::ready(Subject::from_dyn(cluster.clone()))).await;
-    // It tells those who have a place, and refuses nothing.
+    // The store notifies queued waiters, and refuses no claim.
     report.assert_complete(&[
         "cancel::a_wait",
         "release::a_waiter_is_told",

@@ -1,4 +1,4 @@
-//! Locks that count when a replica has them, on whichever node.
+//! Locks that count only once a replica has them, on every node.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use lock_tests::{PATIENCE, RedisCluster, wait_until};
 
 use crate::support::{LONG, key_on};
 
-/// Every primary refuses writes without its replica.
+/// Starts a Cluster in which every primary refuses writes without its replica.
 async fn start() -> (RedisCluster, LockManager) {
     let cluster = RedisCluster::start_with(|_, node| node.config("min-replicas-to-write", "1"));
     for node in &cluster.nodes[..3] {
         wait_until("the replica has answered", PATIENCE, async || node.info("min_slaves_good_slaves") == "1")
             .await;
     }
-    // With a second for the replica: a busy machine is no fault.
+    // Allows a second for the replica, because a busy machine is no fault.
     let url = format!("{}/?durability=replicas(1)&timeout=3s", cluster.url());
     let locks = LockManager::connect(&url).await.expect("the cluster takes locks");
     (cluster, locks)
@@ -34,7 +34,7 @@ async fn whatever_is_granted_is_on_the_replica_by_then() {
         let mut largest = 0;
         for (number, key) in keys.iter().enumerate() {
             assert!(has(&cluster, number, key), "{key}");
-            // `<token> <owner>`; the largest of all keys is that of the lock.
+            // `<token> <owner>`; the largest token of all keys is that of the lock.
             let last = cluster.read_replica(number, &format!("{{{key}}}:f"));
             let own: u64 = last.split(' ').next().and_then(|text| text.parse().ok()).expect("a token");
             assert!(own <= token, "{key}: {own} above {token}");
@@ -58,7 +58,7 @@ async fn what_no_replica_has_is_not_granted() {
     cluster.nodes[4].stop();
     let error = locks.lock(&keys[1]).ttl(LONG).try_acquire().await.expect_err("no copy");
     assert!(error.is_unavailable() && error.to_string().contains("0 of 1 replica"), "{error}");
-    // Of several, none is.
+    // None of several keys is taken.
     let error = locks.all(&keys).ttl(LONG).try_acquire().await.expect_err("no copy");
     assert!(error.is_unavailable(), "{error}");
     wait_until("all is given back", PATIENCE, async || {

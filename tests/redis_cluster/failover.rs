@@ -7,7 +7,7 @@ use lock_tests::{Fenced, PATIENCE, RedisCluster, RedisServer, wait_until};
 
 use crate::support::{FAILOVER, LONG, connect, key_on, locked};
 
-/// Cuts the replica of a primary off, so that what is written from now on dies with the primary.
+/// Cuts the replica of a primary off, so that later writes die with the primary.
 fn detach(cluster: &RedisCluster, number: usize) {
     cluster.nodes[number + 3].command(&["CONFIG", "SET", "masterauth", "not-the-password"]);
     cluster.nodes[number].command(&["CLIENT", "KILL", "TYPE", "replica"]);
@@ -52,7 +52,8 @@ async fn a_lock_that_was_not_replicated_is_lost_and_told_and_its_token_is_smalle
     next.release().await.expect("an answer");
 }
 
-/// It answers again when another has its slots, and takes itself for the primary for a moment.
+/// The primary answers again after another node has taken its slots, and believes for a moment that it is still the
+/// primary.
 #[tokio::test]
 async fn a_primary_that_was_stopped_is_left() {
     let cluster = RedisCluster::start();
@@ -63,8 +64,8 @@ async fn a_primary_that_was_stopped_is_left() {
     cluster.nodes[0].stop();
     cluster.wait_promoted(0);
     locked(&busy, &key).await.release().await.expect("an answer");
-    // The idle one has lost its connection as well by then, or does within two heartbeats, which nothing tells; it has not
-    // asked for anything, so it takes the old primary for the primary still.
+    // The idle manager has lost its connection by then, too, or does within two heartbeats, without any notification.
+    // It has sent no request, so it still takes the old node for the primary.
     tokio::time::sleep(Duration::from_millis(1_500)).await;
     cluster.nodes[0].cont();
     for locks in [idle, connect(&cluster).await, busy] {
@@ -83,7 +84,7 @@ async fn without_a_node_for_a_slot_there_is_no_lock_and_then_there_is() {
     cluster.nodes[2].kill9();
     let error = locks.lock(&key).ttl(LONG).try_acquire().await.expect_err("nobody has the slot");
     assert!(error.is_unavailable() && error.is_temporary(), "{error}");
-    // The others find out after a while, and then refuse their own slots as well.
+    // The other primaries notice it after a while, and then refuse their own slots as well.
     let other = key_on(&cluster, 0, "k");
     wait_until("the cluster is down", FAILOVER, async || {
         match locks.lock(&other).ttl(LONG).try_acquire().await {
@@ -99,7 +100,7 @@ async fn without_a_node_for_a_slot_there_is_no_lock_and_then_there_is() {
     locked(&locks, &key).await.release().await.expect("an answer");
 }
 
-/// Its locks are lost, and those of the others are renewed meanwhile.
+/// The locks of this node are lost, and those of the others are renewed meanwhile.
 #[tokio::test]
 async fn a_node_that_hangs_costs_the_locks_of_the_others_nothing() {
     let cluster = RedisCluster::start_with(|_, node| node.config("cluster-require-full-coverage", "no"));

@@ -1,4 +1,4 @@
-//! Who holds what, over all nodes.
+//! The list of locks, over all nodes.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use lock_tests::{PATIENCE, RedisCluster, wait_until};
 
 use crate::support::{LONG, connect, key_on};
 
-/// Who only looks is sent to the new nodes by nobody.
+/// No redirect leads a listing to the new nodes.
 #[tokio::test]
 async fn locks_are_listed_after_a_failover() {
     let mut cluster = RedisCluster::start();
@@ -28,7 +28,7 @@ async fn locks_are_listed_after_a_failover() {
     .await;
 }
 
-/// Nodes that look into no key know of no lock: that is no empty list.
+/// Nodes that cannot look at any key find no locks, but that is no empty list.
 #[tokio::test]
 async fn a_cluster_that_is_down_is_no_empty_list() {
     let cluster = RedisCluster::start();
@@ -53,7 +53,7 @@ async fn a_cluster_that_is_down_is_no_empty_list() {
     assert!(guard.is_held());
 }
 
-/// Among keys of others, each in a slot of its own, and where the nodes have forgotten the script.
+/// Other keys are around it, each in another slot, and the nodes have forgotten the script.
 #[tokio::test]
 async fn a_lock_is_found_among_other_keys() {
     let cluster = RedisCluster::start();
@@ -72,7 +72,7 @@ async fn a_lock_is_found_among_other_keys() {
     guard.release().await.expect("an answer");
 }
 
-/// Whichever node the holder listens on.
+/// Whichever node the holder is subscribed on.
 #[tokio::test]
 async fn a_victim_is_told_at_once_on_every_node() {
     let cluster = RedisCluster::start();

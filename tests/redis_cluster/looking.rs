@@ -1,4 +1,4 @@
-//! How the nodes are found again.
+//! How the library finds the nodes again.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ async fn takes(locks: &LockManager, key: &str) -> bool {
     }
 }
 
-/// Its address belongs to something else by now.
+/// Another service has its address by now.
 #[tokio::test]
 async fn a_node_whose_place_is_taken_by_another_service_is_left() {
     let mut cluster = RedisCluster::start();
@@ -34,7 +34,7 @@ async fn a_node_whose_place_is_taken_by_another_service_is_left() {
     wait_until("its replica is found", PATIENCE, async || takes(&locks, &key).await).await;
 }
 
-/// A runtime that nobody drives any more may have been about to ask for everybody.
+/// A runtime that nobody drives any more may have been about to ask on behalf of all.
 #[test]
 fn a_runtime_that_is_not_driven_keeps_nobody_from_looking() {
     let main = Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
@@ -62,7 +62,7 @@ fn a_runtime_that_is_not_driven_keeps_nobody_from_looking() {
     });
 }
 
-/// The other nodes are asked ten times a second, and not by each of those who wait.
+/// The other nodes are asked ten times a second in total, and not by each waiter.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_who_miss_a_node_ask_together() {
     let mut cluster = RedisCluster::start();
@@ -77,7 +77,7 @@ async fn many_who_miss_a_node_ask_together() {
             }
         });
     }
-    // Without its replica: as long as the test takes, nobody has its slots, and soon all are refused.
+    // Without its replica, no node gets its slots during the test, and soon all requests are refused.
     cluster.nodes[3].kill9();
     cluster.nodes[0].kill9();
     let connections =
@@ -88,7 +88,7 @@ async fn many_who_miss_a_node_ask_together() {
     assert!(u64::from(made) < 20 * seconds, "{made} in {seconds} s");
 }
 
-/// Its epochs begin again, and other nodes are the primaries.
+/// Its epochs begin again, and other nodes are its primaries.
 #[tokio::test]
 async fn a_cluster_that_was_made_anew_on_the_same_addresses_is_found() {
     let cluster = RedisCluster::start();
@@ -105,7 +105,7 @@ async fn a_cluster_that_was_made_anew_on_the_same_addresses_is_found() {
     wait_until("the new primaries are found", PATIENCE, async || takes(&locks, &key).await).await;
 }
 
-/// A node that was taken out of the Cluster has no slots at all, and says so to renewals as well.
+/// A node that was removed from the Cluster has no slots at all, and answers renewals with that error as well.
 #[tokio::test]
 async fn a_held_lock_is_renewed_after_its_node_was_taken_out() {
     let cluster = RedisCluster::start();

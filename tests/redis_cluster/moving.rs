@@ -1,4 +1,4 @@
-//! Slots that go from one node to another.
+//! Slots that move from one node to another.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use crate::support::{LONG, connect, key_on};
 
-/// Where the key is.
+/// Returns the nodes that have the key.
 fn places(cluster: &RedisCluster, key: &str) -> Vec<usize> {
     (0..3).filter(|number| cluster.nodes[*number].keys().iter().any(|held| held == key)).collect()
 }
@@ -40,18 +40,18 @@ async fn a_held_lock_is_renewed_while_its_slot_moves() {
     let slot = cluster.slot(&key);
     cluster.begin_move(slot, 0, 2);
     renewed(&cluster, 0, &key).await;
-    // The lock goes first, and what else belongs to it stays behind.
+    // The lock moves first, and its other keys stay behind.
     cluster.move_key(&key, 0, 2);
     renewed(&cluster, 2, &key).await;
     assert!(guard.is_held());
-    // A release needs all of its keys in one place.
+    // A release needs all of its keys on one node.
     let release = tokio::spawn(guard.release());
     cluster.end_move(slot, 0, 2);
     release.await.expect("no panic").expect("an answer");
     wait_until("it is free", PATIENCE, async || places(&cluster, &key).is_empty()).await;
 }
 
-/// Twice, as its rest shows.
+/// Waits for two renewals, which show in the time to live.
 async fn renewed(cluster: &RedisCluster, number: usize, key: &str) {
     for _ in 0..2 {
         let mut last = cluster.pttl(number, key);
@@ -74,7 +74,7 @@ async fn a_free_key_can_be_locked_while_its_slot_moves() {
     let grab = async |locks: &LockManager| locks.lock(&key).ttl(LONG).try_acquire().await;
     let guard = grab(&ours).await.expect("an answer").expect("free");
     assert_eq!(places(&cluster, &key), [1]);
-    // Who asks for it meanwhile is refused or has to try again, and never gets it.
+    // Another manager that asks for it meanwhile is refused or has to try again, and never gets it.
     assert!(!matches!(grab(&theirs).await, Ok(Some(_))));
     cluster.end_move(slot, 0, 1);
     assert!(grab(&theirs).await.expect("an answer").is_none());
@@ -82,7 +82,7 @@ async fn a_free_key_can_be_locked_while_its_slot_moves() {
     assert!(grab(&theirs).await.expect("an answer").is_some());
 }
 
-/// Nobody is told any more by the old node.
+/// The old node notifies nobody any more.
 #[tokio::test]
 async fn who_waits_gets_the_lock_where_the_slot_has_gone() {
     let cluster = RedisCluster::start();
@@ -102,7 +102,7 @@ async fn who_waits_gets_the_lock_where_the_slot_has_gone() {
     waiter.await.expect("no panic").expect("granted").release().await.expect("an answer");
 }
 
-/// A node that gives a slot away tells so in the words of an answer to those who waited there.
+/// A node that gives a slot away notifies the clients that waited there, within an answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_reads_the_answer_of_another_while_a_slot_moves() {
     let cluster = RedisCluster::start();
@@ -117,7 +117,7 @@ async fn nobody_reads_the_answer_of_another_while_a_slot_moves() {
         let queue = format!("{{{key}}}:q");
         wait_until("somebody waits", PATIENCE, async || cluster.nodes[0].keys().contains(&queue)).await;
     }
-    // Half of what is asked for is held by others, so half of the answers are not those of the others.
+    // Others hold half of the keys, so the two halves get different answers.
     let busy: Vec<String> = (0..8).map(|number| key_on(&cluster, 0, &format!("busy{number}x"))).collect();
     for key in &busy[..4] {
         guards.push(holder.lock(key).ttl(LONG).acquire().await.expect("free"));

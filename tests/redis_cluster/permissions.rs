@@ -1,11 +1,11 @@
-//! What a user has to be allowed.
+//! The permissions that a user needs.
 
 use lock_core::{LockErrorKind, LockManager, strategy};
 use lock_tests::{PATIENCE, RedisCluster, wait_until};
 
 use crate::support::{LONG, key_on};
 
-/// As the documentation of the module has it.
+/// The permissions that the documentation of the module lists.
 const NEEDED: &str = "~shop:* ~{shop:* ~{order}* ~lock:wake:* &lock:wake:* \
     +hello +info +script|load +time +cluster|info +cluster|slots +asking \
     +get +getrange +set +exists +pttl +pexpire +del +evalsha +ssubscribe +spublish +subscribe +publish \

@@ -47,7 +47,7 @@ async fn what_is_no_cluster_is_told_and_so_is_what_is_one() {
     let error = locks.lock("a}b").try_acquire().await.expect_err("no such key");
     assert_eq!(error.kind(), LockErrorKind::InvalidKey);
     assert!(error.to_string().contains("`{tag}rest`"), "{error}");
-    // A replica in the URL knows the others, and one node that is there is enough.
+    // A replica in the URL knows the other nodes, and one reachable node is enough.
     let replica = format!("redis+cluster://127.0.0.1:1,127.0.0.1:{}", cluster.nodes[5].port());
     let locks = LockManager::connect(&replica).await.expect("the others are found");
     locks.lock("k").run(async {}).await.expect("free");

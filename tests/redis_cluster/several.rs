@@ -30,7 +30,7 @@ async fn keys_of_several_slots_are_held_all_or_none() {
     assert!(cluster.nodes.iter().all(|node| node.keys().is_empty()));
 }
 
-/// Also where the nodes do not agree on the time.
+/// Also when the clocks of the nodes differ.
 #[tokio::test]
 async fn one_token_is_larger_than_the_last_of_every_key() {
     let clock = Arc::new(Clock::new());
@@ -55,7 +55,7 @@ async fn one_token_is_larger_than_the_last_of_every_key() {
     }
 }
 
-/// A hash tag puts them into one slot, and one script sees them all.
+/// A hash tag puts the keys into one slot, and one script sees them all.
 #[tokio::test]
 async fn keys_of_one_slot_are_one_step() {
     let cluster = RedisCluster::start();
@@ -69,7 +69,7 @@ async fn keys_of_one_slot_are_one_step() {
     assert!(calls.starts_with("calls=2,"), "{calls}");
 }
 
-/// In any order, over the slots of all nodes: nobody waits for another who waits for him.
+/// In any order, over the slots of all nodes: no two claims wait for each other.
 #[tokio::test]
 async fn sets_that_overlap_are_all_served() {
     let cluster = RedisCluster::start();
@@ -90,15 +90,15 @@ async fn sets_that_overlap_are_all_served() {
     }
 }
 
-/// CPU time of this thread.
+/// Returns the CPU time of this thread.
 fn cpu() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux says so");
     let nanos = text.split(' ').next().and_then(|nanos| nanos.parse().ok());
     Duration::from_nanos(nanos.expect("a number"))
 }
 
-/// What is to be worked out once is worked out when the store is connected to. In the first release it would hold up all
-/// other tasks of the runtime, and on a machine with much to do that release would not be sent within its deadline.
+/// Tables that are computed once are computed when the store is connected. In the first release, the computation would
+/// delay all other tasks of the runtime, and on a busy machine that release would miss its deadline.
 #[tokio::test]
 async fn no_step_keeps_its_runtime_busy_for_long() {
     let cluster = RedisCluster::start();

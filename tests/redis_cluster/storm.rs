@@ -1,4 +1,4 @@
-//! Random work while slots move to and fro, connections are cut and scripts forgotten. The seed is printed when it fails.
+//! Random work while slots move, connections are cut and scripts are forgotten. A failure prints the seed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,13 +17,13 @@ use tokio::time::{sleep, timeout};
 use crate::support::{LONG, connect, key_on};
 use crate::turns::{Beside, beside};
 
-/// The storm of random work lasts until there were this many holds and slot moves, and no longer than this.
+/// The number of holds and slot moves after which the storm of random work ends, and its longest time.
 const ENOUGH: (usize, usize) = (300, 60);
 const LONGEST: Duration = Duration::from_secs(90);
-/// How long the storm lasts that takes the data.
+/// The duration of the storm in which the nodes lose their data.
 const TIME: Duration = Duration::from_secs(8);
 
-/// What the workers and the disturber have done so far.
+/// The progress of the workers and the faults.
 #[derive(Clone, Default)]
 struct Progress(Arc<(AtomicUsize, AtomicUsize)>);
 
@@ -50,7 +50,7 @@ fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// Takes exclusive locks of every kind, and drops whatever it waits for after a random time.
+/// Acquires exclusive locks of every kind, and drops every future after a random time.
 async fn work(
     worker: usize,
     locks: LockManager,
@@ -130,7 +130,7 @@ async fn disturb(cluster: &RedisCluster, keys: &[String], progress: &Progress, m
 async fn a_storm_leaves_nothing_behind_and_shows_one_holder_at_a_time() {
     let seed = fastrand::u64(..);
     let mut random = Rng::with_seed(seed);
-    // On a busy machine a node may be silent for a second. A failover would lose writes that were answered.
+    // On a busy machine a node may be silent for a second, and a failover would lose writes that were answered.
     let cluster = RedisCluster::start_with(|_, node| node.config("cluster-node-timeout", "20000"));
     let keys: Vec<String> = (0..3).map(|number| key_on(&cluster, number, "k")).collect();
     let mut managers = Vec::new();
@@ -150,20 +150,20 @@ async fn a_storm_leaves_nothing_behind_and_shows_one_holder_at_a_time() {
     }
     history.check().unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
     finish(&cluster, &keys);
-    // Every lease is a minute, so what is gone was released.
+    // Every lease is a minute, so every key that is gone was released.
     let is_clean = async || left(&cluster).is_empty() && managers.iter().all(|locks| locks.held() == 0);
     let what = format!("no lock is left, seed {seed}");
     wait_until_or(&what, PATIENCE, is_clean, || report(&cluster, &keys, &managers)).await;
 }
 
-/// The keys on the primaries, each with the number of its node, but for fencing tokens.
+/// Returns the keys on the primaries without the fencing tokens, each with the number of its node.
 fn left(cluster: &RedisCluster) -> Vec<(usize, String)> {
     let keys = cluster.nodes[..3].iter().map(|node| node.keys()).enumerate();
     let keys = keys.flat_map(|(node, keys)| keys.into_iter().map(move |key| (node, key)));
     keys.filter(|(_, key)| !key.ends_with(":f")).collect()
 }
 
-/// What is left, who holds how many locks, and which node has which slot in the eyes of each.
+/// Describes the keys that are left, the locks that each manager holds, and the slots as each node sees them.
 fn report(cluster: &RedisCluster, keys: &[String], managers: &[LockManager]) -> String {
     let left = left(cluster);
     let left = left.iter().map(|(node, key)| format!("node {node}: {}", cluster.nodes[*node].describe(key)));
@@ -173,7 +173,7 @@ fn report(cluster: &RedisCluster, keys: &[String], managers: &[LockManager]) -> 
     left.chain(held).chain(slots).chain(nodes).collect::<Vec<_>>().join("\n")
 }
 
-/// The nodes forget the lock again and again, while its slot moves from one to the other.
+/// The nodes forget the lock again and again, while its slot moves between them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[allow(clippy::print_stdout, reason = "what came of it is wanted as well as the verdict")]
 async fn a_storm_that_takes_the_data_leaves_the_next_holder_the_largest_token() {
@@ -206,7 +206,7 @@ async fn a_storm_that_takes_the_data_leaves_the_next_holder_the_largest_token() 
     assert!(rounds > 0, "seed {seed}: nobody else ever got the lock, this shows nothing");
 }
 
-/// Ends a move that was cut off in the middle.
+/// Ends a move that was interrupted.
 fn finish(cluster: &RedisCluster, keys: &[String]) {
     for slot in keys.iter().map(|key| cluster.slot(key)) {
         if let Some((from, to)) = cluster.moving(slot) {

@@ -5,21 +5,22 @@ use lock_tests::RedisCluster;
 
 /// A lease that no test outlives.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
-/// When a test gives up: the nodes wait for a second, vote and promote. How soon the library follows is in `following.rs`.
+/// When a test gives up: the nodes wait for a second, vote and promote. `following.rs` tests how soon the library
+/// follows.
 pub(crate) const FAILOVER: Duration = Duration::from_secs(20);
 
 pub(crate) async fn connect(cluster: &RedisCluster) -> LockManager {
     LockManager::connect(&cluster.url()).await.expect("the cluster takes locks")
 }
 
-/// As soon as there is a node that grants.
+/// Acquires the lock as soon as a node grants it.
 pub(crate) async fn locked(locks: &LockManager, key: &str) -> LockGuard {
     let request = locks.lock(key).ttl(LONG).fencing(true).strategy(strategy::wait());
     let acquired = tokio::time::timeout(FAILOVER, request.acquire()).await;
     acquired.expect("a failover is over").expect("granted")
 }
 
-/// A key on the primary of this number, named so.
+/// Returns a key on the primary with this number, which starts with `name`.
 pub(crate) fn key_on(cluster: &RedisCluster, number: usize, name: &str) -> String {
     let named = (0..).map(|at| format!("{name}{at}"));
     named.into_iter().find(|key| cluster.number_of(key) == number).expect("one of them")

@@ -1,11 +1,11 @@
-//! What the log says at start-up of settings that can lose a lock.
+//! The warnings at start-up about settings that can lose a lock.
 
 use lock_core::LockManager;
 use lock_tests::{PATIENCE, RedisCluster, Warnings, wait_until};
 
 use crate::support::{LONG, key_on};
 
-/// What was said of the nodes by those who took a lock on each primary.
+/// Returns the warnings about the nodes, from managers that acquired a lock on each primary.
 async fn said_of(cluster: &RedisCluster) -> Vec<String> {
     Warnings::listen();
     for node in &cluster.nodes[..3] {

@@ -11,7 +11,7 @@ use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Both send their next request on the same connection once an answer is complete.
+/// Both send the next request on the same connection once an answer is complete.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Version {
     Http1,
@@ -24,7 +24,7 @@ pub(crate) const VERSIONS: [Version; 2] = [Version::Http1, Version::Http2];
 pub(crate) async fn serve(app: Router) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("an address");
-    // Without it, a chunked answer waits for the acknowledgement of its first part.
+    // Otherwise a chunked answer waits for the acknowledgement of its first part.
     let listener = listener.tap_io(|stream| stream.set_nodelay(true).expect("a TCP socket"));
     tokio::spawn(async move { axum::serve(listener, app).await });
     address
@@ -56,7 +56,7 @@ impl Client {
         }
     }
 
-    /// Sends a request and reads the answer to its last byte.
+    /// Sends a request, and reads the answer to its last byte.
     pub(crate) async fn ask(&mut self, path: &str) -> StatusCode {
         let request = Request::post(path).header("host", "test").body(Empty::new()).expect("a request");
         let answer = match self {
@@ -73,7 +73,7 @@ impl Client {
     }
 }
 
-/// A body of a length that nobody knows before its end.
+/// Returns a body whose length is unknown before its end.
 pub(crate) fn stream_of(parts: [&'static str; 3]) -> Body {
     let (mut sender, body) = http_body_util::channel::Channel::<Bytes>::new(1);
     tokio::spawn(async move {

@@ -21,7 +21,7 @@ use tower::Service;
 
 use crate::stores::Store;
 
-/// Messages that are their bytes: what a code generator writes is not the point here.
+/// A codec whose messages are their bytes; a code generator is not the subject of this test.
 #[derive(Clone, Copy, Default)]
 struct Plain;
 
@@ -59,7 +59,7 @@ impl Decoder for Plain {
     }
 }
 
-/// Answers with what it was sent.
+/// A service that echoes its input.
 #[derive(Clone, Copy)]
 struct Echo;
 
@@ -90,7 +90,7 @@ impl Service<http::Request<Body>> for Echo {
     }
 }
 
-/// A server behind `layer`, and a channel to it.
+/// Starts a server behind `layer`, and returns a channel to it.
 async fn connect(layer: LockLayer) -> Channel {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("an address");

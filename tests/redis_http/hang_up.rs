@@ -1,4 +1,4 @@
-//! A client that goes away.
+//! A client that disconnects.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use tokio::sync::Notify;
 use crate::client::{Client, VERSIONS, serve};
 use crate::stores::Store;
 
-/// For what only has to happen, and a lease that is far from over then.
+/// A bound for events that only have to happen, and a lease that is far from over then.
 const LATE: Duration = Duration::from_secs(20);
 const TTL: Duration = Duration::from_secs(600);
 
-/// The key is free without the handler having come to its end, and without its lease: the next one has it from a release.
+/// The handler never completes, and the lease does not end: only a release can free the key for the next request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_handler_is_dropped_and_the_key_freed() {
     for store in [Store::memory(), Store::far_away(Duration::from_millis(1)).await] {

@@ -1,4 +1,4 @@
-//! A client that sends one request after the other never meets its own lock.
+//! A client that sends one request after another is never refused by its own lock.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use crate::client::{Client, VERSIONS, Version, serve, stream_of};
 use crate::stores::Store;
 
 const REQUESTS: usize = 200;
-/// As far as another zone of the same cloud, and farther.
+/// Longer than the way to another zone of the same cloud.
 const EACH_WAY: Duration = Duration::from_micros(2_500);
 
-/// How many of the requests for one key were refused.
+/// Returns how many of the requests for one key were refused.
 async fn refused(app: Router, version: Version, path: &str) -> usize {
     let mut client = Client::connect(serve(app).await, version).await;
     let mut refused = 0;
@@ -48,7 +48,7 @@ async fn every_way_to_hold_over_every_protocol_and_store() {
             for version in VERSIONS {
                 for body in ["buffered", "stream", "empty"] {
                     let what = format!("{}, {hold:?}, {version:?}, {body}", store.name);
-                    // A key of its own for each: they run side by side.
+                    // Each client has its own key, because they run side by side.
                     let (app, path) = (locked(&store.locks, hold), format!("/{body}/{}", clients.len()));
                     clients.push((what, tokio::spawn(async move { refused(app, version, &path).await })));
                 }
@@ -60,7 +60,7 @@ async fn every_way_to_hold_over_every_protocol_and_store() {
     }
 }
 
-/// The control: a guard that is dropped gives its key back in the background, and the next request overtakes that.
+/// The control: a dropped guard releases its key in the background, and the next request overtakes the release.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_that_nobody_awaits_is_met_by_the_next_request() {
     let store = Store::far_away(EACH_WAY).await;

@@ -1,4 +1,4 @@
-//! Locks that are lost under a handler, on a real server.
+//! Locks that are lost while a handler runs, on a real server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,10 +14,10 @@ use tokio::sync::Notify;
 
 use crate::client::{Client, VERSIONS, serve};
 
-/// For what only has to happen.
+/// A bound for events that only have to happen.
 const LATE: Duration = Duration::from_secs(20);
 
-/// A handler that never ends by itself, and how many of it were dropped.
+/// A handler that never ends by itself, and counts how often it was dropped.
 #[derive(Clone, Default)]
 struct Stuck {
     begun: Arc<Notify>,
@@ -66,7 +66,7 @@ async fn a_key_that_is_deleted_under_a_handler_ends_it_with_503() {
         let lost = events.next().await;
         let reason = LossReason::Taken;
         assert!(matches!(&lost, Some(LockEvent::Lost { reason: why, .. }) if *why == reason), "{lost:?}");
-        // Another process may have it, and is left alone by what remains of the first.
+        // Another process may acquire the lock, and the rest of the first does not touch it.
         let other = connect(&server).await;
         let guard = other.lock("k").try_acquire().await.expect("an answer").expect("free");
         assert_eq!(Client::connect(address, version).await.ask("/").await, StatusCode::CONFLICT);
@@ -94,7 +94,7 @@ async fn a_server_that_is_killed_under_a_handler_ends_it_with_503_and_serves_aga
         let expired =
             |event: &LockEvent| matches!(event, LockEvent::Lost { reason: LossReason::Expired, .. });
         assert!(told.iter().any(expired), "{told:?}");
-        // Without its server nothing runs unlocked.
+        // Without its server no handler runs unlocked.
         assert_eq!(Client::connect(address, version).await.ask("/").await, StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(stuck.dropped.load(Ordering::SeqCst), 1, "not run");
         server.restart();
@@ -105,13 +105,13 @@ async fn a_server_that_is_killed_under_a_handler_ends_it_with_503_and_serves_aga
                 let abort = request.abort_handle();
                 tokio::select! {
                     () = stuck.begun.notified() => return abort.abort(),
-                    // Refused, until the connection stands again.
+                    // Refused, until the connection is established again.
                     status = request => assert_eq!(status.expect("no panic"), StatusCode::SERVICE_UNAVAILABLE),
                 }
             }
         });
         again.await.expect("served again");
-        // The next round begins when what was aborted has given its lock back.
+        // The next round begins when the aborted request has released its lock.
         let free = locks.lock("k").wait(LATE).acquire().await.expect("free");
         free.release().await.expect("an answer");
     }

@@ -1,4 +1,4 @@
-//! What dashboards show before the first client.
+//! The metrics that dashboards show before the first client.
 
 use std::sync::{Arc, Mutex};
 
@@ -8,7 +8,7 @@ use lock_axum::LockLayer;
 use lock_core::LockManager;
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 
-/// Keeps the templates that counters are registered for.
+/// Records the templates for which counters are registered.
 #[derive(Clone, Debug, Default)]
 struct Templates(Arc<Mutex<Vec<String>>>);
 

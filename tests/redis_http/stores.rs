@@ -1,11 +1,11 @@
-//! Where the locks are kept.
+//! The stores of the locks.
 
 use std::time::Duration;
 
 use lock_core::LockManager;
 use lock_tests::{Proxy, RedisServer};
 
-/// A manager, and what has to live as long as it.
+/// A manager, and everything that must live as long as it.
 pub(crate) struct Store {
     pub(crate) name: &'static str,
     pub(crate) locks: LockManager,
@@ -17,7 +17,7 @@ impl Store {
         Self { name: "memory", locks: LockManager::in_memory(), _server: None }
     }
 
-    /// A real server behind a wire that is so long.
+    /// Starts a real server behind a delay of `each_way`.
     pub(crate) async fn far_away(each_way: Duration) -> Self {
         let server = RedisServer::start();
         let proxy = Proxy::before(&server);

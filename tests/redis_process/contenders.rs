@@ -1,4 +1,4 @@
-//! Several processes that contend for keys, and the history of what they held.
+//! Several processes that contend for keys, and the history of their holds.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use lock_tests::{RedisServer, Worker, monotonic, wait_until};
 
 use crate::WORKER;
 
-/// What every contender is told.
+/// The settings of every contender.
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
-    /// Such as `["lock:k", "fair:k"]`.
+    /// For example `["lock:k", "fair:k"]`.
     pub(crate) kinds: &'static [&'static str],
     pub(crate) tasks: u32,
     pub(crate) ttl: Duration,
@@ -21,25 +21,25 @@ pub(crate) struct Terms {
     pub(crate) flags: &'static [&'static str],
 }
 
-/// A server, the processes that contend on it, and what those said that have ended.
+/// A server, the processes that contend on it, and the output of those that have ended.
 pub(crate) struct Contest {
     pub(crate) server: RedisServer,
     resource: RedisServer,
     terms: Terms,
     seed: u64,
-    /// Of the process that is started next.
+    /// The seed of the process that is started next.
     next_seed: u64,
     workers: Vec<Worker>,
     grants: Vec<Grant>,
     errors: Vec<String>,
-    /// Moments at which the server lost everything.
+    /// The times at which the server lost all data.
     floods: Vec<(Duration, Duration)>,
 }
 
-/// A hold as a worker told it.
+/// A hold as a worker printed it.
 #[derive(Clone, Debug)]
 pub(crate) struct Grant {
-    /// Which process, counted over all that were started in its place.
+    /// The number of the process, counted over all that were started in its place.
     pub(crate) process: usize,
     number: u64,
     kind: String,
@@ -48,14 +48,14 @@ pub(crate) struct Grant {
     pub(crate) acquired: Duration,
     deadline: Duration,
     token: Option<u64>,
-    /// `None` where it was not told.
+    /// `None` if the worker did not print it.
     ended: Option<Duration>,
-    /// The fenced resource refused one that held.
+    /// Whether the fenced resource refused a write of this holder.
     refused: bool,
 }
 
 impl Contest {
-    /// Starts `processes` of them. `seed` decides what they do.
+    /// Starts `processes` processes. `seed` decides what they do.
     pub(crate) async fn start(processes: usize, terms: Terms, seed: u64) -> Self {
         let (server, resource) = (RedisServer::start(), RedisServer::start());
         let workers = Vec::new();
@@ -94,11 +94,11 @@ impl Contest {
         Worker::start(WORKER, &arguments)
     }
 
-    /// Kills one and starts another in its place.
+    /// Kills a process, and starts another in its place.
     pub(crate) async fn kill(&mut self, process: usize) {
         let next = self.contender();
         let killed = std::mem::replace(&mut self.workers[process], next);
-        // Until here it held what it had.
+        // Until here it held its locks.
         let alive = monotonic();
         let lines = killed.kill9().await;
         self.note(process, &lines, Some(alive));
@@ -113,14 +113,14 @@ impl Contest {
         self.workers[process].process().cont();
     }
 
-    /// The server forgets everything.
+    /// Makes the server forget everything.
     pub(crate) fn flush(&mut self) {
         let before = monotonic();
         self.server.command(&["FLUSHALL"]);
         self.floods.push((before, monotonic()));
     }
 
-    /// Waits until every process has said more than `grants` grants from now on.
+    /// Waits until every process has printed more than `grants` further grants.
     pub(crate) async fn all_progress(&self, grants: usize, within: Duration) {
         let before: Vec<_> = self.workers.iter().map(Worker::unread).collect();
         let more = || self.workers.iter().zip(&before).map(|(worker, before)| worker.unread() - before);
@@ -139,7 +139,7 @@ impl Contest {
         }
     }
 
-    /// Lets all end in good order and returns what they held and the server.
+    /// Ends all processes in good order. Returns their holds, and the server.
     pub(crate) async fn end(mut self) -> Outcome {
         for (process, worker) in std::mem::take(&mut self.workers).into_iter().enumerate() {
             let lines = worker.finish().await;
@@ -154,12 +154,12 @@ impl Contest {
         }
     }
 
-    /// Reads what a process said; one that was killed held until `alive` what it had not given back.
+    /// Reads the output of a process. One that was killed held its locks until `alive`, unless it had released them.
     fn note(&mut self, process: usize, lines: &[String], alive: Option<Duration>) {
         let first = self.grants.len();
         for (at, line) in lines.iter().enumerate() {
             let known = self.read(process, first, line);
-            // The last line of one that was killed may be cut.
+            // The last line of a killed process may be incomplete.
             assert!(known || (alive.is_some() && at + 1 == lines.len()), "the worker printed: {line}");
         }
         for grant in &mut self.grants[first..] {
@@ -221,7 +221,7 @@ fn time(nanos: &str) -> Option<Duration> {
     nanos.parse().ok().map(Duration::from_nanos)
 }
 
-/// What has ended.
+/// The result of a contest that has ended.
 pub(crate) struct Outcome {
     pub(crate) server: RedisServer,
     ttl: Duration,
@@ -231,11 +231,12 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// Nobody held beside another, no token was out of order, the fenced resource refused nobody who held.
+    /// Checks that no two holds overlapped, that no token was out of order, and that the fenced resource refused no
+    /// holder.
     ///
-    /// Where the server lost everything, those who held then, and those to whom they handed it inside their process
-    /// before their lease was over, cannot know yet: these are left out, and what came before and after is checked
-    /// against each other.
+    /// When the server loses all data, the holders at that time cannot know it yet, nor can the tasks to which they
+    /// hand their grants within their process before the leases end. These holds are left out; the holds before and
+    /// after are checked against each other.
     pub(crate) fn check(&self) -> Result<(), String> {
         let certain = || self.grants.iter().filter_map(|grant| self.certain(grant));
         if let Some(grant) = certain().find(|grant| grant.refused) {
@@ -249,7 +250,7 @@ impl Outcome {
         }
     }
 
-    /// The part of `grant` for which exclusion is promised.
+    /// Returns the part of `grant` for which exclusion is promised.
     fn certain(&self, grant: &Grant) -> Option<Grant> {
         let mut grant = grant.clone();
         for (before, after) in &self.floods {
@@ -264,12 +265,12 @@ impl Outcome {
         Some(grant)
     }
 
-    /// How many grants each process had.
+    /// Returns how many grants each process had.
     pub(crate) fn by_process(&self, processes: usize) -> Vec<usize> {
         (0..processes).map(|p| self.grants.iter().filter(|grant| grant.process == p).count()).collect()
     }
 
-    /// The same, from when the last of them had its first grant until the first of them had its last.
+    /// Returns the same, from the time when the last process had its first grant until the first process had its last.
     pub(crate) fn while_all_asked(&self, processes: usize) -> Vec<usize> {
         let times = |process| {
             self.grants.iter().filter(move |grant| grant.process == process).map(|grant| grant.acquired)
@@ -283,11 +284,11 @@ impl Outcome {
         self.grants.iter().filter(|grant| grant.kind == kind).count()
     }
 
-    /// Every key that is left has an expiry, and what is left soon is only the last fencing tokens.
+    /// Checks that every remaining key has an expiry, and that soon only the last fencing tokens are left.
     pub(crate) async fn leaves_nothing(&self, within: Duration) {
         for key in self.server.keys() {
             let left: i64 = self.server.get(&["PTTL", &key]);
-            // Gone meanwhile is good as well.
+            // It may have expired meanwhile.
             assert!(left != -1, "{key} has no expiry");
         }
         wait_until("only last fencing tokens are left", within, async || {

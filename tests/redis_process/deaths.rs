@@ -1,4 +1,4 @@
-//! What the death of a process costs the others.
+//! What the death of a process costs the other processes.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use lock_tests::{RedisServer, Worker, monotonic, wait_until};
 
 use crate::WORKER;
 
-/// What a loaded machine may add to the least of three: less than one sign of life more would cost.
+/// The time that a loaded machine may add to the least of three: less than the cost of one more heartbeat.
 const SLACK: Duration = Duration::from_millis(250);
-/// No waiter's ttl plays a part where the bound is 2 s.
+/// Long enough that a waiter's ttl has no effect where the bound is 2 s.
 const LONG: Duration = Duration::from_secs(60);
 
 fn request(locks: &LockManager, kind: &str, ttl: Duration) -> LockRequest {
@@ -17,7 +17,7 @@ fn request(locks: &LockManager, kind: &str, ttl: Duration) -> LockRequest {
     request.ttl(ttl).strategy(strategy::wait())
 }
 
-/// A process that waits for `k`, and then holds it.
+/// Starts a process that waits for `k` and then holds it.
 fn waiter(server: &RedisServer, kind: &str, ttl: Duration) -> Worker {
     let ttl = ttl.as_millis().to_string();
     let arguments = ["hold", "--url", &server.url(), "--key", "k", "--ttl", &ttl, "--effect", "/dev/null"];
@@ -29,7 +29,8 @@ async fn waiting(server: &RedisServer, count: u64) {
         .await;
 }
 
-/// One process holds, `dead` is next and dies, and one behind it waits. How long that one waits after the release.
+/// One process holds, `dead` is next and dies, and another waits behind it. Returns how long the last one waits after
+/// the release.
 async fn after_a_dead_waiter(kind: &str, ttl: Duration) -> Duration {
     let server = RedisServer::start();
     let (holder, last) = (connect(&server).await, connect(&server).await);
@@ -45,7 +46,7 @@ async fn after_a_dead_waiter(kind: &str, ttl: Duration) -> Duration {
     monotonic() - released
 }
 
-/// The least of three at the same time: what another process on the machine adds must not decide.
+/// Returns the least of three simultaneous measurements, so that another process on the machine does not decide.
 async fn least<F: Future<Output = Duration>>(measure: impl Fn() -> F) -> Duration {
     let (one, two, three) = tokio::join!(measure(), measure(), measure());
     one.min(two).min(three)
@@ -72,7 +73,7 @@ async fn a_waiter_that_dies_costs_those_behind_it_its_ttl_at_most() {
     }
 }
 
-/// One process holds and dies, and another waits. How long that one waits after the death.
+/// One process holds and dies, and another waits. Returns how long the other waits after the death.
 async fn after_a_dead_holder(kind: &str, ttl: Duration) -> Duration {
     let server = RedisServer::start();
     let mut holder = waiter(&server, kind, ttl);
@@ -84,7 +85,7 @@ async fn after_a_dead_holder(kind: &str, ttl: Duration) -> Duration {
     let died = monotonic();
     next.await.expect("no panic").expect("it gets the key").release().await.expect("an answer");
     let took = monotonic() - died;
-    // It was renewed until its death, so this is no accident of a lease that had run out.
+    // The lease was renewed until the death, so it had not expired by accident.
     assert!(took > ttl / 3, "{kind}: {took:?}");
     took
 }
@@ -98,7 +99,7 @@ async fn a_holder_that_dies_costs_those_who_wait_its_ttl_at_most() {
     }
 }
 
-/// Nobody is kept out by those who do not wait any more, and nobody is told of them, long before the holder ends.
+/// Waiters that no longer wait keep nobody out, and are not reported, long before the holder ends.
 #[tokio::test]
 async fn waiters_that_died_count_no_more_once_their_places_are_over() {
     for kind in ["lock", "fair"] {
@@ -111,7 +112,7 @@ async fn waiters_that_died_count_no_more_once_their_places_are_over() {
         for worker in &mut dead {
             worker.process().kill9();
         }
-        // Their places last for as long as their ttl.
+        // Their queue entries live as long as their ttl.
         tokio::time::sleep(Duration::from_secs(1)).await;
         let listed = others.locks().await.expect("a list").locks.remove(0);
         assert_eq!((listed.waiting, listed.waiters.len()), (0, 0), "{kind}");
@@ -127,7 +128,7 @@ async fn waiters_that_died_count_no_more_once_their_places_are_over() {
     }
 }
 
-/// The queue is kept clean by the living, wherever they stand in it.
+/// Living waiters remove dead ones from the queue, whatever their position is.
 #[tokio::test]
 async fn a_living_waiter_drops_the_dead_around_it() {
     let server = RedisServer::start();
@@ -146,7 +147,7 @@ async fn a_living_waiter_drops_the_dead_around_it() {
     for worker in &mut dead {
         worker.process().kill9();
     }
-    // Their places, and a sign of life of the other.
+    // The life of their entries, and one heartbeat of the living.
     wait_until("the dead are dropped", ttl + Duration::from_secs(1) + SLACK, async || {
         server.get::<u64>(&["ZCARD", "{k}:q"]) == 1 && server.get::<u64>(&["HLEN", "{k}:w"]) == 1
     })
@@ -155,7 +156,7 @@ async fn a_living_waiter_drops_the_dead_around_it() {
     assert_eq!(listed.waiting, 1);
 }
 
-/// A dead process that holds and waits at once, for a queue that others wait in: its place and its grant both end.
+/// A dead process both holds and waits, and others are queued: its queue entry and its grant both end.
 #[tokio::test]
 async fn the_dead_leave_no_key_without_an_end() {
     let server = RedisServer::start();
@@ -167,7 +168,7 @@ async fn the_dead_leave_no_key_without_an_end() {
     for key in server.keys() {
         assert!(server.get::<i64>(&["PTTL", &key]) > 0, "{key} has no expiry");
     }
-    // Whoever comes next clears up behind them.
+    // The next process cleans up after them.
     let locks = connect(&server).await;
     let guard = request(&locks, "fair", LONG).acquire().await.expect("the dead are passed over");
     guard.release().await.expect("an answer");

@@ -1,4 +1,4 @@
-//! The many ways in which a guard, a runtime and a process end. Each in a process of its own, because the wrong one
+//! The many ways in which a guard, a runtime and a process end. Each test uses another process, because a wrong end
 //! would abort it.
 
 use std::time::Duration;
@@ -7,7 +7,7 @@ use lock_tests::{RedisServer, Worker, wait_until};
 
 use crate::WORKER;
 
-/// Lets a worker end its lock in the way `how` and returns when it has, with the key taken for a minute.
+/// Lets a worker end its lock, held for a minute, in the way `how`. Returns when it has.
 async fn end(server: &RedisServer, how: &str) -> Worker {
     let mut worker = Worker::start(WORKER, &["end", "--how", how, "--url", &server.url(), "--key", "k"]);
     worker.expect("HELD").await;
@@ -18,7 +18,7 @@ async fn end(server: &RedisServer, how: &str) -> Worker {
     worker
 }
 
-/// The key is free within a second although the process lives on, and the process is unharmed.
+/// Checks that the key is free within a second although the process lives on, and that the process is unharmed.
 async fn frees_the_key(how: &str) {
     let server = RedisServer::start();
     let worker = end(&server, how).await;

@@ -1,4 +1,4 @@
-//! A counter that nothing but the lock protects.
+//! A counter that only the lock protects.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const BY_EACH: u64 = 30;
 const TASKS: u64 = 32;
 const BY_TASK: u64 = 4;
 
-/// All processes and tasks at once; what the counter stands at afterwards.
+/// Runs all processes and tasks at once. Returns the value of the counter afterwards.
 async fn count(url: Option<&str>) -> u64 {
     let directory = Directory::new();
     let counter = Counter::create(&directory.path().join("counter"));
@@ -65,7 +65,7 @@ async fn tasks_and_processes_lose_no_update_under_a_lock() {
     assert!(server.keys().is_empty());
 }
 
-/// The negative control: the same work without the lock shows that the counter tells.
+/// The negative control: without the lock, the same work shows in the counter.
 #[tokio::test]
 async fn tasks_and_processes_lose_updates_without_one() {
     for _ in 0..10 {

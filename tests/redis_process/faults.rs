@@ -1,7 +1,7 @@
-//! Random faults against several processes on one hot key. The seed is printed when a test fails; what the processes
-//! and the network make of it is never twice the same.
+//! Random faults against several processes on one hot key. A failure prints the seed; the reaction of the processes and
+//! the network differs in each run.
 //!
-//! `LOCK_FAULT_SECONDS` says for how long, in place of 20 s (a third of it for the shorter tests):
+//! `LOCK_FAULT_SECONDS` sets the duration instead of 20 s (the shorter tests use a third of it):
 //! `LOCK_FAULT_SECONDS=600 cargo test -p lock-tests --test redis_process faults -- --test-threads 1`
 #![allow(clippy::print_stdout, reason = "the seed, and what a run of minutes did")]
 
@@ -15,8 +15,8 @@ use crate::contenders::{Contest, Outcome, Terms};
 
 const PROCESSES: usize = 4;
 const TTL: Duration = Duration::from_millis(800);
-/// A place in the queue of a process that was killed may be served, and its lease has to run out. And the worst fault
-/// may come last: that of a process that stood still.
+/// The queue entry of a killed process may be granted, and that lease has to expire. And the last fault may be the
+/// worst one: a process that was stopped.
 const RECOVERY: Duration = Duration::from_secs(8);
 
 fn span() -> Duration {
@@ -29,7 +29,7 @@ fn terms(kinds: &'static [&'static str]) -> Terms {
     Terms { kinds, tasks: 4, ttl: TTL, hold, flags }
 }
 
-/// One fault after another, and no pause longer than a process needs to get into trouble again.
+/// Injects one fault after another, with pauses no longer than a process needs to get into trouble again.
 async fn torment(contest: &mut Contest, span: Duration, random: &mut Rng) -> [u32; 7] {
     let (over, mut done) = (Bound::new(span * 2 + RECOVERY), [0; 7]);
     while over.elapsed() < span {
@@ -62,7 +62,7 @@ async fn torment(contest: &mut Contest, span: Duration, random: &mut Rng) -> [u3
                 contest.flush();
                 5
             }
-            // Who is served is not told.
+            // The process that is served is not notified.
             _ => {
                 contest.server.command(&["ACL", "SETUSER", "default", "-publish"]);
                 sleep(TTL.mul_f64(random.f64())).await;
@@ -75,14 +75,14 @@ async fn torment(contest: &mut Contest, span: Duration, random: &mut Rng) -> [u3
     done
 }
 
-/// Lets them contend under faults, then checks what they held.
+/// Lets the processes contend under faults, then checks their holds.
 async fn contend(terms: Terms, span: Duration) -> Outcome {
     let seed = fastrand::u64(..);
     let mut random = Rng::with_seed(seed);
     let mut contest = Contest::start(PROCESSES, terms, seed).await;
     println!("seed {seed}");
     let faults = torment(&mut contest, span, &mut random).await;
-    // Nobody is left behind.
+    // No process is left behind.
     contest.all_progress(5, RECOVERY).await;
     let outcome = contest.end().await;
     let shares = outcome.by_process(PROCESSES);
@@ -112,13 +112,13 @@ async fn three_permits_are_three() {
     assert!(outcome.grants.len() > 100, "{}", outcome.grants.len());
 }
 
-/// The negative control, of every kind: the same checks on a backend that takes a *no* for a *yes* now and then.
+/// The negative control, for every kind: the same checks on a backend that sometimes turns a *no* into a *yes*.
 #[tokio::test]
 async fn a_careless_backend_is_found_out() {
     let several = &["all:a+b", "all:b+c", "lock:b"];
     for kinds in [&["lock:k", "fair:k"][..], &["read:k", "write:k"], &["semaphore3:k"], several] {
         let hold = Duration::from_millis(3);
-        // How often it is careless is chance, and so is whether anybody is there then.
+        // Its carelessness is random, and another holder may not be there at that time.
         let mut found = false;
         for seed in 1..=10 {
             let careless = Terms { kinds, tasks: 4, ttl: TTL, hold, flags: &["--careless"] };

@@ -1,4 +1,4 @@
-//! A latch over processes, of which one is killed while it waits.
+//! A latch over several processes, one of which is killed while it waits.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ async fn processes_count_down_and_one_that_is_killed_while_it_waits_holds_up_nob
     counts.tell("count");
     assert_eq!(counts.expect("LEFT").await, "1");
     victim.kill9().await;
-    // Two more leases: the latch lives for the one who waits yet.
+    // After two more leases the latch lives only by the waiter that is left.
     let measure = locks.latch("measure").ttl(TTL * 2);
     measure.set(1).await.expect("an answer");
     wait_until("two leases are over", PATIENCE, async || measure.count().await.expect("an answer").is_none())

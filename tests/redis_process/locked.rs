@@ -12,7 +12,7 @@ pub async fn increment(locks: &LockManager, counter: &Counter) -> Result<(), Loc
     Ok(())
 }
 
-/// As [`increment`], under the manager that was installed for the process.
+/// Like [`increment`], with the manager that was installed for the process.
 #[allow(dead_code, reason = "every program that includes this file uses one of the two")]
 #[distributed_lock(key = "counter", ttl = "2s", strategy = "wait")]
 pub async fn increment_installed(counter: &Counter) -> Result<(), LockError> {

@@ -10,5 +10,5 @@ mod locked;
 mod pauses;
 mod progress;
 
-/// The program under the tests' control; see its documentation.
+/// The program that the tests control; see its documentation.
 const WORKER: &str = env!("CARGO_BIN_EXE_worker");

@@ -1,4 +1,4 @@
-//! A process that stands still for longer than its lease.
+//! A process that is stopped for longer than its lease.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ async fn a_holder_that_stood_still_does_nothing_more_when_it_goes_on() {
     let locks = LockManager::connect(&server.url()).await.expect("the server takes locks");
     for _ in 0..3 {
         let directory = Directory::new();
-        // Once this file exists the body would write to it at its next turn.
+        // Once this file exists, the body would write to it in its next round.
         let effect = directory.path().join("effect");
         let file = effect.to_str().expect("a path of UTF-8");
         let arguments = ["hold", "--url", &server.url(), "--key", "k", "--ttl", "300", "--effect", file];

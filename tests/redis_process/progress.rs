@@ -1,4 +1,4 @@
-//! Everybody gets on: several keys at once, messages that are lost, no process before the others.
+//! Every process makes progress: with several keys at once, with lost messages, and none before the others.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn terms(kinds: &'static [&'static str]) -> Terms {
     Terms { kinds, tasks: 4, ttl: TTL, hold: HOLD, flags: &[] }
 }
 
-/// In each round every process gets what it asks for; then all end, and nothing but tokens is left.
+/// Checks that every process gets its locks in each round, that all processes end, and that only tokens are left.
 async fn all_get_on(mut contest: Contest, rounds: u32, mut between: impl AsyncFnMut(&mut Contest)) {
     for _ in 0..rounds {
         between(&mut contest).await;
@@ -33,7 +33,7 @@ async fn several_keys_at_once_in_any_order_never_wait_for_each_other() {
     all_get_on(contest, 20, async |_| {}).await;
 }
 
-/// Where no push comes through, a place in the queue is found out by its sign of life.
+/// When no notification arrives, a heartbeat finds the grant of a queue entry.
 #[tokio::test]
 async fn every_process_gets_on_where_no_message_arrives() {
     let contest = Contest::start(PROCESSES, terms(&["lock:k", "fair:k", "read:k", "semaphore3:s"]), 2).await;
@@ -54,7 +54,7 @@ async fn every_process_gets_on_where_connections_that_listen_are_cut() {
     .await;
 }
 
-/// Jain's index: 1 where all have the same, `1 / n` where one of `n` has everything.
+/// Returns Jain's index: 1 when all shares are equal, `1 / n` when one of `n` has everything.
 fn jain(shares: &[usize]) -> f64 {
     let (sum, squares) = shares.iter().fold((0.0, 0.0), |(sum, squares), share| {
         let share = *share as f64;
@@ -63,7 +63,7 @@ fn jain(shares: &[usize]) -> f64 {
     sum * sum / (shares.len() as f64 * squares)
 }
 
-/// The turns of a process are its own, but end; and in strict order all have the same.
+/// The hand-offs of a process stay within it for a while, but end; in strict order all processes get equal shares.
 #[allow(clippy::print_stdout, reason = "the figures are wanted as well as the verdict")]
 #[tokio::test]
 async fn no_process_has_a_hot_key_for_itself() {

@@ -1,4 +1,4 @@
-//! How soon a failover is followed: from the moment at which the sentinels name the next primary.
+//! How soon the library follows a failover, counted from the moment at which the sentinels name the next primary.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use lock_tests::{PATIENCE, Sentinels, monotonic};
 
 use super::{connect, locked};
 
-/// What takes a second or more until it is sent, dialled or tried again would be noticed.
+/// Short enough to notice a request, a dial or a retry that is a second or more late.
 const SOON: Duration = Duration::from_secs(1);
 
 #[allow(clippy::print_stdout, reason = "the figures are wanted as well as the verdict")]
@@ -20,7 +20,7 @@ async fn a_lock_is_granted_within_a_second_of_the_promotion() {
     let switched = sentinels.switched();
     sentinels.primary.kill9();
     let killed = monotonic();
-    // One asks through the failover, the other when it is over.
+    // One asks during the failover, the other after it.
     let waiting = tokio::spawn(async move {
         let guard = locked(&waits, "k").await;
         (monotonic(), guard)

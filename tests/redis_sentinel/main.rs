@@ -1,4 +1,4 @@
-//! Locks on a primary that is found by sentinels, and what a failover does to them.
+//! Locks on a primary that sentinels name, and the effect of a failover on them.
 
 mod following;
 mod secure;
@@ -10,15 +10,15 @@ use lock_tests::{PATIENCE, RedisServer, Sentinels, wait_until};
 
 /// A lease that only a failover ends.
 const LONG: Duration = Duration::from_secs(60);
-/// When a test gives up: the sentinels wait for a second, vote and promote. How soon the library follows is in
-/// `following.rs`.
+/// When a test gives up: the sentinels wait for a second, vote and promote. `following.rs` tests how soon the library
+/// follows.
 const FAILOVER: Duration = Duration::from_secs(20);
 
 async fn connect(sentinels: &Sentinels) -> LockManager {
     LockManager::connect(&sentinels.url()).await.expect("the primary takes locks")
 }
 
-/// As soon as there is a primary that grants.
+/// Acquires the lock as soon as a primary grants it.
 async fn locked(locks: &LockManager, key: &str) -> LockGuard {
     let request = locks.lock(key).ttl(LONG).strategy(strategy::wait());
     let acquired = tokio::time::timeout(FAILOVER, request.acquire()).await;
@@ -46,7 +46,7 @@ async fn the_sentinels_say_where_the_primary_is() {
     assert_eq!(error.kind(), LockErrorKind::InvalidRequest);
     assert!(error.to_string().contains("watch no primary `other`"), "{error}");
 
-    // Two of three, one of three, none.
+    // Two of three sentinels, one of three, none.
     for number in 0..2 {
         sentinels.kill(number);
         let late = connect(&sentinels).await;
@@ -56,7 +56,7 @@ async fn the_sentinels_say_where_the_primary_is() {
     let error = LockManager::connect(&sentinels.url()).await.expect_err("nobody says where");
     assert!(error.is_unavailable() && error.is_temporary(), "{error}");
     assert!(error.to_string().contains("no sentinel says where `mymaster` is"), "{error}");
-    // What is connected goes on.
+    // An established connection continues.
     locks.lock("k").run(async {}).await.expect("the connection is there");
 }
 
@@ -76,7 +76,7 @@ async fn the_sentinels_have_a_login_of_their_own() {
         "+sentinel|masters",
         "+sentinel|get-master-addr-by-name",
     ]);
-    // New connections have to log in; those between the sentinels are there already.
+    // New connections have to log in; those between the sentinels are already established.
     sentinels.command(&["ACL", "SETUSER", "default", "resetpass", ">other"]);
     let refused = async |url: &str| {
         let error = LockManager::connect(url).await.expect_err("not without the login");
@@ -96,7 +96,7 @@ async fn the_sentinels_have_a_login_of_their_own() {
     locks.lock("k").run(async {}).await.expect("free");
 }
 
-/// Asked now and then, they say it all the same.
+/// The library asks them from time to time, and they answer that.
 #[tokio::test]
 async fn a_failover_is_followed_where_the_sentinels_may_not_tell_of_it() {
     let sentinels = Sentinels::start();
@@ -105,7 +105,7 @@ async fn a_failover_is_followed_where_the_sentinels_may_not_tell_of_it() {
     let url = format!("{}?sentinel_user=asker&sentinel_password=s3cret", sentinels.url());
     let locks = LockManager::connect(&url).await.expect("the primary takes locks");
     locks.lock("k").run(async {}).await.expect("free");
-    // It goes on as a primary that nobody follows, for seconds, so that no broken connection tells either.
+    // The old primary runs for seconds without a replica, so no broken connection reports the failover either.
     sentinels.fail_over();
     wait_until("another is promoted", FAILOVER, async || {
         sentinels.primary_port() == sentinels.replica.server().port()
@@ -114,7 +114,7 @@ async fn a_failover_is_followed_where_the_sentinels_may_not_tell_of_it() {
     wait_until("locks are taken on it", PATIENCE, async || {
         let guard = locked(&locks, "k").await;
         let found = sentinels.replica.server().keys().contains(&"k".to_owned());
-        // Of the connection that is given up for another one.
+        // The release runs while the connection is replaced by another one.
         let released = guard.release().await;
         assert!(released.as_ref().err().is_none_or(LockError::is_temporary), "{released:?}");
         found
@@ -153,7 +153,7 @@ async fn a_lock_that_was_not_replicated_is_lost_and_told_and_its_token_is_smalle
     let next = tokio::time::timeout(FAILOVER, next.acquire()).await.expect("a failover").expect("granted");
     let second = next.fencing_token().await.expect("a token");
     assert!(second > first, "{second} after {first}");
-    // No later than its next renewal, which the new primary answers; or its lease, if that ends first.
+    // No later than its next renewal, which the new primary answers; or at the end of its lease, if that is earlier.
     let reason = tokio::time::timeout(ttl, guard.lost()).await.expect("told in time");
     assert!(matches!(reason, LossReason::Taken | LossReason::Expired), "{reason}");
     next.release().await.expect("an answer");
@@ -170,7 +170,7 @@ async fn a_primary_that_comes_back_as_a_replica_is_left() {
     })
     .await;
     sentinels.primary.cont();
-    // It takes writes for a while yet, as a primary that nobody follows; a lock goes to the new one.
+    // The old primary still accepts writes for a while without a replica; a lock goes to the new one.
     let guard = locked(&locks, "k").await;
     let on = |server: &RedisServer| server.keys().contains(&"k".to_owned());
     assert!(on(sentinels.replica.server()));

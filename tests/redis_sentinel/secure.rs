@@ -23,7 +23,7 @@ async fn a_failover_is_followed_over_tls() {
         LockManager::connect(&url).await.expect("trusted"),
     );
     let guard = holder.lock("job").ttl(LONG).acquire().await.expect("free");
-    // Nobody else lets `app` in, and nobody came without TLS.
+    // The connections log in as `app`, and none of them came without TLS.
     let clients: String = sentinels.primary.get(&["CLIENT", "LIST", "TYPE", "NORMAL"]);
     let mine = clients.lines().filter(|client| client.contains(" user=app "));
     let at = format!(" laddr=127.0.0.1:{} ", sentinels.primary.tls_port());
@@ -44,7 +44,7 @@ async fn sentinels_that_cannot_be_trusted_are_not_asked() {
     let error = LockManager::connect(&url(&sentinels, &others, "app:s3cret@")).await.expect_err("a stranger");
     assert_eq!(error.kind(), LockErrorKind::Unavailable, "{error}");
     assert!(error.to_string().contains("TLS failed"), "{error}");
-    // Nor does it fall back to a connection that everybody can read.
+    // The library does not fall back to an unencrypted connection either.
     let plain =
         url(&sentinels, &certificates, "").replace("rediss", "redis").replace("?ca", "?timeout=1s&ca");
     let error = LockManager::connect(&plain).await.expect_err("options of a secure URL");

@@ -14,7 +14,7 @@ use crate::support::{Client, MAX_TTL, ms, new_cluster, quarantine};
 
 const STEP: Duration = Duration::from_secs(31);
 
-/// A server that votes, and its clock.
+/// Starts a server that votes, and returns its clock.
 async fn server() -> (RedisServer, Arc<Clock>) {
     let clock = Arc::new(Clock::new());
     let server = RedisServer::builder().clock(&clock).start();
@@ -33,8 +33,8 @@ async fn a_step_costs_the_vote_for_the_longest_lease() {
         let (server, clock) = server().await;
         let client = Client::of(&server, MAX_TTL).await;
         client.take("k", MAX_TTL).await;
-        // Forward, the key is gone on the server before its lease is over. Set back, it stays too long, and a "no" is no
-        // harm.
+        // If the clock was set forward, the key is gone on the server before its lease has ended. If it was set back,
+        // the key stays too long, and a "no" does no harm.
         let key = if forward { "k" } else { "other" };
         if forward {
             clock.ahead(STEP)
@@ -57,7 +57,7 @@ async fn a_clock_that_runs_is_no_step() {
     assert!(client.voter.clock_offset().is_some());
 }
 
-/// A client without a history has the other servers.
+/// A client without a history compares the server with the others.
 #[tokio::test]
 async fn a_fresh_client_compares_the_clocks() {
     let (one, clock) = server().await;
@@ -73,7 +73,7 @@ async fn a_fresh_client_compares_the_clocks() {
     for voter in &voters[1..] {
         assert!(voter.acquire(&claim, Ask::Try).await.is_ok());
     }
-    // The clock is not made right, but every lease from before the first look is over.
+    // The clock stays wrong, but every lease from before the first check has ended.
     tokio::time::sleep(quarantine(MAX_TTL)).await;
     assert!(voters[0].acquire(&claim, Ask::Try).await.is_ok());
 }

@@ -21,11 +21,11 @@ async fn voters(servers: &[RedisServer]) -> Vec<Voter> {
     Voter::connect_all(urls.iter().map(String::as_str), options).await.expect("all are up")
 }
 
-/// A quorum waits for a node for a tenth of the lease. With the short leases of the suite as they are, that would be less
-/// than a busy machine keeps a server waiting.
+/// A quorum waits for a node for a tenth of the lease. With the short default leases of the suite, that would be less
+/// than a busy machine delays a server.
 const SHORT: Duration = Duration::from_secs(1);
 
-/// Cases that do not apply: a majority has no order, no permits and no list.
+/// The cases that do not apply: a majority has no order, no permits and no list.
 const NOT_APPLICABLE: &[&str] = &[
     "@write",
     "@semaphore",

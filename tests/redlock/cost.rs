@@ -1,4 +1,4 @@
-//! What the gate costs the server, beside the same script without it.
+//! The cost of the gate for the server, compared with the same script without it.
 
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ use crate::support::{Client, voting_server};
 const LEASE: Duration = Duration::from_secs(60);
 const CYCLES: usize = 400;
 
-/// What the scripts called; and microseconds of the server for a script, and of the client for an answer, on average.
+/// Returns the number of commands that the scripts called, and the average microseconds of the server for a script and
+/// of the client for an answer.
 async fn acquires(server: &RedisServer, backend: &dyn DynBackend, claims: &[Claim]) -> (u64, f64, f64) {
     server.command(&["CONFIG", "RESETSTAT"]);
     let bound = Bound::new(PATIENCE);
@@ -42,7 +43,7 @@ fn report(gated: (f64, f64), open: (f64, f64)) {
     );
 }
 
-/// Fenced, so that the backend without a gate runs the same script and no plain SET.
+/// Fenced, so that the backend without a gate runs the same script instead of a plain SET.
 #[tokio::test]
 async fn the_gate_costs_a_look_at_the_marker_and_two_at_the_time() {
     let server = voting_server(LEASE).await;
@@ -57,7 +58,7 @@ async fn the_gate_costs_a_look_at_the_marker_and_two_at_the_time() {
         };
         (0..CYCLES).map(claim).collect()
     };
-    // The least of a few rounds, one after the other: another process on the machine must not decide.
+    // The least of a few rounds, one after another, so that another process on the machine does not decide.
     let most = (u64::MAX, f64::MAX, f64::MAX);
     let (mut gated, mut open) = (most, most);
     for _ in 0..5 {
@@ -72,7 +73,7 @@ async fn the_gate_costs_a_look_at_the_marker_and_two_at_the_time() {
     assert_eq!(calls, open_calls + 3 * CYCLES as u64, "{gated:?} and {open:?}");
 }
 
-/// What most attempts come for, beside a plain `SET`; and the same with its release.
+/// The usual attempt on a free lock, compared with a plain `SET`; and the same with its release.
 #[allow(clippy::print_stdout, reason = "the figures are wanted as well as the verdict")]
 #[tokio::test]
 async fn a_free_lock_passes_the_gate_in_three_calls() {
@@ -80,7 +81,7 @@ async fn a_free_lock_passes_the_gate_in_three_calls() {
     let client = Client::of(&server, LEASE).await;
     let plain = Redis::connect(&server.url()).await.expect("the server takes locks");
     let mut micros = [f64::MAX; 2];
-    // The least of a few rounds: a connection asks for the time twice a second.
+    // The least of a few rounds, because a connection asks for the time twice a second.
     let mut calls = [u64::MAX; 4];
     for _ in 0..5 {
         let backends: [&dyn DynBackend; 2] = [&client.voter, &plain];
@@ -105,7 +106,7 @@ async fn a_free_lock_passes_the_gate_in_three_calls() {
                     }
                     of("evalsha")
                 }
-                // Here the SET is no part of a script.
+                // The SET is not part of a script here.
                 None => of("set") + of("evalsha"),
             };
             *least = least.min(spent as f64 / CYCLES as f64);

@@ -1,4 +1,5 @@
-//! A, B and C grant a lock, C forgets it, and C, D and E are asked: two holders with plain Redlock, never with the gate.
+//! A, B and C grant a lock, C forgets it, and C, D and E are asked: two holders with plain Redlock, never with the
+//! gate.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,26 +10,26 @@ use lock_tests::{Bound, Clock, PATIENCE, RedisBuilder, RedisServer, Replica};
 use crate::party::{Gate, Party};
 use crate::support::{log_of, ms, new_cluster};
 
-/// Long enough for every fault and for somebody who connects after it.
+/// Long enough for every fault, and for a client that connects after it.
 const TTL: Duration = ms(2_000);
 
-/// How a server forgets.
+/// How a server loses its memory of the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    /// Killed, and started again with nothing.
+    /// The server is killed and restarted without data.
     Killed,
     Flushed,
-    /// Killed, and started again with a log that lacks its end.
+    /// The server is killed and restarted with a log that lacks its end.
     LogCut,
-    /// Killed, and started again with a snapshot from before the lock.
+    /// The server is killed and restarted with a snapshot from before the lock.
     OldSnapshot,
-    /// Replaced by a replica that had not heard of the lock.
+    /// A replica that has not received the lock replaces the server.
     Replaced,
-    /// Its clock is set past the end of the lease.
+    /// The clock of the server is set past the end of the lease.
     ClockSet,
 }
 
-/// The five servers; the third will forget.
+/// The five servers; the third will forget the lock.
 struct Scene {
     servers: Vec<RedisServer>,
     fault: Fault,
@@ -59,7 +60,7 @@ impl Scene {
 
     fn prepared(builder: RedisBuilder, fault: Fault, clock: Option<&Arc<Clock>>) -> RedisBuilder {
         match (fault, clock) {
-            // Written at once, so that the cut is where the test wants it: as a power cut leaves it with `everysec`.
+            // Written at once, so that the test chooses the cut, as a power cut leaves the file with `everysec`.
             (Fault::LogCut, _) => builder.config("appendonly", "yes").config("appendfsync", "always"),
             (_, Some(clock)) => builder.clock(clock),
             _ => builder,
@@ -104,7 +105,7 @@ impl Scene {
         assert!(!self.third().keys().contains(&"k".to_owned()), "it did not forget");
     }
 
-    /// Who has the third vote now.
+    /// Returns the server that has the third vote now.
     fn third(&self) -> &RedisServer {
         self.replica.as_ref().map_or(&self.servers[WHO], Replica::server)
     }
@@ -120,7 +121,7 @@ async fn ask(party: &Party) -> Result<Option<LockGuard>, LockError> {
     party.locks.lock("k").ttl(TTL).renew(false).try_acquire().await
 }
 
-/// Whether somebody gets the lock while another holds it.
+/// Returns whether a second client gets the lock while the first holds it.
 async fn two_holders(fault: Fault, gate: Gate) -> bool {
     let mut scene = Scene::new(fault).await;
     let first = Party::of(&scene.servers.iter().collect::<Vec<_>>(), gate, TTL).await;
@@ -141,7 +142,7 @@ async fn two_holders(fault: Fault, gate: Gate) -> bool {
         }
         tokio::time::sleep(ms(5)).await;
     }
-    // And it is no stand-still: with the end of the quarantine three of five vote again.
+    // The lock is not blocked for ever: with the end of the quarantine three of five vote again.
     let bound = Bound::new(PATIENCE);
     while !matches!(ask(&fresh).await, Ok(Some(_))) {
         bound.check("the lock can be taken again");

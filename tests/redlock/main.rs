@@ -1,4 +1,4 @@
-//! The library on several independent Redis servers: one of them as a voter, and the majority of them under faults.
+//! The library on several independent Redis servers: on one of them as a voter, and on a majority of them under faults.
 
 mod clocks;
 mod contract;

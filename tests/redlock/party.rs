@@ -1,4 +1,4 @@
-//! One client of several servers, each behind a proxy of its own, so that a part of them can be out of its reach.
+//! One client of several servers, each behind its own proxy, so that some of them can be out of its reach.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ async fn connect(proxies: &[Proxy], gate: Gate, max_ttl: Duration) -> Result<Loc
     builder.ttl(max_ttl).build()
 }
 
-/// Whether the servers pass the gate. Without it they are plain Redlock: the control.
+/// Whether the servers pass the gate. Without it they are plain Redlock, which is the control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gate {
     On,
@@ -49,7 +49,7 @@ impl Party {
         Self { locks, gate, max_ttl, proxies }
     }
 
-    /// Forgets all that it knows of the servers, as a process that starts; unless it cannot connect now.
+    /// Forgets everything that it knows of the servers, like a process that starts, unless it cannot connect now.
     pub(crate) async fn forget(&mut self) {
         self.proxies.iter().for_each(Proxy::heal);
         if let Ok(locks) = connect(&self.proxies, self.gate, self.max_ttl).await {
@@ -57,7 +57,7 @@ impl Party {
         }
     }
 
-    /// From now on these servers refuse every connection, and the others are reached.
+    /// Makes these servers refuse every connection from now on, and the others accept them.
     pub(crate) async fn refused_by(&self, away: &[usize]) {
         self.set(away, |proxy| {
             proxy.refuse(true);
@@ -68,7 +68,7 @@ impl Party {
         }
     }
 
-    /// From now on what is sent to these servers arrives when they are reached again.
+    /// Delays everything that is sent to these servers until they are reachable again.
     pub(crate) fn held_before(&self, away: &[usize]) {
         self.set(away, |proxy| proxy.requests(Flow::Hold));
     }

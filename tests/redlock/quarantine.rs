@@ -1,4 +1,4 @@
-//! What a quarantine looks like from outside: to the caller, and to who looks at the metrics.
+//! A quarantine as the caller and the metrics show it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use metrics::{Counter, Gauge, GaugeFn, Histogram, Key, KeyName, Metadata, Record
 
 use crate::support::{MAX_TTL, new_cluster};
 
-/// The gauges with a node, by node.
+/// The gauges that have a node, by node.
 #[derive(Clone, Debug, Default)]
 struct Gauges(Arc<Mutex<BTreeMap<String, f64>>>);
 
@@ -68,7 +68,7 @@ async fn a_quarantine_is_told_by_its_name_and_shown() {
     let url = format!("redlock://{}/?max_ttl=1s", hosts.join(","));
     let locks = ManagerBuilder::connect(&url).await.expect("all are up").ttl(MAX_TTL).build().expect("a ttl");
     assert_eq!(gauges.of(&servers), [Some(0.0); 3]);
-    // Nobody asks for a lock, and it is shown all the same, its end as well.
+    // The quarantine and its end are shown although nobody requests a lock.
     servers[1].restart();
     wait_until("it is shown", PATIENCE, async || gauges.of(&servers)[1] == Some(1.0)).await;
     assert_eq!(gauges.of(&servers), [Some(0.0), Some(1.0), Some(0.0)]);

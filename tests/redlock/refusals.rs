@@ -1,4 +1,4 @@
-//! What a voter refuses, and what it says then.
+//! What a voter refuses, and its errors.
 
 use lock_core::backend::redlock::{Voter, VoterOptions};
 use lock_core::backend::{Ask, Attempt, Backend};
@@ -19,7 +19,7 @@ async fn a_client_with_another_longest_lease_is_told_both() {
         let text = error.to_string();
         assert!(text.contains("max_ttl=1s") && text.contains(&format!("{other:?}")), "{text}");
     }
-    // A restart without data has nothing to compare with, one with its data has.
+    // A restart without data leaves nothing to compare with; a restart with data does.
     let client = Client::of(&server, MAX_TTL).await;
     client.take("k", MAX_TTL).await;
 }
@@ -34,7 +34,7 @@ async fn a_lease_above_the_longest_is_refused_by_client_and_server() {
         error.kind() == LockErrorKind::InvalidRequest && error.to_string().contains("max_ttl=1s"),
         "{error}"
     );
-    // A client that would not check is refused by the script.
+    // The script refuses a client that would not check.
     server.command(&["HSET", "lock:voter", "max", "100"]);
     server.command(&["HDEL", "lock:voter", "seal"]);
     let error = client.refusal("k", ms(101)).await;
@@ -43,8 +43,8 @@ async fn a_lease_above_the_longest_is_refused_by_client_and_server() {
     client.take("k", ms(100)).await;
 }
 
-/// A server that forgot a kept key does not vote for as long as the longest lease: a key that is kept for longer would be
-/// granted again.
+/// A server that forgot a kept key does not vote for as long as the longest lease. A key that is kept for longer would
+/// be granted again.
 #[tokio::test]
 async fn a_key_is_kept_no_longer_than_the_longest_lease() {
     let server = voting_server(MAX_TTL).await;
@@ -87,7 +87,7 @@ async fn what_a_voter_does_not_do_is_said() {
     assert_eq!(error.kind(), LockErrorKind::InvalidKey);
 }
 
-/// A voter that is down does not keep the others from voting, and its return is no event for the caller.
+/// A voter that is down does not keep the others from voting, and the caller does not notice its return.
 #[tokio::test]
 async fn a_minority_may_be_down_at_the_start() {
     let mut servers = [RedisServer::start(), RedisServer::start(), RedisServer::start()];
@@ -102,7 +102,7 @@ async fn a_minority_may_be_down_at_the_start() {
     assert_eq!(error.kind(), LockErrorKind::NoQuorum);
     assert!(error.to_string().contains("1 of 3") && error.is_temporary(), "{error}");
     servers[1].restart();
-    // It is dialled before anybody asks for it.
+    // The voter is dialled before any request needs it.
     wait_until("it is registered", PATIENCE, async || servers[1].keys() == ["lock:voter"]).await;
     let claims = Claims::new().expect("random bytes");
     let key = Key::new("k").expect("a key");
@@ -123,7 +123,7 @@ async fn one_server_under_two_names_has_one_vote() {
     assert!(error.to_string().contains("named twice"), "{error}");
 }
 
-/// The same, where the second name is not answered before all are connected.
+/// The same, when the second name answers only after all are connected.
 #[tokio::test]
 async fn one_server_under_two_names_has_one_vote_also_later() {
     let (one, two) = (RedisServer::start(), RedisServer::start());
@@ -145,7 +145,7 @@ async fn one_server_under_two_names_has_one_vote_also_later() {
     assert!(voters[0].acquire(&claims.exclusive(&key, MAX_TTL), Ask::Try).await.is_ok());
 }
 
-/// What the documentation says that a user needs is enough, and no more than it takes.
+/// The permissions that the documentation lists are enough, and all of them are needed.
 #[tokio::test]
 async fn the_documented_permissions_are_enough() {
     const RULES: &str = "on >s3cret ~shop:* ~{shop:* ~lock:voter &lock:wake:* +hello +select +info +script|load +time \

@@ -1,4 +1,4 @@
-//! A majority over TLS, with a user of the access control list; and that nothing shows the password.
+//! A majority over TLS, with a user of the access control list; and the password, which nothing shows.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,12 +12,12 @@ use tracing::{Event, Metadata, Subscriber};
 use crate::support::MAX_TTL;
 
 const SECRET: &str = "s3cret-of-the-test";
-/// What the page of `backend::redlock` says that a user needs, and the keys of these tests.
+/// The permissions that the page of `backend::redlock` lists, and the keys of these tests.
 const RULES: &str = "on >s3cret-of-the-test ~* &lock:wake:* +hello +select +info +script|load +time +get +getrange \
     +set +exists +pttl +pexpire +del +evalsha +subscribe +publish +hget +hset +hsetnx +hdel +hexists +hlen +hgetall \
     +zadd +zrem +zremrangebyscore +zscore +zcard +zrank +zrange +zrevrange +multi +exec +eval +hmget +dbsize";
 
-/// Three servers that speak TLS, which nobody but `app` may use there.
+/// Starts three servers with TLS, which only `app` may use.
 async fn servers(certificates: &Certificates) -> Vec<RedisServer> {
     let start = |_| {
         let server = RedisServer::builder().tls(certificates, false).start();
@@ -60,7 +60,7 @@ async fn a_majority_over_tls_for_a_user_of_its_own() {
     let guard = here.lock("order:42").fencing(true).acquire().await.expect("nobody else is there");
     servers[1].kill9();
     assert!(there.lock("order:42").try_acquire().await.expect("an answer").is_none());
-    // For longer than its lease.
+    // Longer than its lease.
     tokio::time::sleep(MAX_TTL * 3 / 2).await;
     guard.check().expect("it is renewed");
     let first = guard.fencing_token().await.expect("a token");
@@ -76,7 +76,7 @@ async fn a_majority_that_cannot_be_trusted_is_refused() {
     let servers = servers(&certificates).await;
     let app = format!("app:{SECRET}@");
     let table = [
-        // Signed by somebody else; no TLS at all; and TLS where only a plain URL was given options for it.
+        // A certificate of another authority; no TLS at all; and TLS options on a plain URL.
         (url("redlocks", &app, &servers, &trusting(&others)), LockErrorKind::NoQuorum, "TLS failed"),
         (url("redlock", &app, &servers, ""), LockErrorKind::NoQuorum, "0 of 3 voters answer"),
         (
@@ -98,7 +98,7 @@ async fn a_majority_that_cannot_be_trusted_is_refused() {
     }
 }
 
-/// Everything that this thread tells, in one text.
+/// Everything that this thread logs, in one text.
 #[derive(Clone, Debug, Default)]
 struct Log(Arc<Mutex<String>>);
 
@@ -131,7 +131,7 @@ impl Subscriber for Log {
     fn exit(&self, _: &Id) {}
 }
 
-/// From the first connection over a server that restarts to one whose user is gone.
+/// From the first connection, over a server that restarts, to a server whose user is gone.
 #[tokio::test]
 async fn the_password_is_never_shown() {
     let log = Log::default();
@@ -142,7 +142,7 @@ async fn the_password_is_never_shown() {
     servers[2].kill9();
     let locks = connect(&url).await;
     let guard = locks.lock("order:42").acquire().await.expect("two of three");
-    // Without its users, so that it lets nobody in.
+    // Restarted without its users, so that it refuses every login.
     servers[2].restart();
     servers[1].kill9();
     wait_until("a majority is away", PATIENCE, async || locks.lock("other").try_acquire().await.is_err())

@@ -1,4 +1,4 @@
-//! A majority of which servers are stuck: how long an attempt waits for them, and many locks.
+//! A majority with stuck servers: how long an attempt waits for them, and how they affect many locks.
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use tokio::task::JoinSet;
 
 use crate::support::{Client, ms, new_cluster};
 
-/// Attempts that each wait for a server in vain.
+/// The number of attempts that each wait in vain for a server.
 const ATTEMPTS: usize = 3;
-/// A tenth of it is a second, which is what an attempt waits for a majority.
+/// An attempt waits for a majority for a tenth of it, which is a second.
 const LONG: Duration = ms(10_000);
 
 async fn three() -> Vec<RedisServer> {
@@ -19,7 +19,7 @@ async fn three() -> Vec<RedisServer> {
     servers
 }
 
-/// Whose servers have two seconds for each call.
+/// Connects a manager whose servers have two seconds for each call.
 async fn connect(servers: &[RedisServer], more: &str) -> LockManager {
     let hosts: Vec<String> = servers.iter().map(|server| format!("127.0.0.1:{}", server.port())).collect();
     let url = format!("redlock://{}/?max_ttl=10s&timeout=2s{more}", hosts.join(","));
@@ -31,7 +31,7 @@ fn report(what: &str, took: &[Duration]) {
     println!("{what}: {took:?}");
 }
 
-/// Nothing but the third would decide between one yes and one no.
+/// Only the third server could decide between one yes and one no.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stuck_server_is_waited_for_briefly_and_only_where_the_others_disagree() {
     let servers = three().await;
@@ -43,7 +43,7 @@ async fn a_stuck_server_is_waited_for_briefly_and_only_where_the_others_disagree
     }
     servers[2].stop();
     let (mut split, mut free) = (Vec::new(), Vec::new());
-    // Each knows nothing of the stuck one yet.
+    // No manager knows of the stuck server yet.
     for (number, locks) in managers.iter().enumerate() {
         let bound = Bound::new(PATIENCE);
         let attempt = locks.lock(format!("k{number}")).ttl(LONG).try_acquire().await;
@@ -56,7 +56,7 @@ async fn a_stuck_server_is_waited_for_briefly_and_only_where_the_others_disagree
     }
     report("one yes, one no, one stuck", &split);
     report("two yes, one stuck", &free);
-    // The least of each: what another process on the machine adds must not decide.
+    // The least of each, so that another process on the machine does not decide.
     let least = |took: &[Duration]| took.iter().copied().min().expect("there are some");
     assert!(least(&split) < ms(500), "{split:?}");
     assert!(least(&free) < ms(50), "{free:?}");
@@ -87,11 +87,11 @@ async fn the_node_timeout_bounds_an_attempt_that_finds_no_majority() {
     guard.release().await.expect("an answer");
 }
 
-/// 10,000 of them are in `lock-core/benches/renewal.rs`.
+/// `lock-core/benches/renewal.rs` has 10,000 of them.
 const LOCKS: usize = 1_000;
 const TTL: Duration = ms(3_000);
 
-/// How many of the locks a server has.
+/// Returns how many of the locks a server has.
 fn on(server: &RedisServer) -> usize {
     server.keys().iter().filter(|key| key.starts_with("held:")).count()
 }
@@ -109,7 +109,7 @@ async fn a_stuck_server_costs_none_of_many_locks() {
         tasks.spawn(async move { locks.lock(format!("held:{number}")).acquire().await.expect("free") });
     }
     let guards = tasks.join_all().await;
-    // A grant needs two of them; the third has it a moment later.
+    // A grant needs two of the servers; the third has it a moment later.
     wait_until("each has all of them", PATIENCE, async || servers.iter().all(|server| on(server) == LOCKS))
         .await;
     servers[2].stop();
@@ -122,7 +122,7 @@ async fn a_stuck_server_costs_none_of_many_locks() {
         }
         tokio::time::sleep(ms(50)).await;
     }
-    // With one renewal after another in vain, less would be left.
+    // With one failed renewal after another, less would be left.
     let left = guards.iter().map(LockGuard::remaining).min().expect("there are some");
     assert!(left > TTL / 4, "{left:?}");
     drop(guards);

@@ -1,4 +1,4 @@
-//! What the topics share.
+//! The parts that the topics share.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use lock_core::key::Key;
 use lock_core::testkit::Claims;
 use lock_tests::{Bound, PATIENCE, RedisServer};
 
-/// The longest lease of most tests: long enough that a loaded machine does everything within it, short enough to wait.
+/// The longest lease of most tests: long enough for everything on a loaded machine, short enough to wait for its end.
 pub(crate) const MAX_TTL: Duration = ms(1_000);
 
 pub(crate) const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// How long a server does not vote that may have forgotten a lease of `max_ttl`.
+/// Returns how long a server that may have forgotten a lease of `max_ttl` does not vote.
 pub(crate) fn quarantine(max_ttl: Duration) -> Duration {
     max_ttl.mul_f64(1.02) + ms(10)
 }
@@ -28,7 +28,7 @@ pub(crate) async fn new_cluster(servers: &[&RedisServer], max_ttl: Duration) {
     Voter::bootstrap_new_cluster(urls.iter().map(String::as_str), options).await.expect("they are empty");
 }
 
-/// A server that votes, and holds no locks yet.
+/// Starts a server that votes, and holds no locks yet.
 pub(crate) async fn voting_server(max_ttl: Duration) -> RedisServer {
     let server = RedisServer::start();
     new_cluster(&[&server], max_ttl).await;
@@ -65,7 +65,7 @@ impl Client {
         self.voter.acquire(claim, Ask::Try).await
     }
 
-    /// One try of a fresh owner; `None` where the key is held.
+    /// Tries once with a fresh owner. Returns `None` if the key is held.
     pub(crate) async fn lock(&self, key: &str, ttl: Duration) -> Result<Option<Claim>, LockError> {
         let claim = self.claim(key, ttl);
         match self.ask(&claim).await? {
@@ -74,7 +74,7 @@ impl Client {
         }
     }
 
-    /// Takes a key that is free.
+    /// Acquires a free key.
     pub(crate) async fn take(&self, key: &str, ttl: Duration) -> Claim {
         self.lock(key, ttl).await.expect("the voter votes").expect("the key is free")
     }
@@ -87,7 +87,7 @@ impl Client {
         self.voter.renew(&[Renew { claim, ttl: claim.ttl }]).await.pop().expect("an answer")
     }
 
-    /// Why the voter does not vote now.
+    /// Returns the reason why the voter does not vote now.
     pub(crate) async fn refusal(&self, key: &str, ttl: Duration) -> LockError {
         match self.lock(key, ttl).await {
             Err(error) => error,
@@ -95,7 +95,7 @@ impl Client {
         }
     }
 
-    /// Asks again and again, through whatever is temporary, until the voter votes; returns how long that took.
+    /// Tries again and again, through temporary errors, until the voter votes. Returns how long that took.
     pub(crate) async fn votes_again(&self, key: &str, ttl: Duration) -> Duration {
         let bound = Bound::new(PATIENCE);
         loop {
@@ -114,7 +114,7 @@ impl Client {
     }
 }
 
-/// That this is the refusal of a server in quarantine, for at most that of `max_ttl`.
+/// Checks that the error is the refusal of a server in quarantine, for at most the quarantine of `max_ttl`.
 pub(crate) fn assert_quarantined(error: &LockError, max_ttl: Duration) {
     assert!(error.to_string().contains("is in quarantine"), "{error}");
     assert!(error.is_temporary(), "{error}");
@@ -122,7 +122,7 @@ pub(crate) fn assert_quarantined(error: &LockError, max_ttl: Duration) {
     assert!(left <= quarantine(max_ttl), "{left:?}");
 }
 
-/// The part of the append-only log that grows.
+/// Returns the part of the append-only log that grows.
 pub(crate) fn log_of(server: &RedisServer) -> std::path::PathBuf {
     let folder = server.directory().join("appendonlydir");
     let mut files = std::fs::read_dir(folder).expect("a log").map(|entry| entry.expect("a file").path());

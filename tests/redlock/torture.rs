@@ -1,5 +1,5 @@
-//! Servers are killed, flushed and started again all the time, their clocks are set, and half of the attempts reach three
-//! of five: who held when.
+//! Servers are killed, flushed and restarted all the time, their clocks are set, and half of the attempts reach three
+//! of five servers. The test checks the history of the holds.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,18 +18,18 @@ use crate::support::{ms, new_cluster};
 
 const TTL: Duration = ms(1_000);
 const CLIENTS: usize = 4;
-/// Each client asks for all of them at once, so that one fault is a chance for as many overlaps.
+/// Each client requests all of them at once, so that one fault is a chance for as many overlaps.
 const KEYS: usize = 12;
-/// Without the gate a second has several overlaps. Whoever grants fewer than these a second does not put it to the test.
+/// Without the gate there are several overlaps a second. A run with fewer grants a second than this proves nothing.
 const GRANTS: f64 = 1.5;
 
-/// How long it goes on where it is asked for, with `LOCK_FAULT_SECONDS`.
+/// Returns the duration set with `LOCK_FAULT_SECONDS`, if there is one.
 fn asked_for() -> Option<Duration> {
     let seconds = std::env::var("LOCK_FAULT_SECONDS").ok()?.parse().expect("a number of seconds");
     Some(Duration::from_secs(seconds))
 }
 
-/// When it is over: at an instant, or once two have held at once, which is what the control waits for.
+/// The end of a run: a time, or the first overlap of two holds, for which the control waits.
 #[derive(Clone, Debug)]
 struct End {
     time: Duration,
@@ -46,7 +46,7 @@ impl End {
 /// A server and its clock.
 type Node = (RedisServer, Arc<Clock>);
 
-/// Harms one server after another, 0.15 to 0.5 s apart, until the end; most of the time kills it.
+/// Harms one server after another, 0.15 to 0.5 s apart, until the end. Most of the time it kills the server.
 fn torment(mut nodes: Vec<Node>, mut random: fastrand::Rng, end: &End) -> usize {
     let mut faults = 0;
     while !end.is_there() {
@@ -68,7 +68,7 @@ fn torment(mut nodes: Vec<Node>, mut random: fastrand::Rng, end: &End) -> usize 
     faults
 }
 
-/// One client, at times a new one: asks, holds for a while, gives back, until the end.
+/// Runs one client, sometimes a new one, which acquires, holds for a while and releases, until the end.
 async fn work(worker: usize, mut party: Party, mut random: fastrand::Rng, end: End) {
     let history = &end.history;
     while !end.is_there() {
@@ -92,7 +92,7 @@ async fn work(worker: usize, mut party: Party, mut random: fastrand::Rng, end: E
     }
 }
 
-/// Asks for one key, and holds it for a while.
+/// Requests one key, and holds it for a while.
 async fn turn(worker: usize, locks: &LockManager, key: usize, mut random: fastrand::Rng, history: &History) {
     let asked = history.now();
     // A third of the holds is renewed, and some of those last for several leases.
@@ -110,14 +110,14 @@ async fn hold(worker: usize, guard: LockGuard, asked: Duration, history: &Histor
     let deadline = acquired + guard.remaining();
     let lost = tokio::time::timeout(time, guard.lost()).await.is_ok();
     let now = history.now();
-    // Certain also where it was lost on the way.
+    // Stays certain if the lock was lost meanwhile.
     let ended = if lost || !guard.is_held() { now.min(deadline) } else { now };
     let (key, mode) = (guard.key().to_owned(), Mode::Exclusive);
     history.record(Hold { worker, key, mode, asked, acquired, ended, fence: None });
     let _ = guard.release().await;
 }
 
-/// What came of it.
+/// Runs the test. Returns the history.
 async fn torture(gate: Gate, time: Duration, with_an_overlap: bool) -> History {
     let mut random = fastrand::Rng::new();
     let node = |_| {
@@ -151,7 +151,7 @@ fn report(gate: Gate, history: &History, faults: usize) {
     println!("gate {gate:?}: {faults} faults, {grants} grants ({rate:.2} a second), {overlaps} overlaps");
 }
 
-/// How many holds of a key began while another was there.
+/// Returns how many holds of a key began during another hold.
 fn overlaps(history: &History) -> usize {
     let mut holds = history.holds();
     holds.sort_by_key(|hold| hold.acquired);
@@ -174,7 +174,7 @@ async fn nobody_holds_beside_another_while_servers_are_killed() {
     assert!(grants as f64 >= least, "{grants} grants in {time:?}: this shows nothing");
 }
 
-/// The control: the same without the gate, where the check finds two holders, as a rule within two seconds.
+/// The control: the same without the gate. The check usually finds two holders within two seconds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_the_gate_two_hold_at_once() {
     let time = asked_for().unwrap_or(Duration::from_secs(90));

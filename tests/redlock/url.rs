@@ -12,7 +12,7 @@ fn url(servers: &[RedisServer], credentials: &str, options: &str) -> String {
     format!("redlock://{credentials}{}/{options}", hosts.join(","))
 }
 
-/// With a default lease that `max_ttl` allows.
+/// Connects a manager with a default lease that `max_ttl` allows.
 async fn connect(url: &str) -> LockManager {
     let builder = ManagerBuilder::connect(url).await.expect("two of three are up");
     builder.ttl(MAX_TTL).build().expect("a ttl that it can hold")
@@ -29,7 +29,7 @@ async fn the_url_makes_a_majority() {
     let guard = locks.lock("order:42").ttl(MAX_TTL).acquire().await.expect("nobody else is there");
     let other = connect(&url).await;
     assert!(other.lock("order:42").ttl(MAX_TTL).try_acquire().await.expect("an answer").is_none());
-    // Renewed well beyond its lease, by a majority of which one was started anew.
+    // Renewed well beyond its lease, by a majority with one restarted server.
     servers[0].restart();
     tokio::time::sleep(MAX_TTL * 3 / 2).await;
     guard.check().expect("it is renewed");
@@ -50,7 +50,7 @@ async fn three_five_and_seven_servers_survive_the_loss_of_one_two_and_three() {
         for server in &mut servers[..spare] {
             server.kill9();
         }
-        // Renewed well beyond its lease by those that are left, who also grant another.
+        // Renewed well beyond its lease by the remaining servers, which also grant another lock.
         tokio::time::sleep(MAX_TTL * 3 / 2).await;
         guard.check().expect("it is renewed");
         assert!(locks.lock("held").try_acquire().await.expect("an answer").is_none());
