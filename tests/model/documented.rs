@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 const PAGE: &str = include_str!("../../lock-core/src/backend/redis/protocol.md");
 
-/// The variants of `enum Rule` in the source of a model.
+/// Returns the variants of `enum Rule` in the source of a model.
 fn rules(source: &str) -> impl Iterator<Item = &str> {
     let (_, body) = source.split_once("enum Rule {").expect("a model has rules");
     let body = body.split_once("\n}").map_or(body, |(body, _)| body);

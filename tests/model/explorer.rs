@@ -1,41 +1,41 @@
-//! Sees every state that a model can reach, breadth first.
+//! Visits every state that a model can reach, breadth first.
 
 use std::collections::HashSet;
 use std::fmt::{self, Debug, Write as _};
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
-/// What can be explored.
+/// A model that can be explored.
 pub(crate) trait Model {
     type State: Clone + Hash + Debug;
     type Step: Copy + Debug;
 
-    /// Where everything begins.
+    /// Returns the initial state.
     fn initial(&self) -> Self::State;
 
-    /// What may happen next.
+    /// Adds the steps that are possible in a state to `steps`.
     fn steps(&self, state: &Self::State, steps: &mut Vec<Self::Step>);
 
-    /// The state after a step.
+    /// Returns the state after a step.
     fn after(&self, state: &Self::State, step: Self::Step) -> Self::State;
 
-    /// The property that does not hold in a state, if any.
+    /// Returns the property that does not hold in a state, if there is one.
     fn broken(&mut self, state: &Self::State) -> Option<&'static str>;
 }
 
-/// What was seen.
+/// The result of an exploration.
 #[derive(Debug)]
 pub(crate) struct Seen<M: Model> {
-    /// How many states.
+    /// The number of states.
     pub(crate) states: usize,
-    /// How many steps the furthest of them is away.
+    /// The number of steps to the furthest state.
     pub(crate) depth: usize,
-    /// Whether these were all.
+    /// Whether these are all states.
     pub(crate) complete: bool,
-    /// The first property that did not hold, and one of the shortest ways there.
+    /// The first property that did not hold, and one of the shortest ways to that state.
     pub(crate) broken: Option<(&'static str, Trace<M>)>,
 }
 
-/// A way from the beginning to a state.
+/// The steps from the initial state to another.
 #[derive(Debug)]
 pub(crate) struct Trace<M: Model> {
     steps: Vec<M::Step>,
@@ -52,8 +52,8 @@ impl<M: Model> fmt::Display for Trace<M> {
     }
 }
 
-/// A fast hash for what is no secret. States are told apart by 64 bits of it: among a million states the chance that
-/// any two are taken for one is 3 in 100 million.
+/// A fast hash for data that is not secret. 64 bits of it identify a state: among a million states the chance that any
+/// two have the same hash is 3 in 100 million.
 #[derive(Default)]
 struct Mix(u64);
 
@@ -65,7 +65,7 @@ impl Mix {
 
 impl Hasher for Mix {
     fn finish(&self) -> u64 {
-        // The upper bits are the best mixed ones, and a table looks at the lower ones first.
+        // The upper bits are mixed best, and a table looks at the lower ones first.
         (self.0 ^ (self.0 >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93).rotate_left(32)
     }
 
@@ -86,31 +86,31 @@ impl Hasher for Mix {
     }
 }
 
-/// A number for a state.
+/// Returns a number that identifies a state.
 pub(crate) fn fingerprint(state: &impl Hash) -> u64 {
     let mut mix = Mix::default();
     state.hash(&mut mix);
     mix.finish()
 }
 
-/// Fingerprints that were seen.
+/// The fingerprints seen so far.
 #[derive(Debug, Default)]
 pub(crate) struct Fingerprints(HashSet<u64, BuildHasherDefault<Mix>>);
 
 impl Fingerprints {
-    /// Whether it is new.
+    /// Adds a fingerprint. Returns whether it is new.
     pub(crate) fn add(&mut self, fingerprint: u64) -> bool {
         self.0.insert(fingerprint)
     }
 }
 
-/// How a state was reached: from which one, by which step.
+/// The state before, and the step from it.
 struct Link<S> {
     from: u32,
     step: Option<S>,
 }
 
-/// Sees every state, or `limit` of them, or all up to the first one in which a property does not hold.
+/// Visits every state, at most `limit` of them, and stops at the first one in which a property does not hold.
 pub(crate) fn explore<M: Model>(model: &mut M, limit: usize) -> Seen<M> {
     let mut seen = Fingerprints::default();
     let first = model.initial();
@@ -151,7 +151,7 @@ pub(crate) fn explore<M: Model>(model: &mut M, limit: usize) -> Seen<M> {
     Seen { states: links.len(), depth, complete: true, broken: None }
 }
 
-/// The steps from the beginning to a state.
+/// Returns the steps from the initial state to another.
 fn way<S: Copy>(links: &[Link<S>], mut number: u32) -> Vec<S> {
     let mut steps = Vec::new();
     while let Link { from, step: Some(step) } = &links[number as usize] {
@@ -166,7 +166,7 @@ fn way<S: Copy>(links: &[Link<S>], mut number: u32) -> Vec<S> {
 mod tests {
     use super::*;
 
-    /// A counter that goes round.
+    /// A counter that wraps around.
     struct Round {
         bad: Option<u8>,
     }

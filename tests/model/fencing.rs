@@ -1,37 +1,38 @@
-//! Fencing tokens on demand: the store makes some, a process numbers its own turns. Who may hold is not in question
-//! here, so the key is taken and extended in one step; messages for tokens and releases are late or lost.
+//! A model of fencing tokens on demand: the store makes some, and a process numbers its own hand-offs. It does not
+//! examine who may hold the key, so the key is acquired and extended in one step; messages for tokens and releases may
+//! be late or lost.
 //!
-//! Time has one number for each tick, as if a microsecond were that long, so that a process can use up every number.
-//! To make a token takes longer than a microsecond, and so does a loss of data.
+//! Each tick of the clock has one number, as if a tick were a microsecond, so that a process can use up every number.
+//! Making a token takes longer than a microsecond, and so does a loss of data.
 
 use super::explorer::Model;
 
 pub(crate) const GROW: &str = "fencing tokens grow in order of use";
 
-/// A rule that can be taken away.
+/// A rule that a test can remove.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
-    /// A process numbers no further than time has passed since the first number arrived.
+    /// A process uses no more numbers than time has passed since its first number arrived.
     BoundByTime,
-    /// The time up to the last request that the store has answered with yes counts, and not the time up to now.
+    /// The time of the last request that the store has confirmed counts, and not the present time.
     BoundByConfirmed,
     /// A token is at least the server's time.
     AtLeastTime,
-    /// A token is above the last one.
+    /// A token is larger than the last one.
     AboveLast,
-    /// A release raises the last number to those that its process made.
+    /// A release raises the last token to the last number of its process.
     ReleaseRaises,
-    /// The request for a token says the last number that its process made.
+    /// The request for a token contains the last number of its process.
     AboveOwn,
-    /// A token asked for again is the same for the same turn only.
+    /// A repeated request gets the same token only for the same hand-off.
     OfTheTurn,
-    /// Where a token is ahead of the server's clock, no turn counts on from it.
+    /// No hand-off is numbered from a token that is ahead of the server's clock.
     AheadIsNoBase,
-    /// A turn that is over gets no token any more, though it has asked for one before.
+    /// A holder that has handed off gets no token any more, although it requested one before.
     EndedGetsNone,
-    /// The last token is remembered for as long after its making as the clock may be set back.
+    /// The last token is remembered for as long after it was made as the clock may be set back.
     RememberedAsLong,
-    /// A renewal keeps the last token.
+    /// A renewal prolongs the memory of the last token.
     RenewalKeeps,
 }
 
@@ -39,41 +40,41 @@ pub(crate) enum Rule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SetBack {
     Never,
-    /// While nobody holds, and nobody has died with a token that the store does not know.
+    /// While nobody holds the key, and nobody has died with a token that the store does not know.
     BetweenGrants,
-    /// While one holds that has a token. What happens after that is forgotten is left out.
+    /// While the holder has a token. The model ends when that token is forgotten.
     WhileHeld,
     AtAnyTime,
 }
 
-/// How much of everything there is.
+/// The size of a model.
 #[derive(Clone, Debug)]
 pub(crate) struct Size {
-    /// How long it goes on, in ticks.
+    /// The duration in ticks.
     pub(crate) end: u8,
-    /// A lease, in ticks.
+    /// The lease in ticks.
     pub(crate) ttl: u8,
-    /// Turns on one grant after the first.
+    /// The number of hand-offs of one grant.
     pub(crate) turns: u8,
-    /// Requests for a token in one turn.
+    /// The number of requests for a token by one holder.
     pub(crate) asks: u8,
-    /// Holders may die, and lose their grant by time.
+    /// Whether holders may die, and lose their grants by time.
     pub(crate) deaths: bool,
-    /// The server may forget everything once, or the lock alone.
+    /// Whether the server may forget everything once, or the lock alone.
     pub(crate) loses: bool,
-    /// Grants in all.
+    /// The total number of grants.
     pub(crate) grants: u8,
     /// When the server's clock may be set back, once.
     pub(crate) set_back: SetBack,
-    /// How far, in ticks.
+    /// By how many ticks it is set back.
     pub(crate) back: u8,
-    /// How long the last token is remembered after it was made or a renewal kept it, in ticks by the server's clock.
+    /// How many ticks of the server's clock the last token is remembered after it was made or a renewal prolonged it.
     pub(crate) kept: u8,
-    /// The rules that are taken away.
+    /// The rules that are removed.
     pub(crate) without: &'static [Rule],
 }
 
-/// What a turn is to count on from: a time of the store, and the last number that was given.
+/// The base of the next numbers: a time of the store, and the last number that was assigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Base {
     first: u8,
@@ -82,20 +83,20 @@ struct Base {
 }
 
 impl Base {
-    /// The next number, if it is below the store's time at `confirmed`.
+    /// Returns the next number, if it is below the store's time at `confirmed`.
     fn next(self, confirmed: u8) -> Option<Self> {
         let last = self.last + 1;
         (last < self.first + confirmed.saturating_sub(self.arrived)).then_some(Self { last, ..self })
     }
 }
 
-/// A grant in use. Owners are numbered in order of their grants.
+/// A grant in use. Owners are numbered in the order of their grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Hold {
     owner: u8,
     turn: u8,
     until: u8,
-    /// When the last renewal was sent that was answered with yes.
+    /// The time at which the last confirmed renewal was sent.
     confirmed: u8,
     asked: u8,
     made: Option<Base>,
@@ -113,14 +114,14 @@ pub(crate) enum Message {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct State {
-    /// By which processes measure.
+    /// The time by which processes measure.
     now: u8,
     /// How far the server's clock is behind.
     behind: u8,
     may_lose: bool,
     may_set_back: bool,
     holder: Option<(u8, u8)>,
-    /// The last token, and whose it is.
+    /// The last token, and its owner.
     last: u8,
     of: Option<(u8, u8)>,
     /// When the server forgets it, by its own clock.
@@ -137,15 +138,15 @@ pub(crate) struct State {
 pub(crate) enum Step {
     Tick,
     LoseData,
-    /// Somebody deletes the lock.
+    /// Deletes the lock.
     LoseLock,
     SetBack,
-    /// A process gets the key, with a plain SET.
+    /// Grants the key to a process, with a plain SET.
     Grant,
-    /// The token is asked for; a process that can numbers its turn.
+    /// Requests a token; a process that can numbers its own hand-off.
     Ask(u8),
     Renew(u8),
-    /// The grant goes to the next of its process.
+    /// Hands the grant to the next waiter of its process.
     Turn(u8),
     Release(u8),
     Die(u8),
@@ -180,7 +181,7 @@ impl Fencing {
         state.send(Message::Number { owner, turn, number, ahead: number > time });
     }
 
-    /// The server will remember the last token for so long from now.
+    /// Makes the server remember the last token from now on.
     fn keep(&self, state: &mut State) {
         let kept = if self.has(Rule::RememberedAsLong) { self.0.kept } else { 0 };
         state.kept = state.now - state.behind + kept;
@@ -193,7 +194,7 @@ impl Fencing {
         if hold.turn == turn && hold.made.is_none() {
             hold.ahead |= ahead;
             let made = Base { first: number, arrived: now, last: number };
-            // It is the store's time alone, where turns before were numbered here.
+            // It is the store's time alone where earlier holders were numbered in this process.
             let ahead = hold.ahead && self.has(Rule::AheadIsNoBase);
             let earlier = hold.earlier.filter(|_| !ahead);
             let next = earlier.and_then(|earlier| Base { last: earlier.last, ..made }.next(now));
@@ -209,7 +210,7 @@ impl Fencing {
         state.uses(owner, used);
     }
 
-    /// A turn numbers itself, or asks the store.
+    /// Numbers a holder in its process, or asks the store.
     fn ask(&self, state: &mut State, owner: u8) {
         let now = state.now;
         let Some(hold) = state.holds.iter_mut().find(|hold| hold.owner == owner) else { return };
@@ -270,8 +271,8 @@ impl State {
         }
     }
 
-    /// A token is larger than all that were used by those who had the key before, and smaller than all that were used by
-    /// those who got it after: an owner whose grant was lost with the server's data may not know of them.
+    /// Checks that a token is larger than all tokens of the owners before, and smaller than all tokens of the owners
+    /// after: an owner whose grant was lost with the server's data may not know of later owners.
     fn uses(&mut self, owner: u8, number: u8) {
         let at = usize::from(owner);
         self.wrong |= self.used[..=at].iter().any(|(_, largest)| *largest >= number);

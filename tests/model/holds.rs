@@ -1,15 +1,15 @@
-//! What is true in every state.
+//! The properties that hold in every state.
 
 use super::explorer::{Model, explore};
 use super::fencing::{self, Fencing, SetBack};
 use super::protocol::{BRIEF, Fault, LONG, Size};
 use super::world::Protocol;
 
-/// Everything up to here is to be seen to the end.
+/// A model with up to this many states must be explored completely.
 const SMALL: usize = 1_000_000;
 const BIG: usize = 20_000_000;
 
-/// Two processes begin from nothing, one of them with a request that is not answered in time.
+/// Two processes start from nothing, one of them with a request that is not answered in time.
 pub(crate) const BEGIN: Size = Size {
     tasks: &[&[LONG], &[LONG]],
     queued: false,
@@ -24,7 +24,7 @@ pub(crate) const BEGIN: Size = Size {
     without: &[],
 };
 
-/// One process holds and has another task to come, another one waits in the store's queue.
+/// One process holds and has another task to come; the other waits in the store's queue.
 pub(crate) const QUEUED: Size = Size {
     tasks: &[&[LONG, LONG], &[LONG]],
     queued: true,
@@ -39,12 +39,12 @@ pub(crate) const QUEUED: Size = Size {
     without: &[],
 };
 
-/// The one who waits may leave its place to another one, which asks for a shorter lease.
+/// The waiter may leave its queue entry to another task, which requests a shorter lease.
 pub(crate) const LEFT: Size = Size { tasks: &[&[LONG, LONG], &[LONG, BRIEF]], turns: false, ..QUEUED };
 
 pub(crate) const THREE: Size = Size { tasks: &[&[LONG], &[LONG], &[LONG]], owners: 1, ..QUEUED };
 
-/// Nothing goes wrong but for messages, and holders that die.
+/// The only faults are lost and late messages, and holders that die.
 pub(crate) const NUMBERS: fencing::Size = fencing::Size {
     end: 6,
     ttl: 2,
@@ -59,16 +59,16 @@ pub(crate) const NUMBERS: fencing::Size = fencing::Size {
     without: &[],
 };
 
-/// The server forgets, and an old holder does not know of the one after it yet.
+/// The server forgets, and an old holder does not know of its successor yet.
 pub(crate) const FORGETS: fencing::Size =
     fencing::Size { loses: true, turns: 1, end: 6, ttl: 4, deaths: false, ..NUMBERS };
 
-/// The clock is set back by no more than the last token is remembered, and each of the tokens that are ahead of the
-/// clock then is one more.
+/// The clock is set back by no more than the last token is remembered. Each token that is then ahead of the clock is
+/// the last one plus one.
 pub(crate) const BACK_AS_KEPT: fencing::Size =
     fencing::Size { set_back: SetBack::AtAnyTime, kept: 3, end: 7, turns: 1, deaths: false, ..NUMBERS };
 
-/// The clock is set back by more than that, while the lock is held by one that has a token; up to when that is forgotten.
+/// The clock is set back by more than that, while the holder has a token. The model ends when that token is forgotten.
 pub(crate) const BACK_WHILE_HELD: fencing::Size = fencing::Size {
     set_back: SetBack::WhileHeld,
     back: 3,
@@ -163,8 +163,8 @@ fn tokens_grow_though_the_last_one_is_not_remembered_for_ever() {
     tokens("tokens, clock, held for long", BACK_WHILE_HELD);
 }
 
-/// The limit of the rules: the store learns what a process has numbered with its next renewal or release. A holder that
-/// dies before, and a clock that is set back to before its first token, are two faults.
+/// The limit of the rules: the store learns the numbers of a process with its next renewal or release. A holder that
+/// dies before that, and a clock that is set back to before its first token, are two faults.
 #[test]
 fn a_death_and_a_clock_set_back_are_too_much() {
     let size = fencing::Size { set_back: SetBack::AtAnyTime, back: 3, end: 8, turns: 1, ..NUMBERS };
@@ -174,7 +174,7 @@ fn a_death_and_a_clock_set_back_are_too_much() {
     );
 }
 
-/// Of `LOCK_MODEL=big` in the environment: sizes that take minutes.
+/// Returns whether `LOCK_MODEL=big` is set in the environment: sizes that take minutes.
 fn wants_big() -> bool {
     std::env::var("LOCK_MODEL").is_ok_and(|value| value == "big")
 }

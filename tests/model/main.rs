@@ -1,25 +1,26 @@
-//! The protocols between processes and a store with a queue, explored to the end: every order in which messages can
-//! arrive, late or never, with tasks that give up, processes that die and a server that forgets.
+//! Models of the protocols between processes and a store with a queue, explored completely: messages arrive in every
+//! order, late or never, while tasks give up, processes die and a server forgets.
 //!
-//! Two models, of one key each. The first (`protocol`, `server`, `process`, `world`, `properties`) is about who holds
-//! and who waits: the plain SET, the place in the queue, its signs of life, the push, turns inside a process, and
-//! cancelling. The second (`fencing`) is about tokens: made by the store on demand, or numbered by the holder. Each
-//! follows the scripts of the Redis backend and what the library does with their answers; a rule that is changed there
-//! is to be changed here.
+//! There are two models of one key each. The first (`protocol`, `server`, `process`, `world`, `properties`) is about
+//! holders and waiters: the plain SET, the queue entry, its heartbeats, the push, the hand-offs inside a process, and
+//! cancellation. The second (`fencing`) is about tokens, which the store makes on demand or the holder numbers. Each
+//! model follows the scripts of the Redis backend and the reaction of the library to their answers. A change of a rule
+//! there requires the same change here.
 //!
-//! `holds` says what is true in every state. `rules` takes one rule away at a time, and expects that something goes
-//! wrong: so each rule is needed, and the properties would notice. The shortest way to it is printed, see
+//! `holds` has the properties that are true in every state. `rules` removes one rule at a time, and expects that a
+//! property breaks. So each rule is needed, and the properties detect its absence. The test prints the shortest way to
+//! the broken state:
 //!
 //! ```text
 //! cargo test -p lock-tests --test model rules -- --nocapture
 //! ```
 //!
-//! The sizes are small, for a test that takes seconds. `LOCK_MODEL=big` adds larger ones, 3 minutes and 1 GB with
-//! `--release`; what has more than 20 million states is cut there, and says so.
+//! The sizes are small, for a test that takes seconds. `LOCK_MODEL=big` adds larger ones, which take 3 minutes and 1 GB
+//! with `--release`. A model with more than 20 million states is cut there, and says so.
 //!
-//! Left out: that clocks run at different speeds, shared modes, several keys, `min_hold`, clients of other languages,
-//! the word that others wait (a holder may end its turns at any moment here), how many may wait, and the
-//! end of the queue's keys by time.
+//! The models leave out clocks of different speed, shared modes, several keys, `min_hold`, clients in other languages,
+//! the notification that others wait (a holder may end its hand-offs at any moment here), the limit of waiters, and the
+//! expiry of the queue's keys.
 
 mod documented;
 mod explorer;

@@ -1,9 +1,9 @@
-//! What a process does: its line, its place in the store's queue, its grant.
+//! The behavior of a process: its local queue, its entry in the store's queue, its grant.
 
 use super::protocol::{Head, Hold, LATE, Message, NOW, Owner, Rule, Tick, waiter_lease};
 use super::world::World;
 
-/// Of a release after which no request of its owner can arrive.
+/// The time of a release after which no request of its owner can arrive.
 const CERTAIN: Tick = NOW - 1;
 
 impl World<'_> {
@@ -18,17 +18,17 @@ impl World<'_> {
         Some(Owner { process: u8::try_from(i).expect("BUG: few processes"), number })
     }
 
-    /// Gives back what an unanswered request may have taken.
+    /// Releases whatever an unanswered request may have taken.
     fn give_up(&mut self, owner: Owner) {
         self.state.send(Message::Cancel { owner, until: NOW + LATE, told: false });
     }
 
-    /// Gives back what the store is known to have granted, or queued.
+    /// Releases what the store is known to have granted or queued.
     fn give_back(&mut self, owner: Owner) {
         self.state.send(Message::Cancel { owner, until: CERTAIN, told: false });
     }
 
-    /// A task begins with a plain SET.
+    /// Lets a task begin with a plain SET.
     pub(crate) fn grab(&mut self, i: usize) {
         let ttl = self.state.processes[i].tasks.remove(0);
         if let Some(owner) = self.mint(i) {
@@ -37,7 +37,7 @@ impl World<'_> {
         }
     }
 
-    /// A task lines up; the first is to ask, unless the holder came through the line as well.
+    /// Puts a task into the local queue. The head asks, unless the holder was queued there as well.
     pub(crate) fn join_line(&mut self, i: usize) {
         let process = &mut self.state.processes[i];
         let ttl = process.tasks.remove(0);
@@ -50,7 +50,7 @@ impl World<'_> {
         }
     }
 
-    /// The head asks for a place: as `owner`, if that one has not asked yet.
+    /// Lets the head ask for a queue entry: as `owner`, if that one has not asked yet.
     pub(crate) fn ask(&mut self, i: usize, owner: Option<Owner>) {
         let Some(owner) = owner.or_else(|| self.mint(i)) else {
             self.state.processes[i].line.clear();
@@ -63,7 +63,7 @@ impl World<'_> {
         self.state.send(Message::Enqueue { owner, sent: NOW, ttl });
     }
 
-    /// No answer to a plain SET: the task begins again, as another owner.
+    /// Gives up a plain SET without an answer: the task begins again, as another owner.
     pub(crate) fn grab_unanswered(&mut self, i: usize) {
         if let Some((owner, ttl)) = self.state.processes[i].grab.take() {
             self.give_up(owner);
@@ -71,7 +71,7 @@ impl World<'_> {
         }
     }
 
-    /// No answer to the request for a place.
+    /// Gives up a request for a queue entry without an answer.
     pub(crate) fn ask_unanswered(&mut self, i: usize) {
         let Head::Asks { owner } = self.state.processes[i].head else { return };
         if self.has(Rule::OneRequest) {
@@ -96,7 +96,7 @@ impl World<'_> {
         }
     }
 
-    /// The head gives up. Its place belongs to the line.
+    /// Lets the head give up. Its queue entry belongs to the local queue.
     pub(crate) fn leave_line(&mut self, i: usize) {
         let process = &mut self.state.processes[i];
         process.line.remove(0);
@@ -119,7 +119,7 @@ impl World<'_> {
         }
     }
 
-    /// The holder gives its grant to the head of the line.
+    /// Lets the holder hand its grant to the head of the local queue.
     pub(crate) fn turn(&mut self, i: usize) {
         let process = &mut self.state.processes[i];
         let (Some(hold), head) = (&mut process.hold, process.head) else { return };
@@ -132,20 +132,20 @@ impl World<'_> {
         }
     }
 
-    /// The holder releases to the store, or has lost its grant.
+    /// Lets the holder release to the store, or lose its grant.
     pub(crate) fn finish(&mut self, i: usize) {
         if let Some(hold) = self.state.processes[i].hold.take() {
             self.give_back(hold.owner);
         }
     }
 
-    /// The holder's time is over.
+    /// Ends the holder's time.
     pub(crate) fn lose(&mut self, i: usize) {
         self.finish(i);
         self.freed(i);
     }
 
-    /// What a holder of this process had may be free: the head asks.
+    /// Lets the head ask, because the grant of another holder of this process may be free.
     pub(crate) fn freed(&mut self, i: usize) {
         let process = &self.state.processes[i];
         if process.waits_to_be_told() {
@@ -162,7 +162,7 @@ impl World<'_> {
         process.hold = Some(Hold { owner, until, ttl });
     }
 
-    /// What a process does with a message to it.
+    /// Receives a message to a process.
     pub(crate) fn receive(&mut self, message: Message) {
         match message {
             Message::Taken { owner } => self.taken(owner),
@@ -194,7 +194,7 @@ impl World<'_> {
                 if self.state.processes[usize::from(process)].waits_to_be_told() {
                     self.freed(usize::from(process));
                 } else {
-                    // Remembered until the answer to what was asked meanwhile.
+                    // Remembered until the answer to the request that was sent meanwhile.
                     self.state.send(message);
                 }
             }
@@ -206,7 +206,8 @@ impl World<'_> {
         }
     }
 
-    /// The key is held: the task lines up. It asks as the same owner, which has no place yet.
+    /// Learns that the key is held: the task joins the local queue. It asks as the same owner, which has no queue entry
+    /// yet.
     fn taken(&mut self, owner: Owner) {
         let i = usize::from(owner.process);
         let process = &mut self.state.processes[i];
@@ -245,7 +246,7 @@ impl World<'_> {
         self.serve_head(i, owner, until);
     }
 
-    /// The head holds; the next one is told when that ends.
+    /// Makes the head the holder; the next waiter is notified when that ends.
     fn serve_head(&mut self, i: usize, owner: Owner, until: Tick) {
         let process = &mut self.state.processes[i];
         let ttl = process.line.remove(0);
@@ -256,7 +257,7 @@ impl World<'_> {
     fn waiting(&mut self, owner: Owner, sent: Tick, ttl: Tick) {
         let narrow = self.has(Rule::PlaceKeepsLease);
         let process = &mut self.state.processes[usize::from(owner.process)];
-        // The answer to a task that has left since is nobody's.
+        // An answer for a task that has left is ignored.
         if process.waits_as() != Some(owner) || process.line[0] != ttl {
             return;
         }
@@ -294,7 +295,7 @@ impl World<'_> {
         match process.head {
             Head::Placed { owner: waits, kept, lease } if waits == owner && !process.line.is_empty() => {
                 let until = if from_kept { kept + lease } else { NOW + lease };
-                // Too late to be sure: the next sign of life finds out.
+                // Too late to be certain: the next heartbeat finds the grant.
                 if until > NOW {
                     self.serve_head(i, owner, until);
                 }

@@ -1,4 +1,4 @@
-//! What has to hold in every state.
+//! The properties that must hold in every state.
 
 use super::protocol::{Fault, Message, NOW, Owner, State};
 use super::world::Protocol;
@@ -13,7 +13,7 @@ pub(crate) const TOLD: &str = "a head that waits for its own process is going to
 pub(crate) const PROGRESS: &str = "signs of life alone serve everybody";
 
 impl Protocol {
-    /// The first property that does not hold.
+    /// Returns the first property that does not hold.
     pub(crate) fn property(&mut self, state: &State) -> Option<&'static str> {
         let loses = |fault| self.size.faults.contains(&fault);
         let exclusive = !loses(Fault::LoseData);
@@ -48,8 +48,8 @@ fn is_cancelled(state: &State, owner: Owner) -> bool {
     state.net.iter().any(of)
 }
 
-/// Whatever the store knows belongs to somebody, or is about to be given back. What a process that died has left ends
-/// by itself: a place or a lease is never without an end.
+/// Every owner that the store knows is wanted by its process, or about to be released. Whatever a dead process has left
+/// expires: a queue entry or a lease always has an end.
 fn no_orphan(state: &State) -> bool {
     let holder = state.holder.map(|(owner, _)| owner);
     let known = holder.into_iter().chain(state.waiting.iter().map(|entry| entry.owner));
@@ -59,7 +59,8 @@ fn no_orphan(state: &State) -> bool {
     })
 }
 
-/// Who waits for another of its own process is not forgotten: that one holds, or its release is under way.
+/// A waiter that relies on another holder of its process is not forgotten: that one holds the key, or its release is in
+/// flight.
 fn told(state: &State) -> bool {
     let tells = |i: usize| {
         let process = &state.processes[i];
@@ -68,7 +69,7 @@ fn told(state: &State) -> bool {
             Message::Freed { process } => usize::from(*process) == i,
             _ => false,
         };
-        // It may hold already, and not know it.
+        // It may be the holder already without knowing it.
         let is_set = process.grab.is_some_and(|(owner, _)| state.holds(owner));
         process.hold.is_some() || is_set || state.net.iter().any(of)
     };

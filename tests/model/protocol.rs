@@ -1,109 +1,109 @@
-//! One key, those who want it, and what is on its way between them.
+//! One key, the processes that want it, and the messages between them.
 
-/// A moment as seen from now, or a span: one tick is a third of a lease. Nothing in a state depends on an absolute
-/// time, so time has no end.
+/// A time relative to now, or a duration: one tick is a third of a lease. Nothing in a state depends on absolute time,
+/// so time has no end.
 pub(crate) type Tick = i8;
 
 pub(crate) const NOW: Tick = 0;
 /// The usual lease.
 pub(crate) const LONG: Tick = 3;
-/// A lease that is shorter than the life of a place.
+/// A lease that is shorter than the life of a queue entry.
 pub(crate) const BRIEF: Tick = 1;
-/// For so long a place is kept, and so long is the lease of a grant that it brings, unless the ttl is shorter.
+/// The life of a queue entry, and the lease of a grant from the queue, unless the ttl is shorter.
 pub(crate) const PLACE: Tick = 2;
-/// A request to take the key that is under way for longer has no effect any more: a SET because its connection is
-/// closed, the script because of its not-after.
+/// A request for the key that is in flight for longer has no effect any more: a SET because its connection is closed,
+/// the script because of its not-after time.
 pub(crate) const LATE: Tick = 1;
 
-/// The lease that a place brings.
+/// Returns the lease of a grant from the queue.
 pub(crate) fn waiter_lease(ttl: Tick) -> Tick {
     ttl.min(PLACE)
 }
 
-/// A rule that can be taken away.
+/// A rule that a test can remove.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
-    /// What was not answered is cancelled again for as long as it may arrive.
+    /// A request without an answer is cancelled again for as long as it may arrive.
     CancelAgain,
-    /// Who waits no more gives up the place.
+    /// A waiter that stops waiting gives its queue entry up.
     CancelPlaces,
-    /// A grant by push counts from when the last request was sent that was answered with "keep waiting".
+    /// A grant by push is counted from the last request that was answered with "keep waiting".
     CountFromKept,
-    /// A sign of life that finds its owner holding extends the lease to what it answers.
+    /// A heartbeat of a holder extends the lease to the end that it answers.
     HeartbeatExtends,
-    /// No request makes a lease shorter.
+    /// No request shortens a lease.
     NeverShorten,
-    /// After "gone" a new owner queues.
+    /// After "gone" a new owner is queued.
     FreshOwner,
-    /// An owner asks for a place once; who gets no answer asks as another owner.
+    /// An owner asks for a queue entry once; without an answer the task asks as another owner.
     OneRequest,
-    /// A dead entry leaves both keys of the queue, and half a place is none.
+    /// A dead entry is removed from both keys of the queue, and half an entry is none.
     DropBoth,
-    /// A sign of life counts before the queue is looked at in its light.
+    /// A heartbeat is counted before the queue is examined.
     SignFirst,
-    /// While somebody holds, a place is dropped past its deadline alone.
+    /// While somebody holds the key, only entries past their deadline are dropped.
     DropDeadOnly,
-    /// Who takes a place over takes over when it was last kept.
+    /// A task that takes a queue entry over also takes over the time at which it was last kept.
     PlaceKeepsTime,
-    /// Who takes a place over counts on no longer a lease than any request for it asked for.
+    /// A task that takes a queue entry over relies on the shortest lease that was requested for it.
     PlaceKeepsLease,
-    /// A head that waits for a holder of its own process is told when that has released.
+    /// A head that waits for a holder of its own process is notified of the release.
     ToldOfOwn,
-    /// Of repeated cancels each that ends something tells the head, not the first alone.
+    /// Of repeated cancels each one that ends something notifies the head, and not only the first.
     ToldByRepeats,
-    /// A free key goes to those who wait before a newcomer, except by a plain SET.
+    /// A free key goes to waiters before a newcomer, except by a plain SET.
     OldestFirst,
-    /// A ticket is above all others, also when the server's clock was set back.
+    /// A ticket is larger than all others, also after the server's clock was set back.
     TicketsGrow,
-    /// A push that nobody waits for is ignored.
+    /// A push for an owner that does not wait is ignored.
     PushIgnored,
 }
 
-/// What may go wrong once in a run.
+/// A fault that may happen once in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     Crash,
     /// The server forgets everything.
     LoseData,
-    /// The server forgets the order of those who wait.
+    /// The server forgets the order of the waiters.
     LoseQueue,
-    /// The server's clock is set back before somebody queues.
+    /// The server's clock is set back before a claim is queued.
     SetBack,
 }
 
-/// How much of everything there is.
+/// The size of a model.
 #[derive(Clone, Debug)]
 pub(crate) struct Size {
-    /// The tasks of each process, by the ttl that they ask for.
+    /// The tasks of each process, by the ttl that they request.
     pub(crate) tasks: &'static [&'static [Tick]],
-    /// Process 0 holds and process 1 has a place and knows it, to begin with.
+    /// Whether, at first, process 0 holds, and process 1 has a queue entry and knows it.
     pub(crate) queued: bool,
     /// Whether tasks begin with a plain SET.
     pub(crate) grabs: bool,
-    /// Owners, signs of life and renewals of each process.
+    /// The number of owners, heartbeats and renewals of each process.
     pub(crate) owners: u8,
     pub(crate) beats: u8,
     pub(crate) renewals: u8,
-    /// Unanswered requests of process 0.
+    /// The number of unanswered requests of process 0.
     pub(crate) unanswered: u8,
-    /// Whether a holder gives the grant to the next of its process.
+    /// Whether a holder hands its grant to the next waiter of its process.
     pub(crate) turns: bool,
     /// Whether waiters give up.
     pub(crate) leaves: bool,
-    /// Any one of these happens at most.
+    /// At most one of these faults happens.
     pub(crate) faults: &'static [Fault],
-    /// The rules that are taken away.
+    /// The rules that are removed.
     pub(crate) without: &'static [Rule],
 }
 
-/// The token of one grant; `process` made it.
+/// The token of one grant, made by `process`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Owner {
     pub(crate) process: u8,
     pub(crate) number: u8,
 }
 
-/// What is on its way. It may arrive late, never, and in any order.
+/// A message in flight. It may arrive late, never, and in any order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Message {
     /// The plain SET.
@@ -112,7 +112,7 @@ pub(crate) enum Message {
         sent: Tick,
         ttl: Tick,
     },
-    /// The acquire script, with a place.
+    /// The acquire script that queues.
     Enqueue {
         owner: Owner,
         sent: Tick,
@@ -128,14 +128,14 @@ pub(crate) enum Message {
         sent: Tick,
         ttl: Tick,
     },
-    /// A release, of a grant or of a place. A request of its owner may arrive until `until`. `told`: its process has
-    /// had one answer.
+    /// A release of a grant or of a queue entry. A request of its owner may arrive until `until`. `told`: its process
+    /// has had one answer.
     Cancel {
         owner: Owner,
         until: Tick,
         told: bool,
     },
-    /// The answer to a SET that found the key taken.
+    /// The answer to a SET that found the key held.
     Taken {
         owner: Owner,
     },
@@ -143,13 +143,13 @@ pub(crate) enum Message {
         owner: Owner,
         until: Tick,
     },
-    /// The place is taken, or kept.
+    /// The claim is queued, or its entry was kept.
     Waiting {
         owner: Owner,
         sent: Tick,
         ttl: Tick,
     },
-    /// No place: the holder is of the same process.
+    /// The claim is not queued, because the holder is of the same process.
     Own {
         owner: Owner,
         free: Tick,
@@ -164,7 +164,7 @@ pub(crate) enum Message {
     NotOwned {
         owner: Owner,
     },
-    /// The store's word that a place was served.
+    /// The store's notification that a queue entry was granted.
     Push {
         owner: Owner,
     },
@@ -174,23 +174,23 @@ pub(crate) enum Message {
     },
 }
 
-/// The first in line of a process, who alone asks the store.
+/// The head of the local queue of a process, which alone asks the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Head {
-    /// Waits for the holder before it in the line.
+    /// Waits for the holder before it in the local queue.
     Rests,
-    /// Has asked for a place.
+    /// Has asked for a queue entry.
     Asks { owner: Owner },
-    /// Has a place, and was last told so by the answer to a request of `kept`.
+    /// Has a queue entry, as the answer to a request of `kept` last said.
     Placed { owner: Owner, kept: Tick, lease: Tick },
-    /// Has found a holder of its own process, whose lease is over at `free`.
+    /// Has found a holder of its own process, whose lease ends at `free`.
     Sleeps { owner: Owner, free: Tick },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Hold {
     pub(crate) owner: Owner,
-    /// Until when it is certainly ours.
+    /// Until when the process certainly holds the key.
     pub(crate) until: Tick,
     pub(crate) ttl: Tick,
 }
@@ -198,9 +198,9 @@ pub(crate) struct Hold {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Process {
     pub(crate) alive: bool,
-    /// Tasks that have not begun, by their ttl.
+    /// The tasks that have not begun, by their ttl.
     pub(crate) tasks: Vec<Tick>,
-    /// Tasks in line, by their ttl; the first is the head.
+    /// The tasks in the local queue, by their ttl; the first is the head.
     pub(crate) line: Vec<Tick>,
     pub(crate) head: Head,
     /// A plain SET that was not answered yet.
@@ -216,29 +216,29 @@ pub(crate) struct Process {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Entry {
     pub(crate) owner: Owner,
-    /// Past this it is dead.
+    /// The entry is dead after this time.
     pub(crate) until: Tick,
     pub(crate) lease: Tick,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct State {
-    /// The key: who holds, and until when.
+    /// The holder of the key, and the end of its lease.
     pub(crate) holder: Option<(Owner, Tick)>,
-    /// Who waits, by ticket.
+    /// The waiters, by ticket.
     pub(crate) queue: Vec<Owner>,
     pub(crate) waiting: Vec<Entry>,
     pub(crate) processes: Vec<Process>,
-    /// In order, none twice: delivery in any order needs no more.
+    /// Sorted and without duplicates, which is enough for a delivery in any order.
     pub(crate) net: Vec<Message>,
-    /// Whether the one fault is yet to come.
+    /// Whether the one fault may still happen.
     pub(crate) fault: bool,
-    /// The clock was set back, and nobody has queued since.
+    /// Whether the clock was set back, and nobody was queued since.
     pub(crate) set_back: bool,
-    /// For the properties: who has queued, in order of arrival, and who ever did, by bits.
+    /// For the properties: the queued owners in order of arrival, and all that were ever queued, as bits.
     pub(crate) arrived: Vec<Owner>,
     pub(crate) queued: u32,
-    /// What went wrong in the step that led here.
+    /// The property that the last step broke.
     pub(crate) wrong: Option<&'static str>,
 }
 
@@ -282,7 +282,7 @@ impl State {
         self.holder.is_some_and(|(holder, _)| holder == owner)
     }
 
-    /// Whether the server knows of an owner, or will when a request arrives.
+    /// Returns whether the server knows an owner, or will when a request arrives.
     pub(crate) fn is_known(&self, owner: Owner) -> bool {
         let asks = |message: &Message| match *message {
             Message::Set { owner: asks, .. } | Message::Enqueue { owner: asks, .. } => asks == owner,
@@ -308,7 +308,7 @@ impl State {
 }
 
 impl Process {
-    /// The owner that waits in line.
+    /// Returns the owner that waits in the local queue.
     pub(crate) fn waits_as(&self) -> Option<Owner> {
         match self.head {
             _ if self.line.is_empty() => None,
@@ -317,13 +317,13 @@ impl Process {
         }
     }
 
-    /// Whether it was told, for as long as this, that an owner has a place.
+    /// Returns whether the last answers say that an owner still has a queue entry.
     pub(crate) fn counts_on(&self, owner: Owner) -> bool {
         let counts = |kept: Tick, lease: Tick| self.alive && !self.line.is_empty() && kept + lease > NOW;
         matches!(self.head, Head::Placed { owner: waits, kept, lease } if waits == owner && counts(kept, lease))
     }
 
-    /// Whether an owner is still wanted.
+    /// Returns whether the process still wants an owner.
     pub(crate) fn wants(&self, owner: Owner) -> bool {
         self.alive
             && (self.waits_as() == Some(owner)
@@ -331,12 +331,13 @@ impl Process {
                 || self.grab.is_some_and(|(grab, _)| grab == owner))
     }
 
-    /// Whether the first in line waits for others to tell it.
+    /// Returns whether the head of the local queue waits for a notification.
     pub(crate) fn waits_to_be_told(&self) -> bool {
         self.alive && !self.line.is_empty() && matches!(self.head, Head::Rests | Head::Sleeps { .. })
     }
 
-    /// Whether the first in line remembers it when it is told; one with a place has no use for it.
+    /// Returns whether the head of the local queue remembers a notification; a head with a queue entry does not need
+    /// it.
     pub(crate) fn can_be_told(&self) -> bool {
         self.alive && !self.line.is_empty() && !matches!(self.head, Head::Placed { .. })
     }

@@ -1,4 +1,4 @@
-//! Each rule taken away, and what goes wrong then.
+//! Removes each rule, and expects that a property breaks.
 
 use super::explorer::{Model, explore};
 use super::fencing::{self, Fencing, GROW, SetBack};

@@ -1,11 +1,11 @@
-//! The scripts, each of them one step.
+//! The scripts, each as one step.
 
 use super::properties::KEPT;
 use super::protocol::{Entry, LATE, Message, NOW, Owner, Rule, Tick, waiter_lease};
 use super::world::World;
 
 impl World<'_> {
-    /// What the server does with a message; its answer is sent.
+    /// Executes a message on the server, and sends its answer.
     pub(crate) fn serve(&mut self, message: Message) {
         let answer = match message {
             Message::Set { owner, sent, ttl } => self.set(owner, sent, ttl),
@@ -74,7 +74,7 @@ impl World<'_> {
         if !self.has(Rule::SignFirst) {
             self.drop_beside(owner);
         }
-        // First, so that one who was paused is not dropped by its own sign of life.
+        // First, so that a paused waiter is not dropped by its own heartbeat.
         self.stay(owner, ttl);
         if self.state.holder.is_none() && self.serve_queue(Some(owner), ttl) {
             return granted;
@@ -91,7 +91,8 @@ impl World<'_> {
         Message::Renewed { owner, until: sent + ttl }
     }
 
-    /// Also what the process does with the answer: it repeats what may have come too early, and tells the head once.
+    /// Executes a release, and the reaction of the process to its answer: it repeats a release that may have come too
+    /// early, and notifies the head once.
     fn release(&mut self, owner: Owner, until: Tick, told: bool) -> Option<Message> {
         let mine = self.state.holds(owner);
         if mine {
@@ -108,8 +109,8 @@ impl World<'_> {
         (tells && self.has(Rule::ToldOfOwn)).then_some(Message::Freed { process: owner.process })
     }
 
-    /// Gives a free key to the first who waits and lives, and drops the dead ones before. Whether that is `me`, who
-    /// gets `ttl` and is not told: the answer does that.
+    /// Grants a free key to the first live waiter, and drops the dead ones before it. Returns whether that is `me`,
+    /// which gets `ttl` and no push, because the answer says it.
     fn serve_queue(&mut self, me: Option<Owner>, ttl: Tick) -> bool {
         while !self.state.queue.is_empty() {
             let first = self.state.queue.remove(0);
@@ -131,7 +132,7 @@ impl World<'_> {
         false
     }
 
-    /// Drops the dead next to one who waits, and where there is one, all of them: the queues are short here.
+    /// Drops the dead neighbours of a waiter and, if there is one, all dead entries: the queues are short here.
     fn drop_beside(&mut self, owner: Owner) {
         let Some(place) = self.state.queue.iter().position(|other| *other == owner) else { return };
         if self.sweep(owner, place.saturating_sub(1), place + 1) {
@@ -139,7 +140,8 @@ impl World<'_> {
         }
     }
 
-    /// Drops those between two places whose deadline has passed; whether there was one. Without the rule, all but `me`.
+    /// Drops the entries between two positions whose deadline has passed. Returns whether there was one. Without the
+    /// rule, drops all but `me`.
     fn sweep(&mut self, me: Owner, first: usize, last: usize) -> bool {
         let spares = |owner: Owner| {
             let lives = self.state.entry(owner).is_some_and(|entry| entry.until > NOW);
@@ -189,7 +191,7 @@ impl World<'_> {
         self.state.arrived.push(owner);
     }
 
-    /// Notes a sign of life.
+    /// Records a heartbeat.
     fn stay(&mut self, owner: Owner, ttl: Tick) {
         let lease = waiter_lease(ttl);
         self.state.waiting.retain(|entry| entry.owner != owner);
@@ -197,7 +199,7 @@ impl World<'_> {
         self.state.waiting.insert(at, Entry { owner, until: NOW + lease, lease });
     }
 
-    /// Gives a place up; whether there was one.
+    /// Removes a queue entry. Returns whether there was one.
     fn leave(&mut self, owner: Owner) -> bool {
         let before = self.state.queue.len() + self.state.waiting.len();
         self.state.queue.retain(|other| *other != owner);

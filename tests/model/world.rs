@@ -7,11 +7,11 @@ use super::protocol::{Fault, Head, Hold, LATE, LONG, Message, NOW, Owner, Rule, 
 pub(crate) struct World<'a> {
     pub(crate) state: &'a mut State,
     pub(crate) size: &'a Size,
-    /// Whether owners may be made without end.
+    /// Whether the number of owners is unlimited.
     pub(crate) unlimited: bool,
 }
 
-/// What may happen next. The number is that of a process.
+/// A step that may happen next. The number is that of a process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
     /// A third of a lease passes.
@@ -19,19 +19,19 @@ pub(crate) enum Step {
     Deliver(Message),
     /// A task begins with a plain SET.
     Grab(usize),
-    /// A task lines up.
+    /// A task joins the local queue.
     Join(usize),
     /// The plain SET was not answered in time.
     GrabUnanswered(usize),
-    /// The request for a place was not answered in time.
+    /// The request for a queue entry was not answered in time.
     AskUnanswered(usize),
     Heartbeat(usize),
     Renew(usize),
-    /// The holder gives its grant to the next in line.
+    /// The holder hands its grant to the next waiter of its process.
     Turn(usize),
     /// The holder releases to the store.
     Release(usize),
-    /// The first in line gives up.
+    /// The head of the local queue gives up.
     Leave(usize),
     Crash(usize),
     Lose(Fault),
@@ -98,7 +98,7 @@ impl World<'_> {
         }
     }
 
-    /// Forgets what can do nothing any more.
+    /// Forgets everything that can have no effect any more.
     pub(crate) fn tidy(&mut self) {
         let net = std::mem::take(&mut self.state.net);
         self.state.net.clone_from(&net);
@@ -184,7 +184,7 @@ impl World<'_> {
         process.line.clear();
         process.tasks.clear();
         (process.minted, process.beats, process.renewals, process.unanswered) = (0, 0, 0, 0);
-        // What it was still going to cancel, it does not.
+        // Cancels that it still owed are lost.
         let its = |message: &Message| matches!(message, Message::Cancel { owner, .. } if usize::from(owner.process) == i);
         self.state.net.retain(|message| !its(message));
     }
@@ -207,7 +207,8 @@ impl World<'_> {
         }
     }
 
-    /// Faults stop, but everything under way and every push is lost: whether signs of life alone serve all who wait.
+    /// Stops all faults, and loses every message in flight and every push. Returns whether heartbeats alone serve all
+    /// waiters.
     pub(crate) fn settles(&mut self) -> bool {
         self.unlimited = true;
         for _ in 0..16 {
@@ -227,7 +228,7 @@ impl World<'_> {
         false
     }
 
-    /// A process asks after everything, and each answer arrives; then its holder releases.
+    /// Lets a process repeat its questions until each is answered; then its holder releases.
     fn insist(&mut self, i: usize) {
         self.grab_unanswered(i);
         if !self.state.processes[i].line.is_empty() {
@@ -257,10 +258,10 @@ impl World<'_> {
     }
 }
 
-/// The protocol, with what was found out about its states.
+/// The protocol, and what is known about its states.
 pub(crate) struct Protocol {
     pub(crate) size: Size,
-    /// What of states has been seen to settle.
+    /// The states that are known to settle.
     pub(crate) settled: Fingerprints,
 }
 
@@ -269,10 +270,10 @@ impl Protocol {
         Self { size, settled: Fingerprints::default() }
     }
 
-    /// Whether signs of life alone serve everybody from here.
+    /// Returns whether heartbeats alone serve all waiters from this state.
     pub(crate) fn settles(&mut self, state: &State) -> bool {
         let mut rest = state.clone();
-        // All else under way is lost; these are told again until they are answered.
+        // All other messages in flight are lost; these are repeated until they are answered.
         rest.net.retain(|message| matches!(message, Message::Cancel { .. } | Message::Freed { .. }));
         rest.arrived.clear();
         rest.queued = 0;

@@ -1,4 +1,4 @@
-//! What is noticed on the servers themselves, request by request: who touches what.
+//! The checks on the servers themselves, request by request: which owner touches which key.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,10 +10,10 @@ use crate::journal::{Journal, now as true_now};
 use crate::keyspace::Seen;
 use crate::resp::Reply;
 
-/// Keys as they were at one moment.
+/// The keys at one moment.
 pub(crate) type Look = BTreeMap<Vec<u8>, Seen>;
 
-/// A request: whose it is, the name of the script if it is one, and its words.
+/// A request: its client, the name of its script if it runs one, and its words.
 #[derive(Clone, Copy)]
 pub(crate) struct Asked<'a> {
     pub(crate) client: &'a str,
@@ -21,18 +21,18 @@ pub(crate) struct Asked<'a> {
     pub(crate) words: &'a [Vec<u8>],
 }
 
-/// What was thrown away on a server since one of its clients registered it.
+/// The keys that a server has evicted since a client last registered it.
 #[derive(Debug)]
 struct Evicted {
     since: Duration,
     keys: BTreeMap<Vec<u8>, BTreeSet<Vec<u8>>>,
 }
 
-/// After so long a client has asked the server whether it throws keys away, and has registered it anew: half a second,
-/// and three answers.
+/// The time within which a client has asked the server for evictions and has registered it again: half a second, and
+/// three answers.
 const NOTICED: Duration = Duration::from_millis(700);
 
-/// The id that only the gated scripts have in their text.
+/// The id that only the gated scripts contain.
 const GATED: &str = "4f0c1b7e9a6d42c58e13d7b2605fa9c4";
 const TOKEN: usize = 48;
 
@@ -40,14 +40,14 @@ const TOKEN: usize = 48;
 #[derive(Clone)]
 pub(crate) struct Audit {
     journal: Journal,
-    /// What the scripts are, by name.
+    /// The scripts, by name.
     scripts: Rc<RefCell<BTreeMap<String, Script>>>,
-    /// Whether a key is made by gated scripts alone.
+    /// Whether only gated scripts may create a key.
     gated: bool,
-    /// The longest lease, in ms.
+    /// The longest lease in ms.
     max_ttl: i64,
     evicted: Rc<RefCell<BTreeMap<String, Evicted>>>,
-    /// Until when a server may not vote, by its clock in us, because it has thrown keys away.
+    /// Until when a server may not vote after an eviction, by its clock in us.
     quarantine: Rc<RefCell<BTreeMap<String, i64>>>,
 }
 
@@ -58,7 +58,7 @@ struct Script {
     gated: bool,
 }
 
-/// How the scripts are told apart: by what their first lines say.
+/// The first lines of the scripts, which identify them.
 pub(crate) const TITLES: [(&str, &str); 9] = [
     ("-- Registers one run of a voter", "boot"),
     ("-- Grants a lock", "acquire"),
@@ -78,7 +78,8 @@ impl Audit {
         Self { journal, scripts, gated, max_ttl, evicted, quarantine }
     }
 
-    /// A server was given this script. The name is that of what it runs, the text that of what the client sent.
+    /// Records that a server received a script. The name is that of the script that it runs, the text the one that the
+    /// client sent.
     pub(crate) fn knows(&self, name: &str, text: &[u8]) {
         let mut scripts = self.scripts.borrow_mut();
         if scripts.contains_key(name) {
@@ -91,7 +92,7 @@ impl Audit {
         scripts.insert(name.to_owned(), script);
     }
 
-    /// The script that is run; a plain SET stands for one.
+    /// Returns the script that is run; a plain SET counts as one.
     fn script(&self, asked: Asked<'_>) -> Option<Script> {
         if asked.words[0].eq_ignore_ascii_case(b"SET") {
             return Some(Script { title: "set", acquires: true, gated: false });
@@ -99,7 +100,7 @@ impl Audit {
         self.scripts.borrow().get(std::str::from_utf8(asked.script).ok()?).copied()
     }
 
-    /// A server has thrown this key away.
+    /// Records that a server has evicted a key.
     pub(crate) fn evicted(&self, server: &str, key: &[u8], seen: &Seen) {
         let since = true_now();
         let mut all = self.evicted.borrow_mut();
@@ -112,7 +113,8 @@ impl Audit {
         }
     }
 
-    /// A client has registered the server anew: if it threw keys away, it does not vote for the longest lease.
+    /// Records that a client has registered the server again. If the server evicted keys, it does not vote for the
+    /// longest lease.
     fn registered(&self, server: &str, now: i64) {
         if let Some(Evicted { since, .. }) = self.evicted.borrow_mut().remove(server) {
             let till = now + self.max_ttl * 1_020 + 10_000;
@@ -129,15 +131,15 @@ impl Audit {
         }
     }
 
-    /// The world is at its end.
+    /// Checks the end of the world.
     pub(crate) fn end(&self) {
         self.evicted.borrow().iter().for_each(|(server, evicted)| self.noticed(server, evicted.since));
     }
 
-    /// A request was run.
+    /// Records that a request was run.
     pub(crate) fn ran(&self, server: &str, now: i64, asked: Asked<'_>, before: &Look, reply: &Reply) {
         let Asked { client, words, .. } = asked;
-        // Signs of life and greetings are many, and change nothing.
+        // Heartbeats and handshakes are frequent, and change nothing.
         let Some(script) = self.script(asked) else { return };
         let title = script.title;
         let owner = words.iter().find_map(|word| owner_of(word));
@@ -152,7 +154,7 @@ impl Audit {
                     _ => {}
                 }
             }
-            // Readers whose leases end together stand in the order of their tokens, which are random.
+            // Readers whose leases end together are sorted by their tokens, which are random.
             let holders = before.values().flat_map(owners).map(|holder| all.number(holder));
             (owner.map_or(0, |owner| all.number(owner)), holders.min().unwrap_or(0))
         });
@@ -162,7 +164,7 @@ impl Audit {
         }
     }
 
-    /// What a request did to the keys that it named.
+    /// Checks what a request did to the keys that it named.
     pub(crate) fn changed(&self, server: &str, asked: Asked<'_>, now: i64, before: &Look, after: &Look) {
         let script = self.script(asked);
         let title = script.map_or("a command", |script| script.title);
@@ -188,7 +190,7 @@ impl Audit {
         self.has(server, asked, (before, after), &broken);
     }
 
-    /// A key was made for an owner.
+    /// Records that a key was created for an owner.
     fn made(
         &self,
         server: &str,
@@ -214,7 +216,7 @@ impl Audit {
         }
     }
 
-    /// Notes what those who asked have now: all of it, or none.
+    /// Checks that the owners of the request now have all of their keys, or none.
     fn has(&self, server: &str, asked: Asked<'_>, (before, after): (&Look, &Look), broken: &impl Fn(&str)) {
         let Some(script) = self.script(asked).filter(|script| script.confirms()) else { return };
         let mut has: BTreeMap<&[u8], BTreeSet<&[u8]>> = BTreeMap::new();
@@ -227,7 +229,7 @@ impl Audit {
         }
         for (owner, keys) in has {
             let had = |key: &&[u8]| before.get(*key).is_some_and(|seen| owners(seen).contains(&owner));
-            // One of them may have been thrown away, and the others still be there.
+            // One of them may have been evicted while the others still exist.
             let is_part = keys.len() < keys_of(asked.words).len() && !keys.iter().all(had);
             if script.title == "acquire all" && is_part {
                 broken("left a part of several locks");
@@ -238,19 +240,19 @@ impl Audit {
 }
 
 impl Script {
-    /// Whether it gives or prolongs a lease.
+    /// Returns whether it grants or extends a lease.
     fn confirms(self) -> bool {
         self.acquires || matches!(self.title, "renew" | "downgrade")
     }
 }
 
-/// All who have it.
+/// Returns all owners of a key.
 fn owners(seen: &Seen) -> Vec<&[u8]> {
     let members = seen.members.iter().map(|(member, _)| member);
     members.chain([&seen.text]).filter_map(|word| owner_of(word)).collect()
 }
 
-/// Whether something else than the end of its lease happened to what an owner has; `now` in us.
+/// Returns whether the part of an owner changed other than by the end of its lease; `now` in us.
 fn is_changed(owner: &[u8], seen: &Seen, after: Option<&Seen>, now: i64) -> bool {
     let till = |seen: &Seen| {
         let mut members = seen.members.iter();
@@ -273,19 +275,19 @@ fn keys_of(words: &[Vec<u8>]) -> &[Vec<u8>] {
     words.get(3..3 + count.unwrap_or(0)).unwrap_or_default()
 }
 
-/// Whether it is the key of a lock, and none of a helper or of the voter's marker.
+/// Returns whether it is the key of a lock, and not of a helper or of the voter's marker.
 pub(crate) fn is_lock(key: &[u8]) -> bool {
     !key.starts_with(b"{") && key != b"lock:voter"
 }
 
-/// The owner token at the head of a word.
+/// Returns the owner token at the beginning of a word.
 pub(crate) fn owner_of(word: &[u8]) -> Option<&[u8]> {
     let token = word.get(..TOKEN)?;
     let ends = word.get(TOKEN).is_none_or(|next| *next == b' ');
     (ends && token.iter().all(u8::is_ascii_hexdigit)).then_some(token)
 }
 
-/// Until when an acquire may take effect, by the server's clock in us: its fourth argument.
+/// Returns until when an acquire may take effect, by the server's clock in us: its fourth argument.
 fn not_after(words: &[Vec<u8>]) -> Option<i64> {
     std::str::from_utf8(words.get(3 + keys_of(words).len() + 3)?).ok()?.parse().ok()
 }

@@ -1,6 +1,7 @@
-//! The controls: bugs that a lock must not have, planted one at a time. Each is found within a hundred seeds, which is
-//! what makes a run without findings mean something. By whom is part of it: by those who use the locks wherever the bug
-//! harms one of them; by a look at the servers where it harms nobody yet, or nobody who could know.
+//! The controls: bugs that a lock must not have, planted one at a time. Each must be found within a hundred seeds, so
+//! that a run without findings means something. The check that finds a bug is part of the control: the checks of the
+//! users find every bug that harms a lock in use; the checks on the servers find a bug that harms nobody yet, or nobody
+//! who could notice.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -13,10 +14,10 @@ use crate::planted::Mistake;
 use crate::world::{self, Flaw, Outcome};
 use crate::{single, store};
 
-/// Within how many seeds a bug must be found.
+/// The number of seeds within which a bug must be found.
 const SEEDS: u64 = 100;
 
-/// A flaw in the scripts that have `of`: wherever the first of a pair stands, the second is run.
+/// Plants a flaw in the scripts that contain `of`: replaces the first text of each pair by the second.
 fn script(of: &'static str, pairs: &'static [(&str, &str)]) -> Flaw {
     let planted = Rc::new(Cell::new(false));
     let found = Rc::clone(&planted);
@@ -41,14 +42,14 @@ fn lapse(lapse: Lapse) -> Flaw {
     Flaw { lapse, ..Flaw::default() }
 }
 
-/// Where one key is locked alone, and the usual things fail.
+/// Checks that the flaw is found in worlds with one exclusive key and the usual faults.
 fn is_found(name: &str, flaw: &Flaw, by: Oracle) {
     is_found_in((Asks::Exclusive, Harm::Usual), name, flaw, by);
 }
 
-/// By the one who is named, and not by anybody. Where that is [`Oracle::Servers`], [`Oracle::Majority`] or
-/// [`Oracle::Remains`], nobody else noticed anything in the first worlds (of `no token check` and `renew re-creates`: in a
-/// hundred): a majority and its quarantine cover what one server does wrong.
+/// Checks that exactly the named oracle finds the flaw. Where that is [`Oracle::Servers`], [`Oracle::Majority`] or
+/// [`Oracle::Remains`], no other oracle found anything in the first worlds (in a hundred for `no token check` and
+/// `renew re-creates`), because a majority and its quarantine hide the errors of one server.
 fn is_found_in((asks, harm): (Asks, Harm), name: &str, flaw: &Flaw, by: Oracle) {
     let worlds = (1..=SEEDS).map(|seed| {
         let outcome = world::run(Plan::with(seed, asks, harm), flaw, false);
@@ -120,7 +121,7 @@ fn a_renewal_that_makes_the_lock_again() {
     is_found("renew re-creates", &script(RENEW, &[(MISSING, AGAIN)]), Oracle::Servers);
 }
 
-/// In the script of renewals: what it says of a key that is gone.
+/// In the script of renewals: its answer for a key that is gone.
 const MISSING: &str = "elseif type(held) == 'string' then\n    answers[i] = 0";
 
 #[test]
@@ -158,7 +159,7 @@ fn an_acquire_that_comes_late() {
     is_found("late acquire", &script(LATE, pairs), Oracle::Servers);
 }
 
-/// Only a voter's script of one key.
+/// Only the voter's script for one key.
 const LATE: &str = "-- Grants a free lock on a voter";
 
 /// Redlock as it is described elsewhere.
@@ -181,7 +182,7 @@ fn a_writer_beside_readers() {
 
 #[test]
 fn a_reader_whose_own_lease_is_not_renewed() {
-    // The key lives on, and the next writer finds that nobody has it.
+    // The key lives on, and the next writer finds that it has no holder.
     let flaw = script(RENEW, &[("redis.call('ZADD', lock.key, 'XX', till, member)", "local _ = till")]);
     is_found_in(SHARED, "reader's lease not renewed", &flaw, Oracle::Overlap);
 }
@@ -284,15 +285,15 @@ fn a_wait_for_ever_that_ends() {
     is_found("wait gives up", &lapse(Lapse::GivesUpWaiting), Oracle::Answers);
 }
 
-/// In a world of one store: a majority behind its gate never forgets a lock that is held, and numbers no turns. About one
-/// world in three finds it, whatever the order in which the tasks of a client run.
+/// In a world of one store, because a majority behind its gate never forgets a held lock, and numbers no hand-offs.
+/// About one world in three finds the bug, in whatever order the tasks of a client run.
 #[test]
 fn a_process_that_numbers_its_turns_by_its_own_clock() {
     let worlds = (1..=SEEDS).map(|seed| single::run(seed, true));
     is_found_by("turns numbered by the clock", Oracle::TokenOrder, worlds);
 }
 
-/// A bug whose script is not found is planted nowhere, and an audit that does not know a script sees nothing that it does.
+/// A bug without its script is planted nowhere, and an audit that does not know a script does not see its effects.
 #[test]
 fn every_title_is_that_of_one_script() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../lock-core/src/backend");

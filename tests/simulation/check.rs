@@ -1,4 +1,4 @@
-//! What must be true of every history.
+//! The conditions that every history must meet.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,27 +10,27 @@ use crate::audit::{Look, is_lock};
 use crate::journal::Journal;
 use crate::plan::Plan;
 
-/// Who notices that something is wrong. The first ones see no more than the users of locks do; the last ones look at what
-/// the servers have and do.
+/// The check that notices an error. The first ones see no more than the users of locks; the last ones see the data and
+/// the actions of the servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Oracle {
-    /// Two held at once who exclude each other.
+    /// Two holds that exclude each other overlapped.
     Overlap,
     /// The fencing tokens of one key do not grow from grant to grant.
     TokenOrder,
-    /// What is locked refuses one who holds, or takes what comes after its next user.
+    /// The resource refuses a holder, or accepts a write that comes after the next user.
     Resource,
-    /// A client is told what it never should be.
+    /// A client gets an answer that it must never get.
     Answers,
-    /// A hold is used that a majority of the servers does not back.
+    /// A client uses a hold that a majority of the servers does not back.
     Majority,
-    /// A server did, or was made to do, what it never should.
+    /// A server did, or was made to do, something that it must never do.
     Servers,
-    /// Something is left at the end that nobody holds, or nobody gave back.
+    /// At the end a server has a lock that nobody holds, or that nobody released.
     Remains,
 }
 
-/// Something that must never be.
+/// A violation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wrong {
     pub(crate) by: Oracle,
@@ -43,7 +43,7 @@ impl fmt::Display for Wrong {
     }
 }
 
-/// What is wrong with a run; nothing, as it should be.
+/// The violations of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) wrong: Vec<Wrong>,
@@ -55,7 +55,7 @@ impl Verdict {
     }
 }
 
-/// Judges a run by its journal and by what is left on the servers at its end.
+/// Checks a run by its journal and by the data on the servers at its end.
 pub(crate) fn judge(journal: &Journal, left: &BTreeMap<String, Look>, plan: &Plan) -> Verdict {
     let mut wrong = journal.all_broken();
     let holds = journal.holds();
@@ -79,12 +79,12 @@ pub(crate) fn judge(journal: &Journal, left: &BTreeMap<String, Look>, plan: &Pla
     Verdict { wrong }
 }
 
-/// The tokens of one key grow from grant to grant. Readers beside each other may have the same, or the later a smaller one;
-/// a reader that a writer became has that one's.
+/// Checks that the tokens of one key grow from grant to grant. Readers beside each other may have the same token, or
+/// the later one a smaller one. A downgraded writer keeps its token.
 fn tokens_in_order(holds: &[Hold]) -> Option<String> {
     let mut holds: Vec<&Hold> = holds.iter().filter(|hold| hold.fence.is_some()).collect();
     holds.sort_by_key(|hold| hold.acquired);
-    // For each key: who had the largest token, and who of those that had the key alone.
+    // For each key: the hold with the largest token, and the largest one among those that had the key alone.
     let mut largest: BTreeMap<&str, (Option<&Hold>, Option<&Hold>)> = BTreeMap::new();
     for hold in holds {
         let (of_all, of_writers) = largest.entry(&hold.key).or_default();

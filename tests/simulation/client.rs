@@ -1,4 +1,5 @@
-//! One process that locks: it asks, holds for a while, writes to what is protected, gives back, again and again.
+//! A process that locks: it acquires, holds for a while, writes to the protected resource and releases, again and
+//! again.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -22,7 +23,7 @@ pub(crate) const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// What a client is made of.
+/// The parts of a client.
 #[derive(Clone)]
 pub(crate) struct Client {
     pub(crate) number: usize,
@@ -34,25 +35,25 @@ pub(crate) struct Client {
     pub(crate) resource: Resource,
     /// How often it was started.
     pub(crate) lives: Rc<Cell<u64>>,
-    /// How often it was made to stand still.
+    /// How often it was paused.
     pub(crate) stops: Rc<Cell<usize>>,
 }
 
-/// What a client does that is not as it should be.
+/// A planted bug in the behavior of a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Lapse {
     #[default]
     None,
-    /// What runs under a lock goes on without it.
+    /// The body continues after the lock is lost.
     GoesOnWhenLost,
-    /// A nested call does not know of the outer one.
+    /// A nested call does not know the outer one.
     NestsOutside,
-    /// Who waits for ever does not.
+    /// A wait without a limit gives up.
     GivesUpWaiting,
 }
 
 impl Client {
-    /// One life, from its start to its crash.
+    /// Runs one life, from its start to its crash.
     pub(crate) async fn live(self) -> turmoil::Result {
         self.lives.set(self.lives.get() + 1);
         let seed = self.plan.seed.wrapping_mul(1_000_003) + self.number as u64 * 1_000 + self.lives.get();
@@ -65,7 +66,7 @@ impl Client {
             sleep(ms(rng.u64(if granted { 1..100 } else { 20..400 }))).await;
         }
         self.journal.note(&self.name, format_args!("rests"));
-        // The manager lives on: what it gives back in the background is part of what is tested.
+        // The manager lives on, because its background releases are part of the test.
         let result = self.rest().await;
         drop(locks);
         result
@@ -89,7 +90,7 @@ impl Client {
         None
     }
 
-    /// A majority cannot count permits, and says so at once.
+    /// Checks that a majority refuses permits at once, because it cannot count them.
     async fn is_refused_permits(&self, locks: &LockManager) {
         if self.plan.asks == Asks::Shared {
             let asked = now();
@@ -98,7 +99,7 @@ impl Client {
         }
     }
 
-    /// One turn; whether it was granted.
+    /// Runs one round. Returns whether the lock was granted.
     async fn turn(&self, locks: &LockManager, rng: &mut Rng, turn: Turn) -> bool {
         let asked = now();
         let request = turn.request(locks, self.lapse);
@@ -143,7 +144,7 @@ impl Client {
             return self.journal.note(name, format_args!("gives {keys:?} up"));
         };
         self.journal.note(name, format_args!("is not granted {keys:?}: {:?}", error.kind()));
-        // Lost: while the fencing token was made.
+        // It was lost while the fencing token was made.
         if turn.waits == Waits::Forever && !error.is_lost() {
             let what = format!("{name} waits for ever, and is told {:?}", error.kind());
             self.journal.broken(Oracle::Answers, what);
@@ -175,7 +176,7 @@ impl Client {
                 match guard.downgrade().await {
                     Ok(reader) => guard = reader,
                     Err(error) => {
-                        // What it was is dropped, without a word.
+                        // The guard is dropped, without a release.
                         return self
                             .journal
                             .note(&self.name, format_args!("is no reader: {:?}", error.kind()));
@@ -207,7 +208,7 @@ impl Client {
         self.journal.note(&self.name, format_args!("has released {:?}: {released}", turn.ask.keys()));
     }
 
-    /// What runs under a lock.
+    /// Runs the body under a lock.
     async fn body(
         &self,
         locks: &LockManager,
@@ -224,7 +225,7 @@ impl Client {
         held.end("ends");
     }
 
-    /// It is in use whenever it is polled.
+    /// Uses the lock whenever it is polled.
     async fn work(
         &self,
         locks: &LockManager,
@@ -252,8 +253,8 @@ impl Client {
         .await;
     }
 
-    /// The same lock again, inside: at once, with the same token, and given back without an end of the outer one. A
-    /// reader does not become a writer so.
+    /// Requests the same lock inside the body. It must be granted at once and with the same token, and its release must
+    /// not end the outer hold. A reader cannot become a writer this way.
     async fn nested(&self, locks: &LockManager, turn: &Turn, held: &Held<'_>) {
         let began = now();
         let again = locks.lock(turn.ask.keys()[0]).ttl(turn.ttl).strategy(strategy::fail_fast());
@@ -284,7 +285,7 @@ impl Client {
         turn.time().min((CALM + ms(500)).saturating_sub(now()))
     }
 
-    /// A write of one who was paused, and does not know that its lock is over.
+    /// Writes after a pause, without knowing that the lock has ended.
     fn write_later(&self, held: &Held<'_>, after: Duration) {
         let Some(late) = held.late() else { return };
         let client = self.clone();

@@ -1,5 +1,5 @@
-//! The simulated server beside a real one: the same requests, the same answers. So what the simulation shows is not an
-//! artefact of a server that was made up.
+//! Compares the simulated server with a real one: the same requests must get the same answers. So a result of the
+//! simulation is not an artefact of an invented server.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::journal::Journal;
 use crate::server::{Server, ServerClock, Talk};
 use crate::world::Flaw;
 
-/// A server whose clock stands still.
+/// Returns a server whose clock does not move.
 fn simulated() -> Server {
     let journal = Journal::new(false);
     let server = Server::new(
@@ -26,7 +26,7 @@ fn simulated() -> Server {
     server
 }
 
-/// What the simulated server answers, as the driver reads it.
+/// Returns the answer of the simulated server as the driver reads it.
 fn answer(server: &Server, talk: &mut Talk, words: &[&str]) -> Value {
     let mut bytes = Vec::new();
     server.answer(talk, words.iter().map(|word| word.as_bytes().to_vec()).collect()).write(&mut bytes);
@@ -40,17 +40,17 @@ fn real_answer(server: &RedisServer, words: &[&str]) -> Value {
     })
 }
 
-/// Of an error the code counts, not the text.
+/// Keeps only the code of an error, not its text.
 fn told(value: Value) -> Value {
     match value {
         Value::ServerError(error) => Value::SimpleString(format!("error {}", error.code())),
-        // The connection to the real server may speak RESP2, where a status and a text look alike.
+        // The connection to the real server may use RESP2, in which a status and a text look alike.
         Value::VerbatimString { text, .. } => Value::BulkString(text.into_bytes()),
         other => other,
     }
 }
 
-/// Both are asked the same, one after another. `#` begins what only Lua can say in one line.
+/// Both servers get these requests, one after another. `#` marks a line of Lua.
 const REQUESTS: &[&str] = &[
     "PING",
     "GET a",
@@ -118,7 +118,7 @@ const REQUESTS: &[&str] = &[
     "DBSIZE",
 ];
 
-/// What Lua makes of the answers, and the server of what Lua returns.
+/// The conversions of answers to Lua, and of Lua's values to answers.
 const SCRIPTS: &[&str] = &[
     "return {1, 2.9, 'x', true, false, 3}",
     "return {1, nil, 3}",
@@ -170,8 +170,8 @@ const RELEASE: &str = "Release";
 const FENCE: &str = "Fence";
 const DOWNGRADE: &str = "Downgrade";
 
-/// Calls: the name of a script of the library or a text, the keys, and the arguments. `A`, `B` and `C` are owners, `A+` what is
-/// stored of one; `never` is an instant that does not come, `lease` a minute.
+/// Calls: the name of a script of the library or a text, the keys, and the arguments. `A`, `B` and `C` are owners, and
+/// `A+` is the stored value of one; `never` is a time that never comes, `lease` a minute.
 const CALLS: &[(&str, &str, &str)] = &[
     (ACQUIRE, "k", "A A+ lease never 0 s - 1"),
     (ACQUIRE, "k", "B B+ lease never lease s - 1"),
@@ -231,12 +231,12 @@ fn argument(word: &str) -> String {
     }
 }
 
-/// Times and run ids are each server's own.
+/// Removes times and run ids, which differ between the servers.
 fn alike(value: Value) -> Value {
     match told(value) {
         Value::Int(number) if number >= 1_000 => Value::Int(1_000),
         Value::BulkString(text) if text.len() >= 40 && text[..40].iter().all(u8::is_ascii_hexdigit) => {
-            // Alone, or in a seal: with a time and a lease behind it.
+            // Alone, or in a marker with a time and a lease after it.
             let rest = String::from_utf8_lossy(&text[40..]).into_owned();
             let rest: Vec<_> =
                 rest.split(' ').map(|word| if word.len() > 10 { "a time" } else { word }).collect();
@@ -247,7 +247,7 @@ fn alike(value: Value) -> Value {
     }
 }
 
-/// A real server, and a simulated one whose clock shows the same.
+/// Starts a real server, and a simulated one whose clock shows the same time.
 fn both() -> (RedisServer, Server) {
     let (real, simulated) = (RedisServer::start(), simulated());
     let Ok(Value::Array(time)) = real.try_command(&["TIME"]) else { panic!("no time") };
@@ -275,7 +275,7 @@ fn the_scripts_as_they_are_shipped_answer_as_on_a_real_server() {
     }
 }
 
-/// A server that throws keys away counts them, and the marker of a voter, which has no expiry, stays.
+/// A server counts the keys that it evicts, and keeps the marker of a voter, which has no expiry.
 #[test]
 fn an_eviction_is_what_a_real_server_does() {
     let ((real, simulated), mut talk) = (both(), Talk::default());

@@ -1,4 +1,4 @@
-//! One hold, as its client knows it.
+//! A hold, as its client knows it.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -14,31 +14,31 @@ use crate::owners;
 use crate::resource::Use;
 use crate::turn::Turn;
 
-/// A message may be executed so much later than it seems: each machine goes its steps by itself.
+/// A message may be executed this much later than it seems, because each machine moves in its own steps.
 const STEP: Duration = Duration::from_millis(4);
 
-/// A hold that is there; dropped, it ends in the journal, also in a crash.
+/// A current hold. Its drop ends it in the journal, also in a crash.
 pub(crate) struct Held<'a> {
     client: &'a Client,
     keys: &'static [&'static str],
     mode: Mode,
     pub(crate) turn: owners::Turn,
-    /// Since when it is there, in this mode.
+    /// When it began in this mode.
     since: Duration,
     ttl: Duration,
     pub(crate) fence: Cell<Option<FencingToken>>,
-    /// Where nobody renews it: when it is over by itself.
+    /// When it ends by itself, if nobody renews it.
     until: Option<Duration>,
     /// When it was last used.
     used: Cell<Duration>,
-    /// How often its process had stood still by then.
+    /// How often its process had been paused by then.
     stops: usize,
-    /// It is being made another, and nobody knows what it is.
+    /// Whether a downgrade is in progress, so that its mode is unknown.
     between: bool,
     ended: bool,
 }
 
-/// A hold that may be over.
+/// A hold that may have ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Late {
     pub(crate) keys: &'static [&'static str],
@@ -70,7 +70,7 @@ impl<'a> Held<'a> {
         }
     }
 
-    /// It certainly is its client's now, as that client says: then the servers must have said so.
+    /// Records that the client uses the lock, as it is certain to hold it: the servers must have confirmed that.
     pub(crate) fn is_used(&self) {
         self.used.set(now());
         let (majority, since) = (self.client.plan.servers / 2 + 1, now().saturating_sub(self.ttl + STEP));
@@ -81,9 +81,9 @@ impl<'a> Held<'a> {
         }
     }
 
-    /// Uses what the lock protects, `held` or not.
+    /// Uses the protected resource, `held` or not.
     pub(crate) fn write(&self, held: bool) {
-        // What was granted because a server threw something away is beyond every promise.
+        // A grant that followed from an eviction is beyond every promise.
         let Some(Late { keys, token, reads, since }) = self.late() else { return };
         for key in keys {
             let who = &self.client.name;
@@ -98,7 +98,7 @@ impl<'a> Held<'a> {
         }
     }
 
-    /// What one knows of it who does not know of its end.
+    /// Returns what a client knows that has not noticed the end of its hold.
     pub(crate) fn late(&self) -> Option<Late> {
         let token = self.fence.get().filter(|_| !self.is_tainted())?;
         Some(Late { keys: self.keys, token, reads: self.mode == Mode::Shared, since: self.since })
@@ -108,13 +108,13 @@ impl<'a> Held<'a> {
         self.client.journal.owners(|owners| owners.is_tainted(&self.turn))
     }
 
-    /// The writer is about to become a reader.
+    /// Records that a downgrade begins.
     pub(crate) fn downgrades(&mut self) {
         self.record(now());
         (self.since, self.mode, self.between) = (now(), Mode::Shared, true);
     }
 
-    /// It is a reader now; nobody was alone with the key since the writer was.
+    /// Records that it is a reader now. No other client had the key alone since it was a writer.
     pub(crate) fn is_downgraded(&mut self, left: Duration) {
         self.client.journal.count("downgrades");
         self.client.journal.note(&self.client.name, format_args!("READS {:?} for {left:?}", self.keys));
@@ -122,7 +122,7 @@ impl<'a> Held<'a> {
         self.until = self.until.map(|_| now() + left);
     }
 
-    /// When a loss is told it counts as held until then: nobody else may have it before.
+    /// Ends the hold. A lost lock counts as held until its loss is reported: no other client may have it before.
     pub(crate) fn end(mut self, how: &str) {
         self.finish(how, now());
     }
@@ -145,7 +145,7 @@ impl<'a> Held<'a> {
         if self.is_tainted() {
             return journal.count("grants of what was thrown away");
         }
-        // One who stood still was told nothing meanwhile: what it did is all that counts.
+        // A paused process got no notification meanwhile: only its actions count.
         let ended = if stood_still { self.used.get() } else { ended };
         let hold = |key: &&str| Hold {
             worker: *number,

@@ -1,5 +1,5 @@
-//! What happened in one world, in its own time: the text for people who replay a seed, and a hash that tells two runs
-//! apart.
+//! The events of one world, in its own time: a text for people who replay a seed, and a hash that distinguishes two
+//! runs.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -23,12 +23,12 @@ pub(crate) struct Journal {
 
 struct Inner {
     hash: DefaultHasher,
-    /// Kept only where somebody wants to read it.
+    /// Kept only if somebody wants to read it.
     text: Option<String>,
     owners: Owners,
     holds: Vec<Hold>,
     broken: Vec<Wrong>,
-    /// How often what happened that a run must have seen to show anything.
+    /// The numbers of the events that a run must have to prove anything.
     seen: BTreeMap<&'static str, usize>,
 }
 
@@ -36,17 +36,17 @@ thread_local! {
     static STOPPED: Cell<Option<Duration>> = const { Cell::new(None) };
 }
 
-/// The true time, which only the world knows; zero where no host runs.
+/// Returns the true time, which only the world knows; zero outside of its hosts.
 pub(crate) fn now() -> Duration {
     STOPPED.get().or_else(process::now).or_else(turmoil::sim_elapsed).unwrap_or_default()
 }
 
-/// Whether the world stands still.
+/// Returns whether the world is between two steps.
 pub(crate) fn is_stopped() -> bool {
     STOPPED.get().is_some()
 }
 
-/// Between two steps of the world its hosts have no time; it is `at` then.
+/// Stops the time at `at`: between two steps of the world, its hosts have none.
 pub(crate) fn stop(at: Option<Duration>) {
     STOPPED.set(at);
 }
@@ -68,23 +68,23 @@ impl Journal {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at the owners, or writes down something of them.
+    /// Reads or changes the record of the owners.
     pub(crate) fn owners<T>(&self, look: impl FnOnce(&mut Owners) -> T) -> T {
         look(&mut self.lock().owners)
     }
 
-    /// A client was killed.
+    /// Records that a client was killed.
     pub(crate) fn client_died(&self) {
         let at = now();
         self.owners(|owners| owners.client_died(at));
     }
 
-    /// No server need be told of the end of this turn.
+    /// Records that the servers may never learn of the end of this grant.
     pub(crate) fn untold(&self, turn: &Turn) {
         self.owners(|owners| owners.untold(turn.clone()));
     }
 
-    /// Notes what happened to `who` at `at`.
+    /// Records an event of `who` at `at`.
     pub(crate) fn note_at(&self, at: Duration, who: &str, what: fmt::Arguments<'_>) {
         let mut inner = self.lock();
         let line = |out: &mut dyn Write| writeln!(out, "{:>10.3} {who:<3} {what}", at.as_secs_f64() * 1e3);
@@ -94,12 +94,12 @@ impl Journal {
         }
     }
 
-    /// Notes what happened to `who` now.
+    /// Records an event of `who` now.
     pub(crate) fn note(&self, who: &str, what: fmt::Arguments<'_>) {
         self.note_at(now(), who, what);
     }
 
-    /// Notes what a server did for `owner`; the key was `holder`'s.
+    /// Records what a server did for `owner` on a key of `holder`.
     pub(crate) fn server(
         &self,
         server: &str,
@@ -118,7 +118,7 @@ impl Journal {
         );
     }
 
-    /// Notes that something was seen that must never be.
+    /// Records a violation.
     pub(crate) fn broken(&self, by: Oracle, what: String) {
         self.note("!!", format_args!("{what}"));
         self.lock().broken.push(Wrong { by, what });
@@ -128,7 +128,7 @@ impl Journal {
         self.lock().holds.push(hold);
     }
 
-    /// Counts something that is to be seen.
+    /// Counts an event that a run must have.
     pub(crate) fn count(&self, what: &'static str) {
         *self.lock().seen.entry(what).or_default() += 1;
     }
@@ -163,7 +163,7 @@ impl Write for Hashed<'_> {
     }
 }
 
-/// The verdict of an answer, without the values in it.
+/// The type of an answer, without its values.
 struct Brief<'a>(&'a Reply);
 
 impl fmt::Display for Brief<'_> {

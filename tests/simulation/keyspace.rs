@@ -1,6 +1,6 @@
 //! The data of one simulated server: strings, hashes and sorted sets with an expiry, and the commands on them that the
-//! library sends. A command that is not here ends the run, so that nothing is made up in silence; `conformance.rs`
-//! holds the rest against a real server.
+//! library sends. An unknown command ends the run, so that no answer is invented; `conformance.rs` compares the others
+//! with a real server.
 
 use std::collections::BTreeMap;
 
@@ -12,14 +12,14 @@ const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong ki
 enum Value {
     Text(Vec<u8>),
     Hash(BTreeMap<Vec<u8>, Vec<u8>>),
-    /// Members in the order of their scores, and of their bytes where those are equal.
+    /// The members, sorted by score and then by their bytes.
     Sorted(Vec<(f64, Vec<u8>)>),
 }
 
 #[derive(Clone, Debug)]
 struct Entry {
     value: Value,
-    /// Gone when the server's clock, in ms, is beyond it.
+    /// The server's time in ms after which the entry is gone.
     expires: Option<i64>,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Keyspace {
 /// A key as an observer of the server sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
-    /// The bytes of a string; for the other types nothing.
+    /// The bytes of a string; empty for the other types.
     pub(crate) text: Vec<u8>,
     /// The members of a sorted set, with their scores.
     pub(crate) members: Vec<(Vec<u8>, i64)>,
@@ -52,7 +52,7 @@ impl Keyspace {
         self.entries.clear();
     }
 
-    /// The live keys.
+    /// Returns the live keys.
     pub(crate) fn keys(&mut self) -> Vec<Vec<u8>> {
         let now = self.now;
         self.entries.retain(|_, entry| entry.expires.is_none_or(|at| now <= at));
@@ -71,7 +71,7 @@ impl Keyspace {
         Some(Seen { text, members, expires: entry.expires })
     }
 
-    /// Runs one command on the data; `None` where it is none.
+    /// Runs one command on the data. Returns `None` if it is not such a command.
     pub(crate) fn run(&mut self, words: Words<'_>) -> Option<Reply> {
         let name = words.first()?.to_ascii_uppercase();
         let done = match name.as_slice() {
@@ -130,7 +130,7 @@ impl Keyspace {
         self.entries.get_mut(key)
     }
 
-    /// Takes a key away; whether it was there.
+    /// Removes a key. Returns whether it existed.
     pub(crate) fn remove(&mut self, key: &[u8]) -> bool {
         self.live(key).is_some() && self.entries.remove(key).is_some()
     }
@@ -143,7 +143,7 @@ impl Keyspace {
         }
     }
 
-    /// A part of a text; both ends are counted from its beginning.
+    /// Returns a part of a text; both ends are counted from its beginning.
     fn get_range(&mut self, words: Words<'_>) -> Done {
         let number = |word: &[u8]| std::str::from_utf8(word).ok()?.parse::<usize>().ok();
         let (Some(first), Some(last)) = (number(&words[2]), number(&words[3])) else {
@@ -195,7 +195,7 @@ impl Keyspace {
             Some(option) => panic!("PEXPIRE has no option {option:?} here"),
         };
         let Some(entry) = self.live(&words[1]) else { return false };
-        // A key without an expiry lives for ever, which nothing is longer than.
+        // A key without an expiry lives for ever, and nothing is longer than that.
         if longer && entry.expires.is_none_or(|at| now + lease <= at) {
             return false;
         }
@@ -234,7 +234,7 @@ impl Keyspace {
         Ok(Reply::Int(gone as i64))
     }
 
-    /// The members; none where there is no such key.
+    /// Returns the members, empty if the key does not exist.
     fn sorted(&mut self, key: &[u8]) -> Result<&mut [(f64, Vec<u8>)], &'static str> {
         match self.live(key).map(|entry| &mut entry.value) {
             None => Ok(&mut []),
@@ -243,7 +243,7 @@ impl Keyspace {
         }
     }
 
-    /// Changes the members, which are put in order afterwards; without any the key is gone.
+    /// Changes the members, and sorts them again. Removes the key if there are none.
     fn change(&mut self, key: &[u8], change: impl FnOnce(&mut Vec<(f64, Vec<u8>)>) -> i64) -> Done {
         if self.live(key).is_none() {
             self.entries.insert(key.to_vec(), Entry { value: Value::Sorted(Vec::new()), expires: None });
@@ -337,7 +337,7 @@ fn real(word: &[u8]) -> Result<f64, &'static str> {
     text.and_then(|text| text.parse().ok()).ok_or("ERR value is not a valid float")
 }
 
-/// A score as the server writes it.
+/// Formats a score as the server writes it.
 fn shown(score: f64) -> String {
     match score {
         score if score.is_infinite() => if score > 0.0 { "inf" } else { "-inf" }.to_owned(),

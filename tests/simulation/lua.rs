@@ -1,5 +1,5 @@
 //! Lua as a Redis server runs it: `redis.call` and `redis.pcall` on the data of one server, and the conversions between
-//! the two worlds.
+//! Lua's values and answers.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,14 +13,14 @@ use crate::resp::Reply;
 /// Runs a command that a script calls.
 pub(crate) type Call = Rc<dyn Fn(&[Vec<u8>]) -> Reply>;
 
-/// The scripts that a server has been given since it started.
+/// The scripts that a server has received since it started.
 pub(crate) struct Scripts {
     call: Call,
     known: RefCell<BTreeSet<Rc<str>>>,
 }
 
-/// What is compiled on this thread, for all servers of all its worlds: to compile costs more than to run. Nothing of a
-/// script outlives its run but what is compiled.
+/// The compiled scripts of this thread, for all servers of all its worlds, because compiling costs more than running.
+/// Only the compiled form of a script outlives its run.
 struct Engine {
     lua: Lua,
     /// By text.
@@ -35,13 +35,13 @@ thread_local! {
 }
 
 impl Scripts {
-    /// Without any script. `call` is what the scripts can do.
+    /// Returns an empty set of scripts. `call` runs their commands.
     pub(crate) fn new(call: Call) -> Self {
         Self { call, known: RefCell::default() }
     }
 
-    /// Compiles a script and gives its name. As on a server 40 hexadecimal digits that belong to the text; not SHA-1,
-    /// which no client may know beforehand.
+    /// Compiles a script and returns its name: 40 hexadecimal digits that depend on the text, as on a server. They are
+    /// not SHA-1, so no client can know them in advance.
     pub(crate) fn load(&self, text: &[u8]) -> Result<Rc<str>, String> {
         let name = ENGINE.with(|engine| engine.compile(text))?;
         self.known.borrow_mut().insert(Rc::clone(&name));
@@ -99,7 +99,8 @@ impl Engine {
     }
 }
 
-/// What an error of a script looks like to its caller: that of the command that failed, or `ERR` and what Lua says.
+/// Returns the error of a script as its caller sees it: the error of the failed command, or `ERR` and the message of
+/// Lua.
 fn complaint(error: &mlua::Error) -> String {
     match error {
         mlua::Error::CallbackError { cause, .. } => complaint(cause),
@@ -118,7 +119,7 @@ fn name_of(text: &[u8]) -> String {
     digits[..40].to_owned()
 }
 
-/// Puts the table `redis` in place.
+/// Adds the table `redis`.
 fn offer(lua: &Lua, call: &Rc<RefCell<Option<Call>>>) -> mlua::Result<()> {
     let redis = lua.create_table()?;
     let call = Rc::clone(call);
@@ -144,7 +145,7 @@ fn offer(lua: &Lua, call: &Rc<RefCell<Option<Call>>>) -> mlua::Result<()> {
     lua.globals().set("redis", redis)
 }
 
-/// The words of a command, as the server makes them of Lua's values.
+/// Converts the arguments of a command from Lua's values, as the server does.
 fn bytes(words: &[Value]) -> mlua::Result<Vec<Vec<u8>>> {
     let word = |value: &Value| match value {
         Value::String(text) => Ok(text.as_bytes().to_vec()),
@@ -157,7 +158,7 @@ fn bytes(words: &[Value]) -> mlua::Result<Vec<Vec<u8>>> {
     words.iter().map(word).collect()
 }
 
-/// A number as C writes it with `%.17g`, for what appears here: whole numbers below 10^17, and fractions.
+/// Formats a number as C does with `%.17g`, for the numbers here: whole numbers below 10^17, and fractions.
 pub(crate) fn number(real: f64) -> String {
     if real.fract() == 0.0 && real.abs() < 1e17 {
         return format!("{real:.0}");
@@ -165,7 +166,7 @@ pub(crate) fn number(real: f64) -> String {
     format!("{real}")
 }
 
-/// An answer of the server as Lua sees it.
+/// Converts an answer of the server to a value of Lua.
 fn value(lua: &Lua, reply: Reply) -> mlua::Result<Value> {
     let named = |name: &str, text: String| -> mlua::Result<Value> {
         let table = lua.create_table()?;
@@ -190,7 +191,7 @@ fn value(lua: &Lua, reply: Reply) -> mlua::Result<Value> {
     }
 }
 
-/// What a script returns, as the server answers it.
+/// Converts the result of a script to an answer of the server.
 fn answer(value: &Value) -> mlua::Result<Reply> {
     Ok(match value {
         Value::Boolean(true) => Reply::Int(1),

@@ -1,6 +1,6 @@
-//! The whole of `redlock://` in a simulated world: the unmodified client (the driver, the supervisor of its connections,
-//! the voters, the quorum, the manager and its keeper) against servers that run the scripts as they are shipped. One
-//! thread, one clock, one seed: the same seed gives the same history.
+//! The whole of `redlock://` in a simulated world: the unmodified client (the driver, the supervisor of its
+//! connections, the voters, the quorum, the manager and its renewer) against servers that run the shipped scripts. One
+//! thread, one clock and one seed: the same seed gives the same history.
 //!
 //! ```text
 //! cargo test -p lock-tests --test simulation                                                   # 500 seeds and the controls
@@ -8,57 +8,64 @@
 //! SIMULATION_FIRST=1000 SIMULATION_SEEDS=10000 cargo test -p lock-tests --test simulation nobody -- --nocapture
 //! ```
 //!
-//! A world has 3 or 5 servers and 3 clients for 30 s, and a plan that its seed makes ([`plan`]). The last digit of the seed
-//! says what kind of world it is, so that each stays small:
+//! A world has 3 or 5 servers and 3 clients for 30 s, and a plan that its seed determines ([`plan`]). The last digit of
+//! the seed selects the kind of world, so that each stays small:
 //!
-//! - What clients ask for: one key alone; one key as readers and writers, of whom some become readers; two keys, together
-//!   and each by itself. With a guard, by `run`, and again inside of it; without waiting, for a while, for ever.
-//! - What happens: servers are killed and come back with their data or without, networks are cut in one direction or both,
-//!   messages are held and arrive late, clients are slow, or their machines die; clocks of servers run fast or slow, and
-//!   are set; servers are flushed, or lose their scripts. Or that, and clients stand still for up to 1.6 longest leases
-//!   ([`process`]). Or servers throw locks away, one server or a majority of them at once.
+//! - Requests: one exclusive key; one key with readers and writers, some of which are downgraded; two keys, together
+//!   and each by itself. With a guard, by `run`, and again inside of it; without waiting, with a limit, for ever.
+//! - Faults: servers are killed and return with their data or without, networks are cut in one direction or both,
+//!   messages are delayed, clients are slow, or their machines die; clocks of servers run fast or slow, and are set;
+//!   servers are flushed, or lose their scripts. In some worlds clients are also paused for up to 1.6 longest leases
+//!   ([`process`]). In others, servers evict locks, one server or a majority of them at once.
 //!
-//! Faults end after 25 s, so that what is left behind can be told from what is still in use.
+//! Faults end after 25 s, so that leftovers can be distinguished from locks in use.
 //!
-//! What must be true ([`check`], [`audit`], [`held`]): definite holds exclude each other as their modes say, and a hold
-//! counts until its loss was told; whoever uses a lock had all of its keys on a majority within the ttl before; fencing
-//! tokens grow from grant to grant; a resource that refuses smaller ones never refuses a holder, and refuses whoever had
-//! the lock before its last writer; a nested call enters at once what is there, and ends nothing; who waits for ever is
-//! told of no failure; a server never changes what is one owner's on the word of another, never has a lock without an
-//! expiry or a part of several keys, makes one only behind the gate, and never for a request that its client has given up;
-//! who had a majority gives it back; in the end nothing is locked.
+//! The conditions ([`check`], [`audit`], [`held`]):
 //!
-//! # What is assumed
+//! - Certain holds exclude each other according to their modes. A hold counts until its loss was reported.
+//! - A client that uses a lock had all of its keys on a majority within the ttl before.
+//! - Fencing tokens grow from grant to grant. A resource that refuses smaller ones never refuses a holder, and refuses
+//!   every client that had the lock before its last writer.
+//! - A nested call enters the existing grant at once, and ends nothing.
+//! - A wait without a limit reports no failure.
+//! - A server never changes the data of one owner on the word of another, never has a lock without an expiry or with
+//!   only a part of its keys, creates a lock only behind the gate, and never for a request that its client has given
+//!   up.
+//! - An owner that had a majority is released.
+//! - In the end nothing is locked.
 //!
-//! What the library says that it needs (the pages of the module `backend::redlock` and of its quorum):
+//! # Assumptions
 //!
-//! - Clocks of servers gain or lose at most 0.93 %, of the 1 % that are taken off a lease, and among each other 0.06 %.
-//! - One clock at a time is set, by more than half of the longest lease (less may pass for a slow network) and less than
-//!   nine tenths of it (beyond it, and with data lost as well, the order of fencing tokens is not promised). It is set
-//!   back no earlier than 1.3 longest leases later.
-//! - Nobody deletes locks one by one, no machine is set back to a snapshot.
-//! - A client is never paused between a look at its lease and what it does next: it is paused where it waits. (It writes at
-//!   times without a look, with its token, after a pause or the end of its hold.)
-//! - What a server throws away is noticed with the next heartbeat of any client. So nothing is asked of a hold for which a
-//!   server voted that had thrown that very key away and had not been registered again. What is asked: some client that is
-//!   connected registers the server within 0.7 s, and from then on it makes no lock for anybody until the longest lease is
-//!   over. Nothing else happens to servers and networks in such a world but lost scripts, and one client never dies.
+//! The library documents these requirements (the pages of the module `backend::redlock` and of its quorum):
 //!
-//! Any number of servers may be killed, flushed and out of reach at once. `bugs` are the controls: a lock with one of
-//! those bugs, or without the gate, is found out, and each says by whom ([`check::Oracle`]).
+//! - Clocks of servers gain or lose at most 0.93 %, of the 1 % that are subtracted from a lease, and 0.06 % among each
+//!   other.
+//! - One clock at a time is set, by more than half of the longest lease (a smaller step may pass as a slow network) and
+//!   by less than nine tenths of it (beyond that, and with a loss of data as well, the order of fencing tokens is not
+//!   promised). It is set back no earlier than 1.3 longest leases later.
+//! - Nobody deletes locks one by one, and no machine is set back to a snapshot.
+//! - A client is never paused between a check of its lease and the action that follows: it is paused where it waits.
+//!   (It sometimes writes without a check, with its token, after a pause or the end of its hold.)
+//! - An eviction is noticed with the next heartbeat of any client. So a hold is exempt from the conditions if a server
+//!   voted for it that had evicted that very key and had not been registered again. The condition is: some connected
+//!   client registers the server within 0.7 s, and from then on the server makes no lock for any client until the
+//!   longest lease has ended. The only other fault in such a world is lost scripts, and one client never dies.
+//!
+//! Any number of servers may be killed, flushed and unreachable at once. `bugs` has the controls: a lock with one of
+//! those bugs, or without the gate, is found, and each control names the check that finds it ([`check::Oracle`]).
 //!
 //! # One store
 //!
-//! What a majority never does is in worlds of their own ([`single`]): a store forgets a lock that is held, and its old
-//! holder goes on with turns that it numbers itself.
+//! Other worlds have a single store ([`single`]), because a majority never does this: a store forgets a held lock, and
+//! the old holder continues with hand-offs that it numbers itself.
 //!
-//! # What is simulated
+//! # The simulation
 //!
-//! The network is turmoil's: what is cut off is gone and never sent again, so a connection that lost a message is dead
-//! until the client notices. Time goes in steps of 4 ms between machines, and to the millisecond within one. The servers
-//! are small ([`keyspace`], [`lua`], [`server`]) and are held against a real one (`conformance`). Left out: memory
-//! limits, replication, passwords, TLS, servers that stand still, `min_hold` and `max_hold`, `extend`, a shutdown; but in the
-//! worlds of one store, several tasks of one client that want the same key.
+//! turmoil simulates the network: a message that is cut off is lost and never sent again, so a connection that lost a
+//! message is dead until the client notices. Time moves in steps of 4 ms between machines, and by milliseconds within
+//! one. The servers are small ([`keyspace`], [`lua`], [`server`]) and are compared with a real one (`conformance`).
+//! Left out are memory limits, replication, passwords, TLS, paused servers, `min_hold` and `max_hold`, `extend`, a
+//! shutdown; and, except in the worlds of one store, several tasks of one client that want the same key.
 
 mod audit;
 mod bugs;

@@ -11,7 +11,7 @@ use crate::server::{Server, Talk};
 
 pub(crate) const PORT: u16 = 6379;
 
-/// One life of a server, from its start to its crash.
+/// Runs one life of a server, from its start to its crash.
 pub(crate) async fn live(server: Rc<Server>) -> turmoil::Result {
     server.start();
     let listener = TcpListener::bind(("0.0.0.0", PORT)).await?;
@@ -20,7 +20,7 @@ pub(crate) async fn live(server: Rc<Server>) -> turmoil::Result {
         let server = Rc::clone(&server);
         let client = turmoil::reverse_lookup(from.ip()).unwrap_or_default();
         tokio::task::spawn_local(async move {
-            // The client is gone, or the network between.
+            // The client is gone, or the network between them.
             let _ = talk(stream, client, &server).await;
         });
     }

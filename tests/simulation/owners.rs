@@ -1,26 +1,26 @@
-//! The owners of one world as its servers see them: what each has, and whether that is as it should be.
+//! The owners of one world as its servers see them: what each has, and whether that is correct.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// How long after the death of its client a request may arrive.
 const UNDER_WAY: Duration = Duration::from_secs(1);
-/// The random part of owner tokens that all owners of one process have in common.
+/// The length of the random part that all owner tokens of one process have in common.
 const PROCESS: usize = 32;
 
-/// Every owner that a server has heard of.
+/// Every owner that a server has seen.
 #[derive(Debug, Default)]
 pub(crate) struct Owners {
     all: BTreeMap<Vec<u8>, Owner>,
-    /// Of each client, in the order in which they were heard of.
+    /// The owners of each client, in the order in which they were seen.
     of: BTreeMap<String, Vec<Vec<u8>>>,
-    /// The turns after whose end no server need have been told.
+    /// The grants whose end the servers may never learn.
     untold: Vec<Turn>,
-    /// When a client was killed.
+    /// The times at which clients were killed.
     deaths: Vec<Duration>,
 }
 
-/// One turn of one client, from its question to its grant. Who was heard of in between is its owner.
+/// One round of one client, from its request to its grant. An owner that was first seen in between belongs to it.
 #[derive(Clone, Debug)]
 pub(crate) struct Turn {
     pub(crate) client: String,
@@ -34,27 +34,27 @@ struct Owner {
     number: usize,
     client: String,
     first: Duration,
-    /// What it asks for.
+    /// The keys that it requests.
     keys: BTreeSet<Vec<u8>>,
-    /// Where a key was made for it.
+    /// The servers on which a key was created for it.
     made: BTreeSet<String>,
-    /// Where it had all of its keys, and when last.
+    /// The servers on which it had all of its keys, with the last time.
     confirmed: BTreeMap<String, Duration>,
-    /// A server was asked to take it back.
+    /// Whether a server was asked to release it.
     released: bool,
-    /// A server made a key for it that it had thrown away, and had not been asked about since.
+    /// Whether a server created a key for it after an eviction of that key, and before it was registered again.
     tainted: bool,
 }
 
 impl Owner {
-    /// It was granted something, and has not given it back.
+    /// Returns whether it was granted something, and has not released it.
     fn is_used(&self) -> bool {
         !self.made.is_empty() && !self.released
     }
 }
 
 impl Owners {
-    /// The number of an owner, in the order in which they appear; `client` asks for it at `now`.
+    /// Returns the number of an owner, in the order in which they appear; `client` sends its request at `now`.
     pub(crate) fn hear(&mut self, token: &[u8], client: &str, now: Duration) -> usize {
         let number = self.all.len() + 1;
         if !self.all.contains_key(token) {
@@ -74,19 +74,19 @@ impl Owners {
         self.all[token].number
     }
 
-    /// The number of an owner, zero for one that was never heard of.
+    /// Returns the number of an owner, zero for an unknown one.
     pub(crate) fn number(&self, token: &[u8]) -> usize {
         self.all.get(token).map_or(0, |owner| owner.number)
     }
 
-    /// The owner asks for these keys.
+    /// Records that the owner requests these keys.
     pub(crate) fn asks(&mut self, token: &[u8], keys: &[Vec<u8>]) {
         if let Some(owner) = self.all.get_mut(token) {
             owner.keys.extend(keys.iter().cloned());
         }
     }
 
-    /// A server made a key for this owner.
+    /// Records that a server created a key for this owner.
     pub(crate) fn made(&mut self, token: &[u8], server: &str, tainted: bool) {
         if let Some(owner) = self.all.get_mut(token) {
             owner.made.insert(server.to_owned());
@@ -94,7 +94,7 @@ impl Owners {
         }
     }
 
-    /// A request of this owner was run, and it has these keys on the server.
+    /// Records that a request of this owner was run, and which keys it now has on the server.
     pub(crate) fn has(&mut self, token: &[u8], server: &str, keys: &BTreeSet<&[u8]>, now: Duration) {
         if let Some(owner) = self.all.get_mut(token)
             && owner.keys.iter().all(|key| keys.contains(key.as_slice()))
@@ -103,14 +103,14 @@ impl Owners {
         }
     }
 
-    /// A server was asked to take back what this owner has.
+    /// Records that a server was asked to release this owner.
     pub(crate) fn released(&mut self, token: &[u8]) {
         if let Some(owner) = self.all.get_mut(token) {
             owner.released = true;
         }
     }
 
-    /// Whose this owner is, and whether it is the only one of that client that may be in use.
+    /// Returns the client of this owner, and whether no other owner of that client may be in use.
     pub(crate) fn only_of(&self, token: &[u8]) -> Option<(String, bool)> {
         let client = self.all.get(token)?.client.clone();
         let used = |other: &&Vec<u8>| other.as_slice() != token && self.all[*other].is_used();
@@ -118,20 +118,20 @@ impl Owners {
         Some((client, only))
     }
 
-    /// A client was told that it has lost what it had; `holder` has it now.
+    /// Records that a client lost its grants; `holder` has the lock now.
     pub(crate) fn lost(&mut self, client: &str, holder: &[u8]) {
         let others = self.all.iter_mut().filter(|(token, _)| token.as_slice() != holder);
         others.filter(|(_, owner)| owner.client == client).for_each(|(_, owner)| owner.released = true);
     }
 
-    /// A client was killed, and whom it asked for is nobody's business any more.
+    /// Records that a client was killed; its owners no longer count as unreleased.
     pub(crate) fn client_died(&mut self, at: Duration) {
         self.deaths.push(at);
         self.all.values_mut().for_each(|owner| owner.released = true);
     }
 
-    /// Nobody may have been told of the end of this hold: it was lost, or its release was not answered before the lease
-    /// was over.
+    /// Records that the servers may never learn of the end of this hold: it was lost, or its release was not answered
+    /// before the lease ended.
     pub(crate) fn untold(&mut self, turn: Turn) {
         self.untold.push(turn);
     }
@@ -143,19 +143,19 @@ impl Owners {
         owners.take_while(move |owner| owner.first >= asked).filter(move |owner| owner.first <= granted)
     }
 
-    /// Whether so many servers had everything that was asked for in this turn, at `since` or later.
+    /// Returns whether a majority of the servers had all keys of this round, at `since` or later.
     pub(crate) fn is_backed(&self, turn: &Turn, majority: usize, since: Duration) -> bool {
         let backed = |owner: &Owner| owner.confirmed.values().filter(|at| **at >= since).count() >= majority;
         self.behind(turn).any(backed)
     }
 
-    /// Whether a vote for this turn is one that a server gave because it had thrown away what it knew.
+    /// Returns whether a server voted for this round because it had evicted its data.
     pub(crate) fn is_tainted(&self, turn: &Turn) -> bool {
         self.behind(turn).any(|owner| owner.tainted)
     }
 
-    /// The owners who had a key on a majority, and for whom nobody ever gave it back. On fewer servers one may stay until
-    /// its lease is over, in nobody's way: the library says so.
+    /// Returns the owners that had a key on a majority and were never released. On fewer servers an owner may stay
+    /// until its lease ends, where it blocks nobody, as the library documents.
     pub(crate) fn forgotten(&self, majority: usize) -> Vec<String> {
         let untold = |owner: &Owner| {
             let of = |turn: &Turn| {
@@ -163,7 +163,7 @@ impl Owners {
             };
             self.untold.iter().any(of)
         };
-        // Its first request was on its way when its client died: nobody of the same process was heard of after it.
+        // Its first request was in flight when its client died, and no later owner of the same process was seen.
         let orphaned = |token: &[u8], owner: &Owner| {
             let died = |death: &Duration| (*death..*death + UNDER_WAY).contains(&owner.first);
             let later = |(of, other): (&Vec<u8>, &Owner)| {

@@ -1,11 +1,11 @@
-//! What a seed stands for: the setting of a world, and what happens to it when.
+//! The plan of a seed: the setting of a world, and its faults with their times.
 
 use std::fmt;
 use std::time::Duration;
 
 use fastrand::Rng;
 
-/// Everything that a seed decides beforehand.
+/// Everything that a seed determines in advance.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) seed: u64,
@@ -13,39 +13,39 @@ pub(crate) struct Plan {
     pub(crate) harm: Harm,
     pub(crate) servers: usize,
     pub(crate) clients: usize,
-    /// What the clients agreed on, and so the quarantine.
+    /// The longest lease on which the clients agreed, and so the quarantine.
     pub(crate) max_ttl: Duration,
-    /// The slowest message.
+    /// The delay of the slowest message.
     pub(crate) latency: Duration,
-    /// By how much the clock of each server gains, in us for each second.
+    /// How much the clock of each server gains, in us for each second.
     pub(crate) gains: Vec<i64>,
-    /// In the order of time.
+    /// Sorted by time.
     pub(crate) faults: Vec<(Duration, Fault)>,
 }
 
-/// What the clients of a world ask for.
+/// The requests of the clients of a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Asks {
-    /// One key, alone.
+    /// One exclusive key.
     Exclusive,
-    /// One key, as readers and writers.
+    /// One key, with readers and writers.
     Shared,
     /// Two keys, together and each by itself.
     Several,
 }
 
-/// What happens to a world.
+/// The kind of faults of a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Harm {
     /// Servers, clients, networks and clocks fail.
     Usual,
-    /// And clients stand still for a while.
+    /// The usual faults, and clients are paused for a while.
     Pauses,
-    /// Servers throw locks away, and little else.
+    /// Servers evict locks, and hardly anything else happens.
     Evictions,
 }
 
-/// What a world is like, by the last digit of its seed.
+/// The kinds of worlds, by the last digit of the seed.
 const SETTINGS: [(Asks, Harm); 10] = [
     (Asks::Exclusive, Harm::Usual),
     (Asks::Shared, Harm::Usual),
@@ -59,7 +59,7 @@ const SETTINGS: [(Asks, Harm); 10] = [
     (Asks::Several, Harm::Pauses),
 ];
 
-/// Something that happens to the world.
+/// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// The process is killed; its data are on disk, or lost.
@@ -70,7 +70,7 @@ pub(crate) enum Fault {
     Restart {
         server: usize,
     },
-    /// Messages are lost on their way: all, those to the server, or those to the client.
+    /// Messages are lost: all, those to the server, or those to the client.
     Cut {
         client: usize,
         server: usize,
@@ -81,22 +81,22 @@ pub(crate) enum Fault {
         server: usize,
         way: Way,
     },
-    /// Messages are kept on their way, in both directions.
+    /// Messages are delayed, in both directions.
     Hold {
         client: usize,
         server: usize,
     },
-    /// What was kept arrives.
+    /// Delayed messages arrive.
     Release {
         client: usize,
         server: usize,
     },
-    /// All messages of a client take so many ms.
+    /// All messages of a client take this many ms.
     Slow {
         client: usize,
         latency: u64,
     },
-    /// The clock is set by so many ms.
+    /// The clock is set by this many ms.
     Step {
         server: usize,
         by: i64,
@@ -107,12 +107,12 @@ pub(crate) enum Fault {
     FlushScripts {
         server: usize,
     },
-    /// It throws a key away.
+    /// The server evicts a key.
     Evict {
         server: usize,
         key: &'static str,
     },
-    /// It stands still from here on.
+    /// The client is paused from now on.
     Pause {
         client: usize,
     },
@@ -140,7 +140,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// How long a run is, and when its faults end. In the rest everything that is left behind must go away.
+/// The length of a run, and the end of its faults. In the rest everything that is left behind must disappear.
 pub(crate) const LENGTH: Duration = Duration::from_secs(30);
 pub(crate) const CALM: Duration = Duration::from_secs(25);
 
@@ -149,8 +149,8 @@ const fn ms(millis: u64) -> Duration {
 }
 
 impl Plan {
-    /// Whether the clock of this server was set back so late that a lease which nobody gave back, of a client that died
-    /// for one, is longer than the world.
+    /// Returns whether the clock of this server was set back so late that the lease of a client which died outlasts the
+    /// world.
     pub(crate) fn prolongs_leases(&self, server: &str) -> bool {
         self.faults.iter().any(|(at, fault)| match fault {
             Fault::Step { server: number, by } if *by < 0 && server == format!("s{number}") => {
@@ -162,7 +162,7 @@ impl Plan {
 
     pub(crate) fn of(seed: u64) -> Self {
         let (asks, harm) = SETTINGS[(seed % 10) as usize];
-        // All that clients can ask for is thrown away in turn.
+        // All keys that clients can request are evicted in turn.
         let asks = match harm {
             Harm::Evictions => [Asks::Exclusive, Asks::Shared, Asks::Several][(seed / 10 % 3) as usize],
             Harm::Usual | Harm::Pauses => asks,
@@ -170,12 +170,13 @@ impl Plan {
         Self::with(seed, asks, harm)
     }
 
-    /// The world of a seed as it would be in another setting.
+    /// Returns the world of a seed as it would be in another setting.
     pub(crate) fn with(seed: u64, asks: Asks, harm: Harm) -> Self {
         let mut rng = Rng::with_seed(seed);
         let servers = if rng.u8(..5) == 0 { 3 } else { 5 };
         let max_ttl = ms([1_000, 1_000, 2_000, 5_000][rng.usize(..4)]);
-        // All together up to 0.9 %, of the 1 % that are taken off a lease; among each other hardly, as with NTP.
+        // All together up to 0.9 %, of the 1 % that are subtracted from a lease; hardly any among each other, as with
+        // NTP.
         let gain = [-9_000, 0, 9_000, 9_000][rng.usize(..4)];
         let gains = (0..servers).map(|_| gain + rng.i64(-300..=300)).collect();
         let latency = ms(rng.u64(4..=12));
@@ -241,7 +242,7 @@ impl Plan {
         }
     }
 
-    /// Mostly for about a lease.
+    /// Usually about a lease long.
     fn pause(&mut self, rng: &mut Rng, at: Duration, client: usize, busy: &mut Busy) {
         let until = at + self.max_ttl.mul_f64(0.1 + 1.5 * rng.f64());
         if busy.client(client, at, until) {
@@ -250,8 +251,8 @@ impl Plan {
         }
     }
 
-    /// One server throws a lock away, or what it knows of itself, or so many do that nobody has a majority any more. There
-    /// is always a client that is connected to all of them.
+    /// One server evicts a lock, or what it knows of itself, or so many servers do that nobody has a majority any more.
+    /// One client is always connected to all of them.
     fn evict(&mut self, rng: &mut Rng, at: Duration, server: usize, busy: &mut Busy) {
         match rng.u8(..20) {
             0..=1 => self.faults.push((at, Fault::FlushScripts { server })),
@@ -271,7 +272,7 @@ impl Plan {
     }
 
     fn crash(&mut self, rng: &mut Rng, at: Duration, server: usize, busy: &mut Busy) {
-        // Mostly quick: what is away for long forgets nothing that is not over anyway.
+        // Usually short: a server that is away for long forgets only leases that have ended anyway.
         let away = if rng.bool() { rng.u64(5..=100) } else { rng.u64(100..=1_500) };
         let until = at + ms(away);
         if busy.server(server, at, until) {
@@ -305,7 +306,7 @@ impl Plan {
         }
     }
 
-    /// One clock at a time is wrong, by less than the quarantine, for longer than it.
+    /// One clock at a time is wrong, by less than the quarantine, for longer than the quarantine.
     fn step(&mut self, rng: &mut Rng, at: Duration, server: usize, busy: &mut Busy) {
         let most = i64::try_from(self.max_ttl.as_millis()).expect("short");
         let until = at + self.max_ttl.mul_f64(1.3);
@@ -318,7 +319,7 @@ impl Plan {
     }
 }
 
-/// Until when something has a fault already.
+/// Until when something already has a fault.
 struct Busy {
     links: Vec<Vec<Duration>>,
     servers: Vec<Duration>,

@@ -1,4 +1,4 @@
-//! Bugs of a client, planted around the store that it uses: the library itself is as it is shipped.
+//! Bugs of a client, planted around the store that it uses: the library itself is unchanged.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,14 +13,14 @@ use lock_core::clock::{Clock, Moment};
 use lock_core::owner::Owner;
 use lock_core::testkit::Claims;
 
-/// What the client does wrong.
+/// The mistake of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mistake {
-    /// The lease counts from the answer instead of from the request.
+    /// The lease is counted from the answer instead of from the request.
     ValidityFromReply,
-    /// Nothing is taken off the lease for clocks of another speed.
+    /// Nothing is subtracted from the lease for clocks of another speed.
     NoDrift,
-    /// What was not answered is asked for again by another owner, and the first is forgotten.
+    /// An unanswered request is repeated by another owner, and the first owner is forgotten.
     RetryWithNewToken,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Planted<B> {
     inner: B,
     mistake: Mistake,
     claims: Arc<Claims>,
-    /// Who asks in the place of whom.
+    /// The owner that replaces another.
     instead: Arc<Mutex<HashMap<Owner, Owner>>>,
 }
 
@@ -45,7 +45,7 @@ impl<B: Backend> Planted<B> {
         Self { inner, mistake, claims, instead: Arc::default() }
     }
 
-    /// The mistake at each of several stores, which agree on who asks in the place of whom.
+    /// Plants the mistake in each of several stores, which agree on the owners that replace others.
     pub(crate) fn each(stores: impl IntoIterator<Item = B>, mistake: Mistake) -> Vec<Self> {
         let claims = Arc::new(Claims::new().expect("random bytes"));
         let instead = Arc::default();
@@ -54,11 +54,11 @@ impl<B: Backend> Planted<B> {
         stores.into_iter().map(planted).collect()
     }
 
-    /// From when a lease of `lease` counts that was asked for at `sent`.
+    /// Returns the start of a lease of `lease` that was requested at `sent`.
     fn counted(&self, sent: Moment, lease: Duration) -> Moment {
         match self.mistake {
             Mistake::ValidityFromReply => Clock::Suspend.now(),
-            // The library takes 1 % and 2 ms off.
+            // The library subtracts 1 % and 2 ms.
             Mistake::NoDrift => sent.plus(lease / 100 + Duration::from_millis(2)),
             Mistake::RetryWithNewToken => sent,
         }
@@ -131,8 +131,8 @@ impl<B: Backend> Backend for Planted<B> {
     }
 }
 
-/// A store whose client numbers the turns of its process as far as its own clock goes, and not as far as the store has
-/// confirmed: what the library takes for the store's time is the client's.
+/// A store whose client numbers the hand-offs of its process up to its own clock, and not up to the time that the store
+/// has confirmed: the library takes the client's time for the store's.
 pub(crate) struct ByClock<B> {
     inner: B,
     /// The first token of each owner, and when it arrived.
@@ -150,7 +150,7 @@ impl<B: Backend> ByClock<B> {
         Self { inner, first: Mutex::default() }
     }
 
-    /// The first token of this owner with the time since it arrived, in microseconds.
+    /// Returns the first token of this owner plus the time since it arrived, in microseconds.
     fn shown(&self, claim: &Claim) -> Option<FencingToken> {
         let (first, arrived) =
             *self.first.lock().unwrap_or_else(PoisonError::into_inner).get(&claim.owner)?;

@@ -1,9 +1,9 @@
-//! A client process that can stand still: a pause of its garbage collector, a machine that is suspended.
+//! A client process that can be paused, as by a garbage collector or a suspended machine.
 //!
-//! The network's own hosts are polled in every step, and nothing keeps their timers from firing. So in worlds with pauses
-//! a client is two things: a machine, which is such a host and carries bytes, and a process beside it with a runtime of
-//! its own, which goes as far as the world in every step, or not at all. When it goes on, its clock has gone on as well:
-//! what was sent to it meanwhile is there, and all its timers are late.
+//! The hosts of the network are polled in every step, and nothing keeps their timers from firing. So in worlds with
+//! pauses a client has two parts: a machine, which is such a host and carries bytes, and a process with its own
+//! runtime, which advances as far as the world in every step, or not at all. When it continues, its clock has advanced
+//! as well: the messages sent to it meanwhile are there, and all its timers are late.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -21,30 +21,30 @@ use tokio::time::{Instant, advance, sleep};
 
 use crate::wire::Wire;
 
-/// What a machine keeps of a connection that its process does not read.
+/// The buffer of a machine for a connection that its process does not read.
 const ROOM: usize = 64 * 1_024;
 
-/// What a client does in its life.
+/// The work of a client during its life.
 type Life = Pin<Box<dyn Future<Output = turmoil::Result>>>;
 
-/// A connection that a process wants.
+/// A connection that a process requests.
 struct Call {
     host: String,
     port: u16,
     made: oneshot::Sender<io::Result<DuplexStream>>,
 }
 
-/// Where a machine hears of the connections that its process wants: anew after every start.
+/// The channel through which a machine receives the connection requests of its process. Replaced after every start.
 #[derive(Clone, Default)]
 pub(crate) struct Port(Rc<RefCell<Option<mpsc::UnboundedSender<Call>>>>);
 
-/// What the process that runs now needs to know.
+/// The data of the process that runs now.
 #[derive(Clone)]
 struct Running {
     port: Port,
     /// When the world began, by the clock of its runtime.
     beginning: Instant,
-    /// For how long it stood still.
+    /// How long it was paused.
     stood: Duration,
 }
 
@@ -52,19 +52,19 @@ thread_local! {
     static RUNNING: RefCell<Option<Running>> = const { RefCell::new(None) };
 }
 
-/// The true time where a process runs.
+/// Returns the true time where a process runs.
 pub(crate) fn now() -> Option<Duration> {
     let beginning = RUNNING.with_borrow(|running| running.as_ref().map(|running| running.beginning))?;
     Some(shown() - beginning)
 }
 
-/// What the clock of the runtime shows.
+/// Returns the time of the runtime's clock.
 #[allow(clippy::disallowed_methods, reason = "it is the world's own clock")]
 fn shown() -> Instant {
     Instant::now()
 }
 
-/// For how long the process that runs has stood still.
+/// Returns how long the process that runs was paused.
 pub(crate) fn stood() -> Duration {
     RUNNING.with_borrow(|running| running.as_ref().map_or(Duration::ZERO, |running| running.stood))
 }
@@ -79,7 +79,7 @@ pub(crate) fn dial(host: &str, port: u16) -> Option<impl Future<Output = io::Res
     Some(async move { if sent { answer.await.map_err(|_| gone())? } else { Err(gone()) } })
 }
 
-/// One life of the machine of a process.
+/// Runs one life of the machine of a process.
 pub(crate) async fn carry(port: Port) -> turmoil::Result {
     let (calls, mut called) = mpsc::unbounded_channel();
     port.0.replace(Some(calls));
@@ -104,7 +104,7 @@ pub(crate) async fn carry(port: Port) -> turmoil::Result {
     Ok(())
 }
 
-/// Until one of the two ends is closed.
+/// Copies until one of the two ends is closed.
 async fn copy(mut from: ReadHalf<impl Stream>, mut to: WriteHalf<impl Stream>) {
     let mut bytes = vec![0; 4 * 1_024];
     while let Ok(count @ 1..) = from.read(&mut bytes).await {
@@ -114,14 +114,14 @@ async fn copy(mut from: ReadHalf<impl Stream>, mut to: WriteHalf<impl Stream>) {
     }
 }
 
-/// A client with a runtime of its own.
+/// A client with its own runtime.
 pub(crate) struct Process {
     begin: Box<dyn Fn() -> Life>,
     port: Port,
     life: Option<Alive>,
-    /// When it was stopped.
+    /// When it was paused.
     stopped: Option<Duration>,
-    /// How often it was stopped.
+    /// How often it was paused.
     stops: Rc<Cell<usize>>,
     stood: Duration,
 }
@@ -146,7 +146,7 @@ impl Process {
             .build()
             .expect("a runtime");
         let tasks = LocalSet::new();
-        // Timers go by whole milliseconds.
+        // Timers count whole milliseconds.
         runtime.block_on(async { sleep(Duration::from_millis(1)).await });
         let entered = runtime.enter();
         let beginning = shown() - at;
@@ -156,26 +156,26 @@ impl Process {
         self.stopped = None;
     }
 
-    /// The machine dies, and everything on it.
+    /// Kills the machine, and everything on it.
     pub(crate) fn crash(&mut self) {
         self.life = None;
     }
 
-    /// From `at` on it stands still.
+    /// Pauses it at `at`.
     pub(crate) fn stop(&mut self, at: Duration) {
         self.stopped = Some(at);
         self.stops.set(self.stops.get() + 1);
     }
 
-    /// It goes on at `at`.
+    /// Continues it at `at`.
     pub(crate) fn go_on(&mut self, at: Duration) {
         let Some(stopped) = self.stopped.take() else { return };
         self.stood += at - stopped;
-        // Before anything is polled, so that whatever is late is found late.
+        // Before anything is polled, so that late timers are seen late.
         self.run(|_| advance(at - stopped));
     }
 
-    /// Goes on for `time`, unless it stands still.
+    /// Advances it by `time`, unless it is paused.
     pub(crate) fn tick(&mut self, time: Duration) {
         if self.stopped.is_none() {
             self.run(|tasks| tasks.run_until(sleep(time)));

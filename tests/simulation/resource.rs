@@ -1,4 +1,4 @@
-//! What the locks protect, as it should be built: it refuses fencing tokens that are smaller than one it has seen.
+//! The protected resource as it should be built: it refuses fencing tokens that are smaller than one that it has seen.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -10,22 +10,22 @@ use lock_core::FencingToken;
 use crate::check::Oracle;
 use crate::journal::Journal;
 
-/// One resource for each key. No fault is done to it.
+/// One resource for each key. It has no faults.
 #[derive(Clone)]
 pub(crate) struct Resource {
     seen: Rc<RefCell<BTreeMap<String, Seen>>>,
-    /// As it should not be built: it takes what comes.
+    /// The bug: it accepts every write.
     takes_all: bool,
     journal: Journal,
 }
 
-/// What it was used with so far.
+/// The uses of it so far.
 #[derive(Default)]
 struct Seen {
     /// The largest token of a writer, and the largest of all.
     written: Option<FencingToken>,
     largest: Option<FencingToken>,
-    /// Since when the youngest of the holds was there whose write was taken.
+    /// The start of the youngest hold whose write was accepted.
     youngest: Duration,
 }
 
@@ -35,11 +35,11 @@ pub(crate) struct Use<'a> {
     pub(crate) who: &'a str,
     pub(crate) key: &'a str,
     pub(crate) token: FencingToken,
-    /// It only reads, as others do beside it.
+    /// Whether it only reads, as others do beside it.
     pub(crate) reads: bool,
-    /// Since when the lock under which it comes was there.
+    /// The start of the hold under which it runs.
     pub(crate) since: Duration,
-    /// Whether that lock is certainly its user's: then a refusal is wrong, for it says that somebody after it has had
+    /// Whether its user certainly holds that lock. Then a refusal is wrong, because it says that a later client has had
     /// the lock already.
     pub(crate) held: bool,
 }
@@ -49,11 +49,11 @@ impl Resource {
         Self { seen: Rc::default(), takes_all, journal }
     }
 
-    /// Uses what the lock protects.
+    /// Uses the protected resource.
     pub(crate) fn serve(&self, Use { who, key, token, reads, since, held }: Use<'_>) {
         let mut all = self.seen.borrow_mut();
         let seen = all.entry(key.to_owned()).or_default();
-        // Readers come in any order, between two writers.
+        // Readers come in any order between two writers.
         let least = if reads { seen.written } else { seen.largest };
         let taken = self.takes_all || Some(token) >= least;
         let what = if reads { "reads" } else { "writes to" };

@@ -1,18 +1,18 @@
-//! The protocol between a client and a server: requests are read, RESP3 answers are written.
+//! The protocol between a client and a server: reads requests, and writes RESP3 answers.
 
 use bytes::{Buf, BytesMut};
 
-/// What a server answers.
+/// An answer of a server.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Reply {
     Nil,
     Status(String),
     Int(i64),
     Bulk(Vec<u8>),
-    /// Text for people, as `INFO` gives it.
+    /// Text for people, as `INFO` returns it.
     Verbatim(String),
     Array(Vec<Self>),
-    /// What is no answer, by its form.
+    /// A message that is no answer.
     Push(Vec<Self>),
     Map(Vec<(Self, Self)>),
     Error(String),
@@ -31,7 +31,7 @@ impl Reply {
         Self::Error(text.into())
     }
 
-    /// Appends the answer as it goes over the network.
+    /// Appends the answer as it crosses the network.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         let line = |out: &mut Vec<u8>, sign: char, text: &str| {
             out.extend_from_slice(format!("{sign}{text}\r\n").as_bytes());
@@ -69,7 +69,7 @@ impl Reply {
     }
 }
 
-/// Takes the next whole request out of what was received: an array of bulk strings, which is all that clients send.
+/// Takes the next complete request from the received bytes: an array of bulk strings, the only form that clients send.
 pub(crate) fn request(received: &mut BytesMut) -> Option<Vec<Vec<u8>>> {
     let mut at = 0;
     let count = number(received, &mut at, b'*')?;

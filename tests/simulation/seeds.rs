@@ -1,4 +1,4 @@
-//! Seed after seed: nobody holds beside another, whatever happens within what is assumed.
+//! Seed after seed: no two holds overlap, whatever happens within the assumptions.
 
 use std::collections::BTreeMap;
 use std::num::NonZero;
@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::plan::Plan;
 use crate::world::{self, Flaw, Outcome};
 
-/// How many seeds a run of all tests takes.
+/// The number of seeds in a run of all tests.
 const SEEDS: u64 = 500;
 
-/// What happens in a hundred worlds, or they show nothing of it.
+/// The events that must happen in a hundred worlds, because otherwise the worlds prove nothing about them.
 const SEEN: [&str; 10] = [
     "downgrades",
     "grants of all keys",

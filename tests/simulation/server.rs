@@ -1,4 +1,4 @@
-//! One simulated server: its data, its clock, its scripts, and what it answers to a request.
+//! One simulated server: its data, its clock, its scripts, and its answers.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -10,17 +10,17 @@ use crate::lua::{Call, Scripts};
 use crate::resp::Reply;
 use crate::world::Flaw;
 
-/// What the clocks of all servers show when the world begins, in us.
+/// The time of all servers when the world begins, in us.
 const BEGINNING: i64 = 1_763_000_000_000_000;
 
 /// The clock of one server.
 #[derive(Debug)]
 pub(crate) struct ServerClock {
-    /// By how much it is ahead of the true time, in us.
+    /// How far it is ahead of the true time, in us.
     ahead: Cell<i64>,
-    /// By how much it gains, in us for each second.
+    /// How much it gains, in us for each second.
     gains: i64,
-    /// The true time since the world began.
+    /// Returns the true time since the world began.
     truth: fn() -> Duration,
 }
 
@@ -29,41 +29,41 @@ impl ServerClock {
         Self { ahead: Cell::new(0), gains, truth }
     }
 
-    /// Sets it by so much.
+    /// Sets it forward by `by`.
     pub(crate) fn step(&self, by: i64) {
         self.ahead.set(self.ahead.get() + by);
     }
 
-    /// What it shows, in us.
+    /// Returns its time in us.
     pub(crate) fn now(&self) -> i64 {
         let truth = i64::try_from((self.truth)().as_micros()).expect("a short run");
         BEGINNING + truth + truth / 1_000 * self.gains / 1_000 + self.ahead.get()
     }
 }
 
-/// How a script is changed before it is loaded: how a bug is planted without a change of the library.
+/// Changes a script before it is loaded, to plant a bug without a change of the library.
 pub(crate) type Patch = Rc<dyn Fn(String) -> String>;
 
-/// One server. It outlives its crashes; [`start`](Self::start) says what it remembers of its earlier life.
+/// One server. It outlives its crashes; [`start`](Self::start) determines what it remembers of its earlier life.
 pub(crate) struct Server {
     pub(crate) name: String,
     data: Rc<RefCell<Keyspace>>,
     pub(crate) clock: Rc<ServerClock>,
     scripts: Scripts,
     life: Rc<Cell<u64>>,
-    /// How many keys it has thrown away in this life.
+    /// The number of keys that it has evicted in this life.
     evicted: Rc<Cell<u64>>,
-    /// It does not tell its clients of them.
+    /// Whether it hides evictions from its clients.
     is_silent: bool,
     forgets: Cell<bool>,
     patch: Option<Patch>,
     audit: Audit,
 }
 
-/// What one connection is in the middle of.
+/// The state of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Talk {
-    /// With whom.
+    /// The client.
     client: String,
     /// The commands since `MULTI`.
     queued: Option<Vec<Vec<Vec<u8>>>>,
@@ -89,12 +89,12 @@ impl Server {
         Self { name, data, clock, scripts, life, evicted, is_silent, forgets: Cell::new(false), patch, audit }
     }
 
-    /// The next crash takes the data along, or not.
+    /// Sets whether the next crash loses the data.
     pub(crate) fn forgets(&self, forgets: bool) {
         self.forgets.set(forgets);
     }
 
-    /// Begins a life: another run id and no scripts; the data are there unless they are lost.
+    /// Begins a life with another run id and no scripts. The data are there unless they were lost.
     pub(crate) fn start(&self) {
         self.life.set(self.life.get() + 1);
         self.evicted.set(0);
@@ -109,7 +109,7 @@ impl Server {
         self.data.borrow_mut().clear();
     }
 
-    /// Throws a key away, if it is there, as a server does that is short of memory.
+    /// Evicts a key, if it exists, like a server that is short of memory.
     pub(crate) fn evict(&self, key: &str) {
         let look = self.look_at(&[key.as_bytes().to_vec()]);
         for (key, seen) in &look {
@@ -119,24 +119,24 @@ impl Server {
         }
     }
 
-    /// Deletes a key, as somebody may who has nothing to do with the locks.
+    /// Deletes a key, like a user who is unrelated to the locks.
     pub(crate) fn delete(&self, key: &[u8]) {
         self.data.borrow_mut().remove(key);
     }
 
-    /// The owner that has an exclusive lock.
+    /// Returns the owner of an exclusive lock.
     pub(crate) fn holder(&self, key: &[u8]) -> Option<Vec<u8>> {
         let mut data = self.data.borrow_mut();
         data.set_now(self.clock.now() / 1_000);
         owner_of(&data.see(key)?.text).map(<[u8]>::to_vec)
     }
 
-    /// Takes its scripts from it while it runs.
+    /// Flushes its scripts while it runs.
     pub(crate) fn flush_scripts(&self) {
         self.scripts.forget();
     }
 
-    /// Every live key with its text and expiry.
+    /// Returns every live key with its text and expiry.
     pub(crate) fn look(&self) -> Look {
         let mut data = self.data.borrow_mut();
         data.set_now(self.clock.now() / 1_000);
@@ -172,11 +172,11 @@ impl Server {
         let name = words[0].to_ascii_uppercase();
         match (name.as_slice(), words.get(1).map(|word| word.to_ascii_uppercase())) {
             (b"HELLO", _) => hello(),
-            // As a server before 7.2.
+            // Like a server before 7.2.
             (b"CLIENT", Some(what)) if what == b"SETINFO" => Reply::error(
                 "ERR Unknown subcommand or wrong number of arguments for 'SETINFO'. Try CLIENT HELP.",
             ),
-            // Nobody is ever told anything on it.
+            // No message is ever published on it.
             (b"SUBSCRIBE", Some(_)) if words.len() == 2 => {
                 Reply::Push(vec![Reply::text("subscribe"), Reply::Bulk(words[1].clone()), Reply::Int(1)])
             }
@@ -241,7 +241,7 @@ impl Server {
     }
 }
 
-/// The commands that a client and a script can both give.
+/// Runs a command that both a client and a script can send.
 fn run(
     data: &RefCell<Keyspace>,
     clock: &ServerClock,
@@ -255,7 +255,7 @@ fn run(
             Reply::Array(vec![part(now / 1_000_000), part(now % 1_000_000)])
         }
         b"INFO" => Reply::Verbatim(info(name, life, evicted)),
-        // Nobody listens.
+        // There are no subscribers.
         b"PUBLISH" => Reply::Int(0),
         _ => {
             let mut data = data.borrow_mut();
@@ -279,7 +279,7 @@ fn hello() -> Reply {
     ])
 }
 
-/// The fields that the library reads. The run id is one of this server and this life of it.
+/// Returns the fields that the library reads. The run id belongs to this server and this life of it.
 fn info(name: &str, life: u64, evicted: u64) -> String {
     let run: String = name.bytes().map(|byte| format!("{byte:02x}")).collect();
     format!(

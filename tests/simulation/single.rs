@@ -1,12 +1,12 @@
-//! A world of one store, `redis://`, in which the tasks of one client take turns on one grant and number them, and other
-//! clients try now and then.
+//! A world of one store, `redis://`, in which the tasks of one client hand one grant on and number their holds, and
+//! other clients try now and then.
 //!
-//! What a majority behind its gate never does: the server forgets a lock that is held, and grants it to another while the
-//! old holder does not know. So two may hold at once here, which is no finding. What must be true all the same, at every
-//! moment: whoever has the lock by the server has a larger token than anybody has used before, and whoever does not has a
-//! smaller one than the holder. Else what is locked would refuse the only one that has the lock.
+//! Unlike a majority behind its gate, the server forgets a held lock and grants it to another client while the old
+//! holder does not know. So two clients may hold at once here, which is no violation. At every moment, however, the
+//! client that has the lock by the server has a larger token than any used before, and every other client has a smaller
+//! one than the holder. Otherwise the resource would refuse the only client that has the lock.
 //!
-//! What the server tells by itself is lost: nobody is woken but by its own signs of life.
+//! All notifications of the server are lost: only its own heartbeats wake a waiter.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -29,18 +29,18 @@ use crate::server::{Server, ServerClock};
 use crate::wire::{self, Wire};
 use crate::world::{Flaw, Outcome};
 
-/// How far the world goes in one step.
+/// The length of a step of the world.
 const TICK: Duration = ms(1);
 const LENGTH: Duration = ms(2_000);
 const CLIENTS: usize = 3;
-/// The tasks that take turns.
+/// The number of tasks that hand the grant on.
 const TASKS: usize = 4;
-/// The one that takes turns.
+/// The client that hands its grant on.
 const TURNS: &str = "c0";
 const TTL: Duration = ms(2_000);
 const KEY: &str = "a";
 
-/// What is used with the lock, and who rightly is its user.
+/// The protected resource, and its rightful user.
 #[derive(Clone)]
 struct Truth {
     server: Rc<Server>,
@@ -50,14 +50,14 @@ struct Truth {
 
 #[derive(Default)]
 struct Uses {
-    /// The largest token, and whose.
+    /// The largest token, and its client.
     largest: Option<(FencingToken, String)>,
     /// The owner that had the lock at its last rightful use, and the smallest token of such a use.
     holder: Option<(Vec<u8>, FencingToken)>,
 }
 
 impl Truth {
-    /// A client uses what is locked, with this token.
+    /// Records that a client uses the resource with this token.
     fn uses(&self, client: &str, token: FencingToken) {
         self.journal.count("uses");
         let holder = self.server.holder(KEY.as_bytes());
@@ -82,7 +82,7 @@ impl Truth {
                         Some(format!("{other} has the lock, and {client} uses a token that is not smaller"));
                 }
             }
-            // Nobody has it, or this client has it twice over: its old tasks may not know.
+            // The key is free, or this client has two grants: its old tasks may not know.
             _ => {}
         }
         if uses.largest.as_ref().is_none_or(|(largest, _)| *largest < token) {
@@ -94,14 +94,14 @@ impl Truth {
         }
     }
 
-    /// A client was told that its lock is gone.
+    /// Records that a client was notified of the loss of its lock.
     fn lost(&self, client: &str) {
         let holder = self.server.holder(KEY.as_bytes()).unwrap_or_default();
         self.journal.owners(|all| all.lost(client, &holder));
     }
 }
 
-/// How fast the tasks of a session take turns. A turn takes no time, but for one of `every`.
+/// How fast the tasks of a session hand the grant on. A hold takes no time, except for one of `every`.
 #[derive(Clone)]
 struct Pace {
     every: u32,
@@ -110,9 +110,9 @@ struct Pace {
 }
 
 impl Pace {
-    /// A slow one, or 900 turns in a millisecond: fewer than the microseconds that pass, so a process that numbers them by
-    /// its own clock never has to ask the store, and nearly as many, so its numbers soon reach the token of whoever was
-    /// granted the lock a little later.
+    /// Picks a slow pace, or 900 hand-offs in a millisecond. That is fewer than the microseconds that pass, so a
+    /// process that numbers them by its own clock never has to ask the store. It is nearly as many, so its numbers soon
+    /// reach the token of a client that was granted the lock a little later.
     fn new(rng: &mut Rng) -> Self {
         let (every, longest) = if rng.u8(..3) == 0 { (256, 3) } else { (900, 1) };
         Self { every, longest, turns: Rc::default() }
@@ -170,7 +170,7 @@ impl Client {
         }
     }
 
-    /// One turn after the other.
+    /// Acquires and releases, one hold after another.
     async fn turns(self, locks: LockManager, mut rng: Rng, turns: usize, pace: Pace) {
         for _ in 0..turns {
             let request = locks.lock(KEY).fencing(rng.bool()).strategy(strategy::retry().within(ms(200)));
@@ -183,7 +183,7 @@ impl Client {
         }
     }
 
-    /// Now and then, without waiting: whoever does so is the first to find that the key is free.
+    /// Tries now and then without waiting, and so is the first to find that the key is free.
     async fn tries(self, locks: LockManager, mut rng: Rng) -> turmoil::Result {
         loop {
             let request = locks.lock(KEY).fencing(rng.bool()).strategy(strategy::fail_fast()).max_waiters(0);
@@ -216,11 +216,11 @@ impl Client {
 enum Loss {
     Everything,
     TheLock,
-    /// It dies, and comes back without its data.
+    /// It dies, and returns without its data.
     Life,
 }
 
-/// Runs the world of `seed` to its end; `by_clock` with clients that number their turns as far as their own clock goes.
+/// Runs the world of `seed` to its end. With `by_clock`, clients number their hand-offs up to their own clock.
 pub(crate) fn run(seed: u64, by_clock: bool) -> Outcome {
     fastrand::seed(seed);
     let journal = Journal::new(false);
@@ -253,8 +253,8 @@ pub(crate) fn run(seed: u64, by_clock: bool) -> Outcome {
         sim.host(name, move || client.clone().live());
     }
     let mut loss = ms(rng.u64(20..200));
-    // A loss does the most harm to a young grant of the client that takes turns: there are few numbers behind its first
-    // token, so the next holder's token is not far above.
+    // A loss does the most harm to a young grant of the client that hands on: few numbers follow its first token, so
+    // the next holder's token is not far above.
     let (back, mut holder) = (Cell::new(None), None);
     while sim.elapsed() < LENGTH {
         let at = sim.elapsed();
@@ -276,7 +276,7 @@ pub(crate) fn run(seed: u64, by_clock: bool) -> Outcome {
             let how = [Loss::Everything, Loss::TheLock, Loss::Life][rng.usize(..3)];
             journal.note_at(at, "--", format_args!("the server loses {how:?}"));
             journal.count("losses");
-            // What ends in a crash ends at this moment.
+            // Everything that a crash ends, ends at this moment.
             journal::stop(Some(at));
             match how {
                 Loss::Everything => server.flush(),
@@ -301,7 +301,7 @@ pub(crate) fn run(seed: u64, by_clock: bool) -> Outcome {
     Outcome { seed, verdict, counts: journal.counts(), hash: journal.hash(), text: journal.text() }
 }
 
-/// How many seeds a run of all tests takes.
+/// The number of seeds in a run of all tests.
 const SEEDS: u64 = 12;
 
 #[test]

@@ -1,4 +1,4 @@
-//! How a client gets its locks.
+//! The store through which a client gets its locks.
 
 use lock_core::backend::Backend;
 use lock_core::backend::redis::Redis;
@@ -9,10 +9,10 @@ use lock_core::{LockManager, ManagerBuilder, Result};
 use crate::plan::Plan;
 use crate::planted::{Mistake, Planted};
 
-/// Which store a client uses.
+/// The store of a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// As users write it: `redlock://`.
+    /// As users configure it: `redlock://`.
     #[default]
     Redlock,
     /// The same servers without the gate: Redlock as it is described elsewhere.
@@ -46,7 +46,8 @@ pub(crate) async fn connect(kind: Kind, plan: &Plan) -> Result<LockManager> {
             let options = VoterOptions::new(plan.max_ttl);
             let voters = Voter::connect_all(urls.iter().map(String::as_str), options).await?;
             match mistake {
-                // The library gives back by itself what a quorum did not answer, so this one sits below it.
+                // The library itself releases what a quorum did not answer, so this mistake is planted below the
+                // quorum.
                 Mistake::RetryWithNewToken => manager(Quorum::new(Planted::each(voters, mistake))?, plan),
                 _ => manager(Planted::new(Quorum::new(voters)?, mistake), plan),
             }

@@ -1,4 +1,4 @@
-//! What a client does in one turn, as its seed says.
+//! The actions of a client in one round, as its seed determines.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use lock_core::{LockManager, LockRequest, OnLost, strategy};
 use crate::client::{Lapse, ms};
 use crate::plan::{Asks, Plan};
 
-/// What one turn is to be.
+/// The plan of one round.
 pub(crate) struct Turn {
     pub(crate) ask: Ask,
     pub(crate) how: How,
@@ -20,11 +20,11 @@ pub(crate) struct Turn {
     pub(crate) gives_up: Option<Duration>,
     pub(crate) time: Duration,
     pub(crate) end: End,
-    /// It writes without a look at its lock, also where that is lost.
+    /// Whether it writes without checking its lock, even if the lock is lost.
     pub(crate) careless: bool,
 }
 
-/// What is asked for.
+/// The requested lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ask {
     One(&'static [&'static str]),
@@ -36,7 +36,7 @@ pub(crate) enum Ask {
     All,
 }
 
-/// How it is held.
+/// The way to hold it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
     /// With a guard.
@@ -47,7 +47,7 @@ pub(crate) enum How {
     Nested,
 }
 
-/// How long another holder is waited for.
+/// How long it waits for another holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waits {
     No,
@@ -55,12 +55,12 @@ pub(crate) enum Waits {
     Forever,
 }
 
-/// How a hold ends.
+/// The end of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Released,
     Dropped,
-    /// It goes on until it is lost, if it is not renewed.
+    /// It continues until it is lost, if it is not renewed.
     Lost,
 }
 
@@ -143,7 +143,7 @@ impl Turn {
         }
     }
 
-    /// The request of this turn, by a client with this lapse.
+    /// Returns the request of this round, by a client with this lapse.
     pub(crate) fn request(&self, locks: &LockManager, lapse: Lapse) -> LockRequest {
         let request = self.ask.request(locks).ttl(self.ttl).renew(self.renewed).fencing(self.fencing);
         let request = match self.waits {
@@ -157,7 +157,7 @@ impl Turn {
         request.on_lost(if lapse == Lapse::GoesOnWhenLost { OnLost::Finish } else { OnLost::Cancel })
     }
 
-    /// For how long it holds.
+    /// Returns the time for which it holds.
     pub(crate) fn time(&self) -> Duration {
         if self.end == End::Lost { self.ttl * 2 } else { self.time }
     }

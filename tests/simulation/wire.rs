@@ -10,8 +10,8 @@ use turmoil::net::TcpStream;
 
 use crate::journal;
 
-/// A connection that a client has made. Where its machine dies nobody hears of it: what was sent arrives, and nothing
-/// after that. (Closing them would be told in an order that no seed decides.)
+/// A connection that a client has made. If its machine dies, nobody is notified: the bytes sent before arrive, and
+/// nothing after them. (Closing the connections would notify the servers in an order that no seed determines.)
 pub(crate) struct Wire(Option<TcpStream>);
 
 thread_local! {
@@ -28,7 +28,7 @@ impl Wire {
     }
 }
 
-/// Forgets the connections of those who died, where no world is there to be told.
+/// Forgets the connections of dead clients, outside of the world, so that nobody is notified.
 pub(crate) fn bury() {
     CUT.take();
 }

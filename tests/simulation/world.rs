@@ -1,4 +1,4 @@
-//! One world: servers, clients, the network between them, and what its plan does to them.
+//! One world: servers, clients, the network between them, and the faults of its plan.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -20,36 +20,36 @@ use crate::server::{Patch, Server, ServerClock};
 use crate::store;
 use crate::wire::{self, Wire};
 
-/// How far the world goes in one step; messages are delivered between two of them.
+/// The length of a step of the world. Messages are delivered between two steps.
 const TICK: Duration = Duration::from_millis(4);
 
-/// What is not as it should be.
+/// The planted flaws.
 #[derive(Clone, Default)]
 pub(crate) struct Flaw {
-    /// In the scripts.
+    /// A flaw in the scripts.
     pub(crate) patch: Option<Patch>,
     /// Whether the patch has changed a script yet.
     pub(crate) planted: Option<Rc<Cell<bool>>>,
     pub(crate) store: store::Kind,
     pub(crate) lapse: Lapse,
-    /// The resource does not look at fencing tokens.
+    /// Whether the resource ignores fencing tokens.
     pub(crate) resource_takes_all: bool,
-    /// Servers do not tell their clients that they throw keys away.
+    /// Whether servers hide evictions from their clients.
     pub(crate) silent_evictions: bool,
-    /// The clock of a client stands still when the client does.
+    /// Whether the clock of a client stops when the client is paused.
     pub(crate) clock_stands_still: bool,
 }
 
-/// What came of one world.
+/// The outcome of one world.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) seed: u64,
     pub(crate) verdict: Verdict,
-    /// How often what was seen.
+    /// How often each event happened.
     pub(crate) counts: BTreeMap<&'static str, usize>,
-    /// Of all that happened: the same for the same seed.
+    /// A hash of all events, the same for the same seed.
     pub(crate) hash: u64,
-    /// All that happened, if it was to be kept.
+    /// The text of all events, if it was kept.
     pub(crate) text: String,
 }
 
@@ -57,7 +57,7 @@ struct World<'a> {
     sim: Sim<'a>,
     plan: Rc<Plan>,
     servers: Vec<Rc<Server>>,
-    /// The clients, where they can stand still.
+    /// The clients, in worlds in which they can be paused.
     processes: Vec<Process>,
     journal: Journal,
     audit: Audit,
@@ -84,7 +84,7 @@ pub(crate) fn run(plan: Plan, flaw: &Flaw, keeps_text: bool) -> Outcome {
     let plan = Rc::new(plan);
     let mut world = World::new(Rc::clone(&plan), flaw, journal.clone());
     let left = world.run();
-    // Whoever holds at the end does so until then.
+    // A client that holds at the end does so until then.
     journal::stop(Some(LENGTH));
     drop(world);
     drop(inside);
@@ -138,7 +138,7 @@ impl World<'_> {
         Self { sim, plan, servers, processes, journal, audit }
     }
 
-    /// Goes on to the end; what is left on the servers then.
+    /// Runs to the end. Returns the data that are left on the servers.
     fn run(&mut self) -> BTreeMap<String, crate::audit::Look> {
         let plan = Rc::clone(&self.plan);
         let mut faults = plan.faults.iter().peekable();
@@ -160,7 +160,7 @@ impl World<'_> {
     fn strike(&mut self, fault: Fault) {
         let (server, client) = (|number: usize| format!("s{number}"), |number: usize| format!("c{number}"));
         let (at, sim) = (self.sim.elapsed(), &mut self.sim);
-        // What ends in a crash ends at this moment.
+        // Everything that a crash ends, ends at this moment.
         journal::stop(Some(at));
         match fault {
             Fault::Crash { server: number, forgets } => {
@@ -190,7 +190,7 @@ impl World<'_> {
             Fault::FlushScripts { server: number } => self.servers[number].flush_scripts(),
             Fault::Evict { server: number, key } => self.servers[number].evict(key),
             Fault::Pause { client } => self.processes[client].stop(at),
-            // Not between two steps: it acts.
+            // Not between two steps, because it acts.
             Fault::GoOn { .. } => {}
             Fault::CrashClient { client: number } => {
                 self.journal.client_died();
@@ -207,7 +207,7 @@ impl World<'_> {
             }
         }
         wire::bury();
-        // Tasks that died may have drawn, in any order.
+        // Dead tasks may have drawn random numbers, in any order.
         let millis = u64::try_from(at.as_millis()).unwrap_or(0);
         fastrand::seed(self.plan.seed.wrapping_mul(1_000_003).wrapping_add(millis));
         journal::stop(None);
