@@ -40,8 +40,8 @@ async fn memory_keeps_the_contract() {
     ]);
 }
 
-/// What a store is asked in all: the one place to be changed where a case is added. Which of them do not apply to a store
-/// stands in the test of that store.
+/// The number of cases for a store: the only place to change when a case is added. The test of each store lists the
+/// cases that do not apply to it.
 #[test]
 fn no_case_is_missing() {
     let expected = [
@@ -142,7 +142,7 @@ fn failed(report: &Report) -> BTreeSet<&'static str> {
     report.failures.iter().map(|failure| failure.case).collect()
 }
 
-/// Every broken store is caught by the case that is about it, and every case catches one.
+/// Every broken store fails the case that is about its bug, and every case fails for one broken store.
 #[tokio::test(start_paused = true)]
 async fn every_broken_backend_is_caught_and_every_case_catches_one() {
     let mut catching = BTreeSet::new();
@@ -169,7 +169,7 @@ async fn a_backend_that_approximates_what_it_cannot_do_is_caught() {
     assert_eq!(failed(&report), BTreeSet::from(refusals), "{report}");
 }
 
-/// What a worker asks for in a round.
+/// The request of a worker in a round.
 type Plan = fn(worker: usize, round: usize) -> (&'static str, Mode);
 
 const MUTEX: Plan = |_, _| ("k", Mode::Exclusive);
@@ -177,7 +177,7 @@ const READ_WRITE: Plan =
     |worker, round| ("k", if (worker + round).is_multiple_of(4) { Mode::Exclusive } else { Mode::Shared });
 const PERMITS: Plan = |_, _| ("k", Mode::Permit { of: 3 });
 
-/// Eight workers on one key with leases that run out in the middle of some holds.
+/// Runs eight workers on one key, with leases that expire in the middle of some holds.
 async fn work(backend: impl Backend + Clone, plan: Plan) -> History {
     let history = History::new(backend.capability().placement.clock());
     let workers: Vec<_> =
@@ -203,7 +203,7 @@ async fn work_of(worker: usize, backend: impl Backend, history: History, plan: P
             }
         };
         let acquired = history.now();
-        // Now and then longer than the lease.
+        // Sometimes longer than the lease.
         tokio::time::sleep(Duration::from_millis(((worker * 7 + round * 3) % 25) as u64)).await;
         let ended = history.now().min(history.at(grant.sent.plus(grant.lease)));
         let (key, fence) = (key.to_owned(), grant.fence);

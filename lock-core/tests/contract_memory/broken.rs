@@ -23,7 +23,7 @@ use lock_core::backend::{
 use lock_core::key::Key;
 use lock_core::{LockError, LockErrorKind, Result};
 
-/// See the module.
+/// The broken memory store.
 #[derive(Clone, Debug)]
 pub(crate) struct Broken {
     inner: Memory,
@@ -34,9 +34,9 @@ pub(crate) struct Broken {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The claim that was granted last, by key.
+    /// The last granted claim, by key.
     holders: HashMap<String, Claim>,
-    /// Claims with a place in the queue, and whether they gave it up.
+    /// Queued claims, and whether they gave their entry up.
     waiting: Vec<Claim>,
     listeners: HashMap<u128, Weak<dyn Listener>>,
     latches: Latches,
@@ -48,7 +48,7 @@ impl Broken {
         Self { inner: Memory::new(), fault, limited: false, state: Arc::default() }
     }
 
-    /// The same without shared locks, permits, queues and tokens.
+    /// Returns the same store without shared locks, permits, queues and tokens.
     pub(crate) fn limited(self) -> Self {
         Self { limited: true, ..self }
     }
@@ -63,7 +63,7 @@ impl Broken {
         state.calls
     }
 
-    /// The claim as the broken store understands it.
+    /// Returns the claim as the broken store understands it.
     fn read(&self, claim: &Claim) -> Claim {
         let mut claim = claim.clone();
         match self.fault {
@@ -112,7 +112,7 @@ impl Broken {
         Ok(())
     }
 
-    /// Lets the holder be replaced by the same with another lease.
+    /// Replaces the holder by the same one with another lease.
     fn reset(&self, claim: &Claim, ttl: Duration) -> Renewal {
         if self.inner.release_now(claim, None) != Some(Released::Released) {
             return Renewal::NotOwned;
@@ -172,7 +172,7 @@ impl Broken {
     }
 }
 
-/// The claim on its first key alone.
+/// Returns the claim on its first key alone.
 fn first_of(claim: &Claim) -> Claim {
     let mut claim = claim.clone();
     claim.more = [].into();
@@ -185,7 +185,7 @@ fn with_ttl(claim: &Claim, ttl: Duration) -> Claim {
     claim
 }
 
-/// The memory store answers at the first poll.
+/// Polls once: the memory store answers at the first poll.
 fn now<T>(future: impl Future<Output = T>) -> T {
     let mut future = std::pin::pin!(future);
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());

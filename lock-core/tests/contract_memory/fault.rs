@@ -1,113 +1,113 @@
-//! The ways in which a store can be broken, and the cases that must notice.
+//! The bugs of a broken store, and the cases that must find them.
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Fault {
     None,
-    /// A release frees whoever holds.
+    /// A release frees the key of any holder.
     ReleaseIgnoresOwner,
-    /// A release that found nothing says that it released.
+    /// A release that found nothing answers that it released.
     ReleaseLies,
-    /// A release with `keep_for` frees at once.
+    /// A release with `keep_for` frees the key at once.
     KeepsNothing,
-    /// A key that is kept can be renewed by its former owner.
+    /// The former owner of a kept key can renew it.
     KeptIsRenewed,
     /// A renewal of a free key takes it.
     RenewResurrects,
     /// A renewal sets the lease, shorter or longer.
     RenewShortens,
-    /// A renewal says yes and does nothing.
+    /// A renewal answers yes and does nothing.
     RenewDoesNothing,
-    /// A renewal of what is not ours says yes.
+    /// A renewal of another owner's grant answers yes.
     RenewLies,
-    /// A renewal says that it gave twice the lease that it gave.
+    /// A renewal answers twice the lease that it gave.
     RenewPromisesMore,
     /// A batch is answered in another order.
     BatchReversed,
-    /// An acquire that is repeated is refused.
+    /// A repeated acquire is refused.
     NotIdempotent,
-    /// An acquire that is repeated brings another token.
+    /// A repeated acquire returns another token.
     AnotherToken,
-    /// An acquire that is repeated sets the lease, shorter or longer.
+    /// A repeated acquire sets the lease, shorter or longer.
     AcquireShortens,
-    /// Every fifth claim of a key that is held is granted too.
+    /// Every fifth claim of a held key is granted too.
     TwoHolders,
-    /// Leases run out at nine tenths.
+    /// Leases expire after nine tenths of their time.
     RunsOutEarly,
-    /// Leases do not run out.
+    /// Leases do not expire.
     NeverRunsOut,
-    /// Every key is the same for the store up to its case.
+    /// Keys that differ only in case are the same key.
     FoldsCase,
-    /// Tokens fall.
+    /// Tokens decrease.
     TokensFall,
-    /// Anybody gets a token.
+    /// Any owner gets a token.
     TokenForAnybody,
     /// Readers exclude each other.
     ReadersExclude,
-    /// A writer goes in beside readers.
+    /// A writer is granted beside readers.
     WriterBesideReaders,
-    /// One permit too many.
+    /// There is one permit too many.
     OnePermitTooMany,
     /// The queue has no order.
     NoOrder,
-    /// One who leaves the queue with its release stays in it.
+    /// A claim that leaves the queue with its release stays in it.
     StaysInQueue,
-    /// A waiter is told when the lease runs out, and not of a release.
+    /// A waiter is notified when the lease expires, and not of a release.
     TellsNobody,
-    /// A try whose future is dropped before its end takes the key under another owner.
+    /// A try whose future is dropped before its end takes the key as another owner.
     DroppedTryTakes,
-    /// A try takes a place in the queue.
+    /// A try is queued.
     TryTakesPlace,
-    /// Asking for a place takes none.
+    /// An enqueue does not queue.
     NobodyHasPlace,
-    /// A barging claim takes a place beside its own manager.
+    /// A barging claim is queued although its own manager holds the key.
     PlaceBesideOwn,
-    /// A barging claim never takes a place.
+    /// A barging claim is never queued.
     NoPlaceForBarging,
-    /// A writer that waits for readers has no place, whatever is said.
+    /// A writer that waits for readers is not queued, whatever the answer says.
     NoPlaceForWriters,
-    /// There is room for everybody.
+    /// The room in the queue is unlimited.
     AnyRoom,
-    /// Positions count from one.
+    /// Positions are counted from one.
     WrongPositions,
-    /// A renewal tells of nobody who waits.
+    /// A renewal reports no waiters.
     HidesWaiters,
-    /// A place dates from long ago.
+    /// A queue entry has a date long ago.
     PlacesUndated,
-    /// Whoever has a place keeps it for ever.
+    /// A queue entry lives for ever.
     NobodyDies,
-    /// A place is lost at once.
+    /// A queue entry expires at once.
     DiesTooSoon,
-    /// A claim of another number of permits, or another kind, joins those who are there.
+    /// A claim for another number of permits, or of another kind, joins the holders.
     PermitsOfAnyNumber,
-    /// A downgrade says yes and does nothing.
+    /// A downgrade answers yes and does nothing.
     DowngradeDoesNothing,
-    /// A downgrade gives the key back.
+    /// A downgrade releases the key.
     DowngradeFrees,
-    /// A downgrade of what is not ours says yes.
+    /// A downgrade of another owner's grant answers yes.
     DowngradeLies,
     /// A downgrade does not extend the lease.
     DowngradeKeepsLease,
-    /// A downgrade sends writers that wait to the end of the queue.
+    /// A downgrade moves waiting writers to the end of the queue.
     DowngradeOvertakes,
-    /// A reader that asks for it is a writer.
+    /// A reader that acquires exclusively becomes a writer.
     Upgrades,
-    /// Of several keys only the first is looked at.
+    /// Only the first of several keys is checked.
     FirstOfSeveral,
-    /// Of several keys the first stays taken when another is held.
+    /// The first of several keys stays taken when another is held.
     LeavesPart,
-    /// Of several keys only the first is renewed.
+    /// Only the first of several keys is renewed.
     RenewsPart,
-    /// Of several keys only the first is released.
+    /// Only the first of several keys is released.
     ReleasesPart,
-    /// A claim of several keys goes before those who wait.
+    /// A claim of several keys overtakes the queue.
     SeveralOvertake,
-    /// All turns of a grant have one token.
+    /// All holders of a grant that is handed off have one token.
     OneTokenForAllTurns,
-    /// Everybody who sets a latch has one of its own.
+    /// Each owner that sets a latch has its own.
     LatchOfEachOwner,
-    /// An owner counts down as often as it asks.
+    /// Every repetition of a count-down by one owner counts.
     LatchCountsAgain,
-    /// An open latch that is set again is shut.
+    /// Setting an open latch closes it.
     LatchShuts,
     /// A latch has no lease.
     LatchForEver,
@@ -117,13 +117,13 @@ pub(crate) enum Fault {
     LatchShortens,
     /// Counting down sets a latch that is not set.
     LatchFromNothing,
-    /// A latch and a lock of one key do not know of each other.
+    /// A latch and a lock of one key do not know each other.
     LatchBesideLock,
-    /// Nobody is told anything.
+    /// The store sends no notification.
     Mute,
-    /// The holder is told of each one who waits.
+    /// The holder is notified of each waiter.
     TellsOfEverybody,
-    /// Grants and renewals are dated when they end.
+    /// Grants and renewals are dated when they are answered.
     SentLate,
     /// A release does nothing.
     ReleaseDoesNothing,
@@ -133,37 +133,37 @@ pub(crate) enum Fault {
     OneAnswerTooMany,
     /// A renewal whose future is dropped before its end loses the grant.
     DroppedRenewalLoses,
-    /// Asking for a place takes it under another owner until it is answered.
+    /// An enqueue is queued as another owner until it is answered.
     DroppedPlaceStays,
-    /// The capability is another every time.
+    /// The capability changes every time.
     CapabilityChanges,
-    /// The capability keeps a key after its release for no time.
+    /// The capability keeps a key after its release for zero time.
     Contradicts,
     /// A probe is granted beside a holder.
     ProbeLies,
-    /// A sign of life that is not needed is answered.
+    /// A heartbeat that is not needed gets an answer.
     HeartbeatLies,
-    /// Nobody holds anything, it says.
+    /// No key has a holder, according to the answers.
     ListsNobody,
-    /// Every key is listed, whatever it begins with.
+    /// Every key is listed, whatever its prefix is.
     IgnoresPrefix,
-    /// A look at one key finds another that begins with its name.
+    /// An inspection of one key returns another that begins with its name.
     InspectsByPrefix,
-    /// All keys are listed, however many they are.
+    /// All keys are listed, without a limit.
     IgnoresLimit,
     /// A list shows the token of a holder.
     ShowsTokens,
-    /// What is kept looks held.
+    /// A kept key looks held.
     HidesKept,
-    /// Of several holders one is listed.
+    /// Only one of several holders is listed.
     ListsOneHolder,
-    /// Those who wait are listed in another order.
+    /// The waiters are listed in another order.
     WaitersBackwards,
-    /// Whoever holds is taken the key away.
+    /// A forced release removes any holder.
     EvictsAnybody,
-    /// Taking a grant away says yes and does nothing.
+    /// A forced release answers yes and does nothing.
     EvictDoesNothing,
-    /// What the capability does not name is done as if it were exclusive and barging.
+    /// A mode that the capability lacks is treated as exclusive and barging.
     Approximates,
 }
 
@@ -251,7 +251,7 @@ impl Fault {
         Self::EvictDoesNothing,
     ];
 
-    /// One case that must catch it; others may too.
+    /// Returns one case that must find the bug; others may find it too.
     pub(crate) fn caught_by(self) -> &'static str {
         match self {
             Self::None => "",

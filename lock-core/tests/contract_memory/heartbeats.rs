@@ -1,4 +1,4 @@
-//! The memory store as one whose places live on beats: it serves those who wait by itself, and tells them.
+//! The memory store as a store whose queue entries live on heartbeats: it serves waiters by itself, and notifies them.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, Weak};
@@ -14,17 +14,17 @@ use lock_core::clock::{Clock, Moment};
 use lock_core::key::Key;
 use lock_core::owner::Owner;
 
-/// How much of the contract it keeps.
+/// The part of the contract that it breaks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Kept {
     All,
-    /// A heartbeat of one who has no place gives it one.
+    /// A heartbeat of an owner without a queue entry creates one.
     AllButGone,
-    /// Nobody is told that it was served.
+    /// Nobody is notified of a grant from the queue.
     AllButWord,
-    /// A heartbeat does not extend the short lease of a grant by place.
+    /// A heartbeat does not extend the short lease of a grant from the queue.
     AllButLease,
-    /// One who was served and gives up keeps the key.
+    /// A waiter that was served and gives up keeps the key.
     AllButLeaving,
 }
 
@@ -37,9 +37,9 @@ pub(crate) struct Beating {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Who waits, in order of arrival, and until when it is alive.
+    /// The waiters in order of arrival, with the end of their entries.
     waiting: Vec<(Claim, Moment)>,
-    /// Who was served by its place, and does not know.
+    /// The owners that were served from the queue, and do not know it.
     served: HashSet<Owner>,
     listeners: HashMap<u128, Weak<dyn Listener>>,
 }
@@ -71,7 +71,7 @@ impl Beating {
         state.waiting.iter().any(|(waiting, _)| waiting.owner == claim.owner)
     }
 
-    /// Serves those who wait for `key`, as far as they can be.
+    /// Serves the waiters for `key`, as far as possible.
     async fn serve(&self, key: &Key) {
         let now = Clock::Tokio.now();
         let waiting: Vec<Claim> = {

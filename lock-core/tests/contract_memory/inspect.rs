@@ -1,4 +1,4 @@
-//! Lists that lie, and the wrong grants taken away.
+//! Wrong lists, and forced releases of the wrong grants.
 
 use lock_core::Result;
 use lock_core::backend::memory::Memory;

@@ -10,17 +10,17 @@ use lock_core::key::Key;
 
 use super::Fault;
 
-/// What becomes of a step.
+/// What happens to a step.
 pub(super) enum Step {
-    /// The store is asked this.
+    /// The step goes to the store.
     Take(Key, LatchStep),
-    /// The store is not asked.
+    /// The step is answered without the store.
     Answer(LatchState),
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Latches {
-    /// When the lease ends that the last step set.
+    /// The end of the lease that the last step set.
     ends: HashMap<String, Moment>,
     sets: HashMap<String, u32>,
 }

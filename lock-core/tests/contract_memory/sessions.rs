@@ -1,4 +1,4 @@
-//! The contract suite on a store whose grants live in sessions, and sessions that are broken on purpose.
+//! The contract suite on a store whose grants live in sessions, and on sessions that are broken on purpose.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -15,8 +15,8 @@ use lock_core::testkit::contract::{self, Report, Subject};
 use lock_core::testkit::{Claims, SessionControl, SessionStore};
 use lock_core::{LockError, LockErrorKind, LossReason, Result};
 
-/// What does not apply to a store whose grants live in sessions: no lease runs out, no key is kept, and nothing else is
-/// missing but latches.
+/// Returns the cases that do not apply to a store whose grants live in sessions: no lease expires, no key is kept, and
+/// of all else only latches are missing.
 fn not_applicable() -> Vec<String> {
     let plain = [
         "downgrade::has_the_lease_of_its_ttl",
@@ -85,7 +85,7 @@ async fn a_store_whose_grants_live_in_sessions_keeps_the_contract() {
     }
 }
 
-/// Every broken session is caught by the case that is about it, and every case about sessions catches one.
+/// Every broken session fails the case that is about its bug, and every case about sessions fails for one.
 #[tokio::test(start_paused = true)]
 async fn every_broken_session_is_caught_and_every_case_catches_one() {
     let mut catching = BTreeSet::new();
@@ -102,36 +102,36 @@ async fn every_broken_session_is_caught_and_every_case_catches_one() {
     assert!(idle.is_empty(), "no session is broken in the way that these are about: {idle:?}");
 }
 
-/// The ways in which a session can be broken.
+/// The bugs of a broken session.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fault {
     None,
     /// Its end frees nothing.
     KeepsItsGrants,
-    /// Its end ends every other.
+    /// Its end ends every other session.
     EndsOthers,
-    /// Its end is told to nobody.
+    /// Nobody is notified of its end.
     TellsNobody,
-    /// Its end is told for what was released as well.
+    /// The notification of its end includes released grants.
     TellsOfReleased,
     /// A grant ends with the ttl of its claim.
     EndsByTtl,
     /// A grant of an earlier session is renewed.
     RenewsTheGone,
-    /// The release of a grant whose session is over fails.
+    /// The release of a grant whose session has ended fails.
     FailsToRelease,
-    /// The release of a grant whose session is over frees whoever holds the key.
+    /// The release of a grant whose session has ended frees the key of the next holder.
     ReleasesTheNext,
-    /// There is one session for each process.
+    /// Each process has only one session.
     EndsForGood,
     /// The queue entries of a session outlive it.
     KeepsItsPlaces,
-    /// Nobody who watches is told.
+    /// No watcher is notified.
     WakesNobody,
 }
 
 impl Fault {
-    /// With a case that must catch it; others may too.
+    /// Each bug with one case that must find it; others may find it too.
     const ALL: [(Self, &'static str); 11] = [
         (Self::KeepsItsGrants, "session::its_end_frees_what_it_holds"),
         (Self::EndsOthers, "session::its_end_frees_what_it_holds"),
@@ -147,7 +147,7 @@ impl Fault {
     ];
 }
 
-/// A store of sessions with one part of the contract broken on purpose.
+/// A store with sessions, with one part of the contract broken on purpose.
 #[derive(Clone, Debug)]
 struct Broken {
     inner: SessionStore,
@@ -160,9 +160,9 @@ struct Broken {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Every claim that was granted, and when its ttl is over.
+    /// Every granted claim, and the end of its ttl.
     granted: Vec<(Claim, Moment)>,
-    /// The claim that was granted last, by key.
+    /// The last granted claim, by key.
     holders: HashMap<String, Claim>,
     ended: HashSet<u128>,
     listeners: HashMap<u128, Weak<dyn Listener>>,
@@ -209,7 +209,7 @@ impl Broken {
         self.state().ended.contains(&claim.owner.process())
     }
 
-    /// Ends what is older than its ttl.
+    /// Ends the grants whose ttl has passed.
     fn expire(&self) {
         if self.fault != Fault::EndsByTtl {
             return;
@@ -228,7 +228,7 @@ impl Broken {
     }
 }
 
-/// The store answers at the first poll.
+/// Polls once: the store answers at the first poll.
 fn now<T>(future: impl Future<Output = T>) -> T {
     let mut future = std::pin::pin!(future);
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
@@ -260,7 +260,7 @@ impl Backend for Broken {
                 state.holders.insert(claim.key.as_str().to_owned(), claim.clone());
             }
             Attempt::Held(held) if held.queued_at.is_some() && self.fault == Fault::KeepsItsPlaces => {
-                // Another takes the entry that is behind it, and outlives it.
+                // Another owner takes the entry behind it over, and outlives it.
                 let ghost = self.ghosts.claim(&claim.key, claim.mode, claim.queue, claim.ttl);
                 drop(now(self.inner.acquire(&ghost, ask)));
             }

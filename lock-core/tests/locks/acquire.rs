@@ -79,7 +79,7 @@ async fn a_waiter_gets_the_key_as_soon_as_it_is_free() {
 #[tokio::test(start_paused = true)]
 async fn a_crashed_holder_costs_its_ttl() {
     let locks = LockManager::in_memory();
-    // Without renewal this is what a holder looks like that went away without a word.
+    // Without renewal, the guard stands for a holder that died without a release.
     let guard = locks.lock("k").ttl(millis(500)).renew(false).acquire().await.unwrap();
     std::mem::forget(guard);
     let start = Instant::now();
@@ -202,7 +202,7 @@ async fn min_hold_keeps_the_key_after_the_release() {
     assert!(start.elapsed() >= millis(2_000) && start.elapsed() < millis(2_050), "{:?}", start.elapsed());
 }
 
-/// A strategy with long pauses; only news can wake it in between.
+/// A strategy with long pauses, which only a notification ends early.
 #[derive(Debug)]
 struct OncePerHour;
 

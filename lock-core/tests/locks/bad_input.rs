@@ -57,14 +57,14 @@ async fn each_bad_request_is_a_distinct_error_that_says_what_to_do() {
     assert_eq!(locks.held(), 0);
 }
 
-/// One script sees all keys of a request, and its server does nothing else meanwhile.
+/// One script visits all keys of a request, and its server does nothing else meanwhile.
 #[tokio::test]
 async fn how_many_keys_a_request_may_have_is_the_managers() {
     let builder = |max| LockManager::builder(lock_core::backend::memory::Memory::new()).max_keys(max);
     let keys = |count| (0..count).map(|number| format!("k{number}"));
     let locks = builder(3).build().unwrap();
     locks.all(keys(3)).acquire().await.unwrap().release().await.unwrap();
-    // One that is named twice is one.
+    // A repeated key counts once.
     locks.all(keys(3).chain(keys(3))).check().unwrap();
     refused(
         &locks.all(keys(4)).check().unwrap_err(),

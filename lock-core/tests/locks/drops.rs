@@ -76,7 +76,7 @@ async fn a_hundred_waiters_cancelled_while_the_holder_releases_lose_nothing() {
     }
 }
 
-/// Writes a word when it is dropped.
+/// Writes a word to a log when it is dropped.
 struct Log(Arc<Mutex<Vec<&'static str>>>, &'static str);
 
 impl Drop for Log {
@@ -140,7 +140,7 @@ async fn every_await_point_of_run_can_be_dropped() {
     }
 }
 
-/// Polls once; whether it is done.
+/// Polls once. Returns whether the future is complete.
 async fn futures_poll(future: &mut std::pin::Pin<Box<impl Future>>) -> bool {
     std::future::poll_fn(|cx| std::task::Poll::Ready(future.as_mut().poll(cx).is_ready())).await
 }
@@ -161,6 +161,6 @@ fn what_must_cross_threads_does() {
     send(&locks.lock("k").run(async {}));
     send(&locks.lock("k").run_with(|lock| async move { lock.lost().await }));
     send(&locks.shutdown(millis(1)));
-    // A body that is not Send makes a future that is not Send, and still runs.
+    // A body that is not Send makes a future that is not Send, which still runs.
     drop(locks.lock("k").run(async { std::rc::Rc::new(1) }));
 }

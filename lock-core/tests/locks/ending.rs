@@ -1,4 +1,4 @@
-//! Shutdown, defaults, and where the manager comes from.
+//! Shutdown, defaults, and the sources of the manager.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -38,7 +38,8 @@ async fn a_shutdown_waits_for_releases_within_its_grace_and_for_the_last_ones_af
     }
 }
 
-/// What was not answered in all of the grace is not waited for much longer; what was held to its end gets a second.
+/// Releases that were not answered during the whole grace get little more time; a body that held until its end gets a
+/// second.
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_ends_soon_after_its_grace_though_the_store_hangs() {
     for (grace, held, longest) in [
@@ -125,7 +126,7 @@ async fn the_request_goes_before_the_profile_and_the_profile_before_the_manager(
     assert_eq!(waited(held().profile("p")).await, 200);
     assert_eq!(waited(held().profile("p").wait(millis(100))).await, 100);
     assert_eq!(waited(held().wait(millis(100))).await, 100);
-    // The manager's limit is not for another strategy: this one would refuse it.
+    // The manager's limit does not apply to another strategy, which would refuse it.
     assert_eq!(waited(held().profile("s")).await, 150);
     assert_eq!(waited(held().profile("s").strategy(every(80))).await, 80);
     assert_eq!(waited(held().strategy(every(80))).await, 80);
@@ -217,13 +218,13 @@ async fn the_scope_of_a_manager_inside_a_lock_keeps_the_lock() {
         current.await.unwrap().expect("the same task entered it").key().to_owned()
     };
     assert_eq!(locks.lock("k").run(inner).await.unwrap(), "k");
-    // Another key is another lock, also inside.
+    // Another key is another lock, also inside a body.
     let nested = locks.clone();
     let other = async move { nested.lock("other").acquire().await.unwrap().key().to_owned() };
     assert_eq!(locks.lock("k").run(other).await.unwrap(), "other");
 }
 
-/// Counts events of one level.
+/// Counts the events of one level.
 struct Events(tracing::Level, Arc<AtomicUsize>);
 
 impl tracing::Subscriber for Events {
@@ -249,7 +250,7 @@ impl tracing::Subscriber for Events {
     fn exit(&self, _: &tracing::span::Id) {}
 }
 
-/// In a process of its own: the environment belongs to all tests of one.
+/// Runs in another process, because all tests of one process share its environment.
 #[test]
 fn the_environment_names_the_store() {
     const CHILD: &str = "LOCK_TEST_EXPECTS";

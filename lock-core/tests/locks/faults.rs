@@ -1,4 +1,4 @@
-//! Requests, answers and renewals that are lost or late, on a store that fails on command.
+//! Requests, answers and renewals that are lost or late, on a store that fails on demand.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::{is_free, millis, patient};
 
-/// A manager on a store that can fail, and one on the same store that cannot.
+/// Returns a manager on a store that can fail, and another on the same store that cannot.
 fn flaky() -> (LockManager, FlakyControl, LockManager) {
     let store = Memory::new();
     let (flaky, control) = Flaky::new(store.clone());
@@ -25,7 +25,7 @@ async fn poll_once(future: &mut std::pin::Pin<Box<impl Future>>) -> bool {
     std::future::poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_ready())).await
 }
 
-/// Waits until `key` is free for others, and says how long that took.
+/// Waits until `key` is free for others. Returns how long that took.
 async fn free_after(other: &LockManager, key: &str) -> std::time::Duration {
     let start = Instant::now();
     patient(other, key, millis(120_000)).acquire().await.unwrap().release().await.unwrap();
@@ -62,7 +62,7 @@ async fn an_acquire_whose_answer_is_lost_tries_again_as_another_owner() {
         let start = Instant::now();
         let guard = locks.lock("k").ttl(millis(60_000)).acquire().await.unwrap();
         assert!(start.elapsed() < millis(2_000), "{fault:?} {:?}", start.elapsed());
-        // The releases of the owners that were given up do not free the one that holds.
+        // The releases of the abandoned owners do not free the owner that holds the key.
         tokio::time::sleep(millis(15_000)).await;
         assert!(guard.is_held() && !is_free(&other, "k").await);
         drop(guard);
@@ -93,7 +93,7 @@ async fn nobody_waits_longer_than_their_bound_for_a_store_that_is_down() {
     let error = patient(&locks, "k", millis(400)).acquire().await.unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::Unavailable);
     assert!(start.elapsed() < millis(500), "{:?}", start.elapsed());
-    // For ever is for ever: an outage is no reason to give up work that must be done.
+    // A wait without a limit survives an outage, because the work must be done.
     let waiting = tokio::spawn(locks.lock("k").strategy(strategy::wait()).acquire());
     tokio::time::sleep(millis(300_000)).await;
     assert!(!waiting.is_finished());
@@ -241,7 +241,7 @@ async fn shutdown_says_which_releases_were_not_answered() {
     assert!(start.elapsed() < millis(1_600), "{:?}", start.elapsed());
 }
 
-/// A shutdown beside a request that is under way: no body begins after it, and nothing stays.
+/// A shutdown while a request is in flight: no body begins after it, and no key stays locked.
 #[tokio::test(start_paused = true)]
 async fn shutdown_waits_for_requests_that_are_under_way() {
     for fault in [Fault::Hang, Fault::HangAnswer] {
@@ -279,7 +279,7 @@ async fn an_extend_that_is_answered_after_the_loss_is_no_success() {
     assert!(extended.unwrap_err().is_lost());
 }
 
-/// The store may have the longer lease of an extend that was answered late, or not at all.
+/// The store may have the longer lease of an extend whose answer was late or lost.
 #[tokio::test(start_paused = true)]
 async fn a_release_goes_on_for_as_long_as_the_store_may_have_the_grant() {
     let (locks, control, other) = flaky();
@@ -305,7 +305,7 @@ async fn min_hold_counts_from_the_grant_also_when_the_release_is_late() {
     assert!(start.elapsed() >= millis(10_000) && start.elapsed() < millis(10_500), "{:?}", start.elapsed());
 }
 
-/// Those who wait in this process are told when the store has answered the release, not before.
+/// The waiters of this process are notified when the store has answered the release, not before.
 #[tokio::test(start_paused = true)]
 async fn a_dropped_guard_wakes_the_next_waiter_when_the_key_is_free() {
     let (locks, control, _) = flaky();

@@ -1,4 +1,4 @@
-//! What is given back, how often, and as whom.
+//! Releases: what is released, how often, and by which owner.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::scripted::{Scripted, no_answer};
 use crate::{is_free, millis};
 
-/// A manager whose store answers no release at once.
+/// Returns a manager whose store never answers a release at once.
 fn slow() -> (LockManager, Scripted) {
     let (locks, store) = Scripted::manager(|_| {});
     (locks, store)
@@ -47,8 +47,8 @@ async fn what_came_late_and_was_given_back_is_not_asked_for_again() {
     assert_eq!(store.releases().len(), 2);
 }
 
-/// A request for several keys has the owner of the single grants that were taken before it: a release that finds those
-/// says nothing about the request, which may still arrive.
+/// A request for several keys has the owner of the single grants that were acquired before it. A release that finds
+/// those says nothing about the request, which may still arrive.
 #[tokio::test(start_paused = true)]
 async fn a_release_of_earlier_grants_does_not_settle_a_later_request() {
     let (locks, store) = slow();
@@ -67,7 +67,7 @@ async fn a_release_of_earlier_grants_does_not_settle_a_later_request() {
     drop(guard);
 }
 
-/// A release may free the grant of one of the two requests while the other is still under way.
+/// A release may free the grant of one of the two requests while the other is still in flight.
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_was_sent_twice_is_released_to_the_last() {
     let held = Ok(Attempt::Held(Held::default()));
@@ -125,7 +125,7 @@ async fn a_grant_is_given_back_once() {
     guard.release().await.unwrap();
     tokio::time::sleep(millis(20_000)).await;
     assert_eq!(store.releases().len(), 1);
-    // An answer settles it, whatever it says.
+    // Any answer settles it.
     let guard = locks.lock("k").acquire().await.unwrap();
     store.script().release.push_back(Ok(Released::Expired));
     drop(guard);
@@ -149,7 +149,7 @@ async fn a_place_in_the_queue_of_the_store_is_given_back() {
     drop(holder);
     assert!(is_free(&other, "k").await);
 
-    // Left by a try that was refused: the place is given back, and another owner lines up.
+    // Left by a refused try: the queue entry is released, and another owner is queued.
     let (locks, store) = slow();
     let place = Some(Clock::Tokio.now());
     store.script().acquire.push_back(Ok(Attempt::Held(Held { queued_at: place, ..Held::default() })));
@@ -237,7 +237,7 @@ async fn a_manager_that_goes_away_takes_its_keeper_along() {
     assert_eq!(std::sync::Arc::strong_count(&store.script), 1);
 }
 
-/// Over a remote store the keeper has a thread of its own, so here the clock is the real one.
+/// Over a remote store the renewer has its own thread, so this test uses the real clock.
 #[tokio::test]
 async fn the_last_releases_outlive_the_manager_and_the_runtime() {
     let (locks, store) = Scripted::manager(|store| store.placement = lock_core::backend::Placement::Remote);
@@ -318,7 +318,7 @@ async fn releases_do_not_crowd_the_store() {
     assert_eq!(store.script().released, 1_000);
 }
 
-/// Also what a body holds that is no `async` block, and so is not dropped at its end but with the future.
+/// Also for a body that is not an `async` block: its values are dropped with the future and not at the end of the body.
 #[tokio::test(start_paused = true)]
 async fn what_the_body_holds_is_dropped_before_the_release() {
     struct Witness(Scripted);

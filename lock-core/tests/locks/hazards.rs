@@ -1,4 +1,4 @@
-//! What went wrong once under faults, odd requests and futures that are held and not polled: each with its test.
+//! Regressions found under faults, with unusual requests and with futures that are not polled: each has its test.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -27,7 +27,7 @@ fn flaky(store: &QueueStore) -> (LockManager, FlakyControl) {
     (LockManager::builder(flaky).build().unwrap(), control)
 }
 
-/// Polls once, and leaves it there.
+/// Polls a future once, and keeps it.
 async fn poll_a_little<F: Future>(future: &mut std::pin::Pin<Box<F>>) {
     assert!(tokio::time::timeout(millis(5), future).await.is_err());
 }
@@ -101,7 +101,7 @@ async fn a_place_that_changed_hands_is_not_longer_than_the_store_says() {
     let mut third = Box::pin(wait(&locks, "k").ttl(secs(60)).acquire());
     poll_a_little(&mut third).await;
     drop(first);
-    // The second has the place now. Its sign of life arrives, but not the answer; then it is dropped.
+    // The second waiter has the queue entry now. Its heartbeat arrives, but not the answer; then the waiter is dropped.
     control.fail_next(Operation::Heartbeat, Fault::HangAnswer, 1);
     assert!(tokio::time::timeout(millis(310), &mut second).await.is_err());
     assert_eq!(control.hanging(Operation::Heartbeat), 1);
@@ -292,7 +292,7 @@ async fn one_who_is_in_line_is_not_turned_down() {
     assert_eq!(control.hanging(Operation::Renew), 1);
     let late = tokio::spawn(brief(wait(&locks, "k")));
     tokio::time::sleep(secs(11)).await;
-    // Somebody else has the key meanwhile.
+    // Another process has the key meanwhile.
     control.heal();
     let answer = tokio::time::timeout(secs(60), first).await.expect("it hangs").unwrap();
     drop((more, late));
@@ -308,7 +308,7 @@ async fn a_line_is_not_left_behind_by_an_outage() {
     let store = QueueStore::default();
     let (locks, control) = flaky(&store);
     let holder = locks.lock("k").ttl(secs(10)).acquire().await.unwrap();
-    // It wants more than is left, so its turn asks the store.
+    // It requests more than is left of the lease, so its hand-off asks the store.
     let waiting =
         tokio::spawn(locks.lock("k").ttl(secs(30)).strategy(strategy::retry().within(secs(60))).acquire());
     tokio::time::sleep(millis(5)).await;
@@ -322,7 +322,7 @@ async fn a_line_is_not_left_behind_by_an_outage() {
     control.heal();
     tokio::time::sleep(secs(600)).await;
     assert!(store.is_empty());
-    // Nothing is held and nobody waits: a newcomer with long pauses gets a free key at once.
+    // Nobody holds the key and nobody waits: a newcomer with long pauses gets it at once.
     let slow = strategy::wait().backoff(Backoff::exponential(secs(600), secs(600)));
     let start = Instant::now();
     drop(locks.lock("k").strategy(slow).acquire().await.unwrap());
@@ -351,7 +351,7 @@ async fn the_news_that_others_wait_is_not_forgotten_when_the_grant_begins() {
         });
     }
     tokio::time::sleep(millis(5)).await;
-    // Both words are there before the head looks: it has the grant, and somebody began to wait.
+    // Both notifications arrive before the head is polled: it has the grant, and another process began to wait.
     holder.release().await.unwrap();
     let waits = Instant::now();
     let other = tokio::spawn(async move {
@@ -379,7 +379,7 @@ async fn the_token_of_the_turn_after_the_last_number_is_larger() {
     assert!(matches!(store.acquire(&claim, Ask::Try).await.unwrap(), Attempt::Granted(_)));
     claim.handoffs = u64::from(u32::MAX);
     let last = store.fence(&claim).await.unwrap();
-    // `Hold::as_turn` does this.
+    // As a hand-off inside the process does.
     claim.handoffs += 1;
     assert!(store.fence(&claim).await.unwrap() > last, "the next holder has the token of the one before");
 }
@@ -394,7 +394,7 @@ async fn nobody_enters_a_write_lock_that_is_being_downgraded() {
     control.fail_next(Operation::Downgrade, Fault::Hang, 1);
     let downgrade = tokio::spawn(writer.downgrade());
     tokio::time::sleep(millis(5)).await;
-    // A spawned part of the writer's work comes only now.
+    // A task that the writer spawned arrives only now.
     let (go, wait) = tokio::sync::oneshot::channel();
     let part = locks.clone();
     let inner = Arc::new(AtomicBool::new(false));
@@ -471,7 +471,7 @@ fn a_seat_that_is_left_while_its_turn_is_taken_back_stays_out_of_the_line() {
                 let next = tokio::spawn(brief(wait(&locks, &key)));
                 tokio::time::sleep(millis(1)).await;
                 holder.release().await.unwrap();
-                // Its neighbour looks every so often, from 250 ms on.
+                // Its neighbour checks from time to time, from 250 ms on.
                 tokio::time::sleep(Duration::from_micros(250_000 + fastrand::u64(0..100_000))).await;
                 drop(stuck);
                 tokio::time::timeout(secs(30), next).await.is_ok()

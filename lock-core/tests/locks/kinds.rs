@@ -1,4 +1,4 @@
-//! Every kind over the memory store: who may hold together, who goes first, and several keys at once.
+//! Every kind over the memory store: who may hold together, who is served first, and several keys at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -228,7 +228,7 @@ async fn the_keys_of_one_request_share_one_time_budget() {
 async fn losing_one_of_several_is_losing_all() {
     let (locks, store) = Scripted::manager(|_| {});
     let guard = locks.all(["a", "b"]).ttl(Duration::from_secs(3)).acquire().await.unwrap();
-    // Somebody deletes one of the keys.
+    // One of the keys is deleted.
     let b = store.claims().remove(0).keys().last().cloned().unwrap();
     assert_eq!(b.as_str(), "b");
     store.forget(&b).await;

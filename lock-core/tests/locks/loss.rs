@@ -97,7 +97,7 @@ async fn a_body_that_comes_back_too_late_is_not_polled_again() {
         std::task::Poll::Ready(())
     })
     .await;
-    // As after a stop of the whole process: the keeper had no chance to tell.
+    // As after a pause of the whole process: the renewer could not report the loss.
     tokio::time::advance(millis(600)).await;
     assert!(run.await.unwrap_err().is_lost());
 }
@@ -113,7 +113,7 @@ async fn a_normal_release_is_not_a_loss() {
     assert!(tokio::time::timeout(millis(60_000), handle.lost()).await.is_err());
 }
 
-/// Its keeper went with the runtime that took the lock, so nobody renews; but the loss is told.
+/// Its renewer ended with the runtime that acquired the lock, so nobody renews; but the loss is reported.
 #[test]
 fn a_lock_whose_runtime_is_gone_is_lost_and_tells() {
     let locks = LockManager::in_memory();
@@ -135,7 +135,7 @@ async fn a_loss_is_told_at_the_deadline_also_while_the_thread_that_renews_is_kep
     assert_eq!(told.expect("in time"), LossReason::Expired);
 }
 
-/// The deletion of its key that a store has seen, and the end of its session.
+/// A store that saw the deletion of the key, or the end of the session, reports it.
 #[tokio::test(start_paused = true)]
 async fn a_loss_that_the_store_reports_ends_the_body_at_once() {
     for reason in [LossReason::Taken, LossReason::SessionEnded] {
@@ -157,7 +157,7 @@ async fn a_loss_that_the_store_reports_ends_the_body_at_once() {
     }
 }
 
-/// The report overtakes the answer that grants.
+/// The report overtakes the answer with the grant.
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_is_lost_before_its_answer_comes_is_no_grant() {
     let (locks, store) = Scripted::manager(|_| {});

@@ -34,7 +34,7 @@ fn millis(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// Whether somebody else could have `key` now.
+/// Returns whether another owner could have `key` now.
 async fn is_free(locks: &LockManager, key: &str) -> bool {
     match locks.lock(key).try_acquire().await.expect("the memory store answers") {
         Some(guard) => {
@@ -45,7 +45,7 @@ async fn is_free(locks: &LockManager, key: &str) -> bool {
     }
 }
 
-/// A request that waits for up to `limit`.
+/// Returns a request that waits for up to `limit`.
 fn patient(locks: &LockManager, key: &str, limit: Duration) -> lock_core::LockRequest {
     locks.lock(key).strategy(strategy::retry().within(limit))
 }

@@ -1,5 +1,5 @@
-//! A store with a queue of its own, as Redis has it: places live on beats, a release serves the next and tells it. On
-//! tokio's clock, so that a test can pause it.
+//! A store with its own queue, like Redis: queue entries live on heartbeats, and a release serves and notifies the next
+//! waiter. It uses tokio's clock, so that a test can pause it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -14,7 +14,7 @@ use lock_core::key::Key;
 use lock_core::owner::Owner;
 use lock_core::{LockManager, Result};
 
-/// Which calls were made.
+/// The calls that were made.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Calls {
     pub(crate) tries: usize,
@@ -68,7 +68,7 @@ fn later(one: Moment, other: Moment) -> Moment {
     if other.remaining(now()) > one.remaining(now()) { other } else { one }
 }
 
-/// What is to be told once the state is free again.
+/// A notification to send once the state is unlocked.
 enum Told {
     Granted(Owner, usize),
     Contended(Owner, Key),
@@ -134,22 +134,22 @@ impl QueueStore {
         self.state().calls
     }
 
-    /// Whether the store's word gets lost.
+    /// Sets whether the notifications of the store are lost.
     pub(crate) fn deaf(&self, deaf: bool) {
         self.state().deaf = deaf;
     }
 
-    /// How long a release takes to arrive.
+    /// Sets how long a release takes to arrive.
     pub(crate) fn release_takes(&self, time: Duration) {
         self.state().release_takes = time;
     }
 
-    /// How long a sign of life takes to arrive.
+    /// Sets how long a heartbeat takes to arrive.
     pub(crate) fn heartbeat_takes(&self, time: Duration) {
         self.state().heartbeat_takes = time;
     }
 
-    /// What is left of the lease of `key`.
+    /// Returns the time left of the lease of `key`.
     pub(crate) fn remaining(&self, key: &str) -> Duration {
         let state = self.state();
         let holder =
@@ -157,7 +157,7 @@ impl QueueStore {
         holder.map_or(Duration::ZERO, |(_, until)| until.remaining(now()))
     }
 
-    /// Nobody holds and nobody waits.
+    /// Returns whether nobody holds and nobody waits.
     pub(crate) fn is_empty(&self) -> bool {
         let mut state = self.state();
         state.entries.values_mut().all(|entry| {
@@ -252,7 +252,7 @@ impl Backend for QueueStore {
     async fn heartbeat(&self, claim: &Claim) -> Result<Heartbeat> {
         self.state().calls.beats += 1;
         let (store, claim, takes) = (self.clone(), claim.clone(), self.state().heartbeat_takes);
-        // What was sent arrives, whoever waits for the answer.
+        // A sent request arrives, whether anybody waits for the answer or not.
         let sent = tokio::spawn(async move {
             let sent = now();
             tokio::time::sleep(takes).await;
@@ -279,7 +279,7 @@ impl Backend for QueueStore {
     async fn release(&self, claim: &Claim, _keep_for: Option<Duration>) -> Result<Released> {
         self.state().calls.releases += 1;
         let (store, claim, takes) = (self.clone(), claim.clone(), self.state().release_takes);
-        // What was sent arrives, whoever waits for the answer.
+        // A sent request arrives, whether anybody waits for the answer or not.
         let sent = tokio::spawn(async move {
             tokio::time::sleep(takes).await;
             store.free(&claim)

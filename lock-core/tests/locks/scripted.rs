@@ -1,4 +1,4 @@
-//! A store that writes down what it is asked and answers as it is told; what it is not told, a memory store answers.
+//! A store that records its calls and answers them as scripted; a memory store answers all other calls.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -14,7 +14,7 @@ use lock_core::strategy::{Contention, Decision, Strategy};
 use lock_core::{LockError, LockErrorKind, LockManager, Result};
 use tokio::time::Instant;
 
-/// What the store was asked.
+/// A call of the store.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Asked {
     Acquire {
@@ -29,7 +29,7 @@ pub(crate) enum Asked {
         keep_for: Option<Duration>,
     },
     Fence,
-    /// For a change.
+    /// A wait for a change.
     Wait,
     Close,
 }
@@ -37,7 +37,7 @@ pub(crate) enum Asked {
 #[derive(Debug, Default)]
 pub(crate) struct Script {
     pub(crate) asked: Vec<(Instant, Asked)>,
-    /// What was asked for.
+    /// The claims of all attempts.
     pub(crate) claims: Vec<Claim>,
     pub(crate) acquire: VecDeque<Result<Attempt>>,
     /// Whether each request is sent twice.
@@ -47,17 +47,17 @@ pub(crate) struct Script {
     pub(crate) fence: VecDeque<Result<FencingToken>>,
     /// Whether a release can be done at once.
     pub(crate) at_once: bool,
-    /// For how long a renewal keeps the thread that sends it.
+    /// How long a renewal blocks the thread that sends it.
     pub(crate) renew_blocks: Duration,
     /// How long a try takes to arrive.
     pub(crate) acquire_takes: Duration,
-    /// How long a release takes to be answered.
+    /// How long the answer to a release takes.
     pub(crate) release_takes: Duration,
-    /// Releases that were answered.
+    /// The number of answered releases.
     pub(crate) released: usize,
     /// Whether the notifications of a change are lost.
     pub(crate) loses_changes: bool,
-    /// Who was to be notified.
+    /// The attached listeners.
     pub(crate) listeners: Vec<Weak<dyn Listener>>,
 }
 
@@ -70,12 +70,12 @@ pub(crate) struct Scripted {
 }
 
 impl Scripted {
-    /// A manager on a store whose capability is `change`d, and the store.
+    /// Returns a manager on a store with a `change`d capability, and the store.
     pub(crate) fn manager(change: impl FnOnce(&mut Capability)) -> (LockManager, Self) {
         Self::build(change).unwrap()
     }
 
-    /// The same, where the manager may be refused.
+    /// Does the same, where the manager may be refused.
     pub(crate) fn build(change: impl FnOnce(&mut Capability)) -> Result<(LockManager, Self)> {
         let store = Memory::new();
         let mut capability = store.capability();
@@ -84,17 +84,17 @@ impl Scripted {
         Ok((LockManager::builder(scripted.clone()).build()?, scripted))
     }
 
-    /// A manager on the memory store within.
+    /// Returns another manager on the inner memory store.
     pub(crate) fn stranger(&self) -> LockManager {
         LockManager::builder(self.store.clone()).build().unwrap()
     }
 
     pub(crate) fn script(&self) -> MutexGuard<'_, Script> {
-        // A test that fails with the script in its hands must fail alone, not with the guards that it drops.
+        // A test that fails while it locks the script must fail alone, without the guards that it drops.
         self.script.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The store within reads tokio's clock, whatever the placement.
+    /// The inner store reads tokio's clock, whatever the placement is.
     fn now(&self) -> Moment {
         self.capability.placement.clock().now()
     }
@@ -118,7 +118,7 @@ impl Scripted {
         self.script().asked.iter().filter_map(|(at, asked)| pick(*at, asked)).collect()
     }
 
-    /// The owners of all tries.
+    /// Returns the owners of all tries.
     pub(crate) fn tries(&self) -> Vec<String> {
         self.all(|_, asked| match asked {
             Asked::Acquire { owner, .. } => Some(owner.clone()),
@@ -126,17 +126,17 @@ impl Scripted {
         })
     }
 
-    /// How often it was asked for a grant, and for a change.
+    /// Returns how often the store was asked for a grant, and for a change.
     pub(crate) fn tries_and_waits(&self) -> (usize, usize) {
         (self.tries().len(), self.asked(&Asked::Wait))
     }
 
-    /// When the store was asked for each try.
+    /// Returns the time of each try.
     pub(crate) fn try_times(&self) -> Vec<Instant> {
         self.all(|at, asked| matches!(asked, Asked::Acquire { .. }).then_some(at))
     }
 
-    /// The owner and `keep_for` of all releases.
+    /// Returns the owner and `keep_for` of all releases.
     pub(crate) fn releases(&self) -> Vec<(String, Option<Duration>)> {
         self.all(|_, asked| match asked {
             Asked::Release { owner, keep_for } => Some((owner.clone(), *keep_for)),
@@ -144,12 +144,12 @@ impl Scripted {
         })
     }
 
-    /// When the store was asked for each release, since `start`, in milliseconds.
+    /// Returns the time of each release since `start`, in milliseconds.
     pub(crate) fn release_times(&self, start: Instant) -> Vec<u128> {
         self.all(|at, asked| matches!(asked, Asked::Release { .. }).then(|| (at - start).as_millis()))
     }
 
-    /// When each batch of renewals was sent, how many it had, and the ttl of the first.
+    /// Returns the time of each batch of renewals, its length, and the ttl of its first part.
     pub(crate) fn renewals(&self) -> Vec<(Instant, usize, Duration)> {
         self.all(|at, asked| match asked {
             Asked::Renew { ttls } => Some((at, ttls.len(), ttls[0])),
@@ -157,24 +157,24 @@ impl Scripted {
         })
     }
 
-    /// What was asked for.
+    /// Returns the claims of all attempts.
     pub(crate) fn claims(&self) -> Vec<Claim> {
         self.script().claims.clone()
     }
 
-    /// Gives `key` alone of the first claim back, as somebody would who deletes it.
+    /// Frees only `key` of the first claim, as a deletion would.
     pub(crate) async fn forget(&self, key: &Key) {
         let mut claim = self.claims().remove(0);
         (claim.key, claim.more) = (key.clone(), Arc::default());
         self.store.release(&claim, None).await.unwrap();
     }
 
-    /// Whoever is notified.
+    /// Returns the listener.
     pub(crate) fn listener(&self) -> Arc<dyn Listener> {
         self.script().listeners.iter().find_map(Weak::upgrade).expect("the manager lives")
     }
 
-    /// Says that notifications were lost, as after a connection was made anew.
+    /// Reports that notifications were lost, as after a reconnection.
     pub(crate) fn reconnect(&self) {
         let listeners: Vec<_> = self.script().listeners.iter().filter_map(Weak::upgrade).collect();
         listeners.iter().for_each(|listener| listener.reconnected());
@@ -287,12 +287,12 @@ impl Backend for Scripted {
     }
 }
 
-/// An error after which nobody knows what the store did.
+/// Returns an error that does not say what the store did.
 pub(crate) fn no_answer() -> LockError {
     LockError::new(LockErrorKind::Unavailable, "no answer")
 }
 
-/// Tries again after a fixed pause, up to a limit; the first pause is short, as with the strategies of the library.
+/// Tries again after a fixed pause, up to a limit. The first pause is short, as in the strategies of the library.
 #[derive(Debug)]
 pub(crate) struct Every(pub(crate) Duration, pub(crate) Duration);
 

@@ -1,4 +1,4 @@
-//! Locks over a store whose grants live in the session of their process, where none of them ends by itself.
+//! Locks over a store whose grants live in the session of their process, and where no grant ends by itself.
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::{is_free, millis, patient};
 const SESSION: Duration = Duration::from_secs(30);
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// A manager whose calls can fail, another one on the same store, and the sessions of both.
+/// Returns a manager whose calls can fail, another one on the same store, and the sessions of both.
 fn managers() -> (LockManager, LockManager, FlakyControl, SessionControl) {
     let (store, sessions) = SessionStore::new();
     let (flaky, control) = Flaky::new(store.clone());
@@ -58,7 +58,7 @@ async fn what_an_unanswered_request_may_have_taken_is_released_however_long_that
     assert!(is_free(&other, "k").await);
 }
 
-/// A guard that nobody drops is what a body that never returns leaves.
+/// A guard that nobody drops stands for a body that never returns.
 #[tokio::test(start_paused = true)]
 async fn a_lost_lock_is_released_though_nobody_drops_its_guard() {
     let unrenewed = |locks: &LockManager| locks.lock("k").ttl(millis(500)).renew(false);
@@ -122,7 +122,7 @@ async fn the_end_of_a_session_ends_every_lock_of_its_process_and_no_other() {
     assert_eq!(ended.elapsed(), Duration::ZERO, "the next has it at once");
 
     assert!(kept.is_held());
-    // The waiter of the ended session queues again, in the next one.
+    // The waiter of the ended session queues again in the next session.
     tokio::time::sleep(millis(10)).await;
     let freed = Instant::now();
     kept.release().await.unwrap();
@@ -142,7 +142,7 @@ async fn an_end_that_nobody_reports_is_found_out_by_the_next_renewal() {
     assert!(ended.elapsed() <= SESSION / 3, "{:?}", ended.elapsed());
 }
 
-/// The hand-off inside a process needs no lease that fits: a crash costs what is left of the session in any case.
+/// The hand-off inside a process needs no matching lease: a crash costs the rest of the session in any case.
 #[tokio::test(start_paused = true)]
 async fn a_lock_is_handed_off_to_a_waiter_with_a_shorter_ttl() {
     let (locks, _other, control, _sessions) = managers();
@@ -159,7 +159,7 @@ async fn a_lock_is_handed_off_to_a_waiter_with_a_shorter_ttl() {
     assert!(start.elapsed() >= millis(490), "{:?}", start.elapsed());
 }
 
-/// Drives its session on the runtime that takes the locks, as a store did that had no other.
+/// A store that drives its session on the runtime that acquires the locks, for lack of another.
 #[derive(Debug)]
 struct OnCaller(SessionStore, Handle);
 

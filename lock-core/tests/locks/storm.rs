@@ -1,5 +1,5 @@
-//! Random load: every shape of request, futures dropped and left alone, guards given back in every way, a store that
-//! fails, and what must hold whatever happens. The seed is in the message of a failure.
+//! Random load: every shape of request, futures that are dropped or not polled, guards that are released in every way,
+//! and a store that fails. The test checks what must hold in any case. A failure prints the seed.
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
@@ -21,8 +21,8 @@ use crate::queue_store::QueueStore;
 const SEEDS: u64 = 20;
 const TASKS: u64 = 24;
 const ROUNDS: usize = 25;
-/// So many of the 600 requests of a storm are granted at least, store that fails or not; 257 to 376 as a rule. The others
-/// give up, are dropped, or are turned away.
+/// The least number of granted requests among the 600 of a storm, on a store that fails or not; usually 257 to 376. The
+/// others give up, are dropped, or are refused.
 const FLOOR: usize = 200;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,7 +32,7 @@ enum Beside {
     Permits(usize),
 }
 
-/// Who holds what, and the last token of each key.
+/// The holders of the keys, and the last token of each key.
 #[derive(Default)]
 struct Watch {
     holders: Mutex<HashMap<String, Vec<(Beside, LockHandle)>>>,
@@ -41,7 +41,8 @@ struct Watch {
 }
 
 impl Watch {
-    /// A grant began: nobody may be there whom it excludes. Who has lost it knows by itself.
+    /// Records a new grant, and checks that it excludes no current holder. A holder that lost its lock knows that
+    /// itself.
     fn enter(&self, keys: &[String], beside: Beside, guard: &LockGuard) {
         self.granted.fetch_add(1, Ordering::SeqCst);
         let mut all = self.holders.lock().unwrap();
@@ -59,7 +60,7 @@ impl Watch {
         }
     }
 
-    /// Tokens of exclusive holders grow with every one of them.
+    /// Checks that the tokens of exclusive holders grow with every holder.
     async fn fence(&self, keys: &[String], guard: &LockGuard, before: Option<u64>) -> Option<u64> {
         let token = guard.fencing_token().await.ok()?.get();
         let mut tokens = self.tokens.lock().unwrap();
@@ -79,7 +80,7 @@ fn several(rng: &mut Rng) -> Vec<String> {
     keys
 }
 
-/// A request of any shape that the store can do.
+/// Returns a request of any shape that the store supports.
 fn request(rng: &mut Rng, locks: &LockManager) -> (LockRequest, Vec<String>, Beside) {
     let key = format!("x{}", rng.u32(0..3));
     let all = if locks.store() == "memory" { 9 } else { 4 };
@@ -109,7 +110,7 @@ fn request(rng: &mut Rng, locks: &LockManager) -> (LockRequest, Vec<String>, Bes
     (if limited { request.max_hold(millis(rng.u64(1..20))) } else { request }, keys, beside)
 }
 
-/// Acquires, or gives up half way: dropped after some polls or some time, left alone for a while.
+/// Acquires, or gives up half way: dropped after some polls or some time, or not polled for a while.
 async fn acquire(rng: &mut Rng, request: LockRequest) -> Option<LockGuard> {
     let text = format!("{request:?}");
     let mut acquire = Box::pin(request.acquire());
@@ -146,7 +147,7 @@ async fn work(rng: &mut Rng, guard: &LockGuard) {
     }
 }
 
-/// Drops, releases, lets the release drop half way, or panics.
+/// Drops, releases, drops the release half way, or panics.
 async fn give_back(rng: &mut Rng, guard: LockGuard) {
     match rng.u32(0..4) {
         0 => drop(guard),
@@ -196,7 +197,7 @@ async fn faults(seed: u64, control: FlakyControl) {
     }
 }
 
-/// One storm over several managers of one store.
+/// Runs one storm over several managers of one store.
 async fn storm<B: Backend + Clone>(seed: u64, store: B, failing: bool) {
     let watch = Arc::<Watch>::default();
     let (mut workers, mut trouble) = (JoinSet::new(), JoinSet::new());
@@ -222,7 +223,7 @@ async fn storm<B: Backend + Clone>(seed: u64, store: B, failing: bool) {
     controls.iter().for_each(FlakyControl::heal);
     let granted = watch.granted.load(Ordering::SeqCst);
     assert!(granted >= FLOOR, "seed {seed}: {granted} grants of {} requests", TASKS * ROUNDS as u64);
-    // What was not answered has run out by then.
+    // Everything that was not answered has expired by then.
     tokio::time::sleep(Duration::from_secs(60)).await;
     for locks in &managers {
         assert_eq!(locks.held(), 0, "seed {seed}");

@@ -1,4 +1,4 @@
-//! Waiters: who asks the store, when, and who is told.
+//! Waiters: which of them ask the store, when, and which are notified.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::scripted::{Every, Scripted, no_answer};
 use crate::{is_free, millis};
 
-/// A manager on a store that tells nobody of a release.
+/// Returns a manager on a store that notifies nobody of a release.
 fn silent() -> (LockManager, Scripted) {
     Scripted::manager(|store| store.waiting = Waiting::Poll { order: Order::Any })
 }
@@ -83,7 +83,7 @@ async fn a_hot_key_costs_the_store_one_try_in_vain_for_each_waiter() {
     for waiter in waiting {
         waiter.await.unwrap().unwrap();
     }
-    // The holder's, a first one of each waiter, and the one that it got the key with; a few because a pause was over.
+    // The holder's try, the first one of each waiter, and the one that got the key; a few more because a pause ended.
     assert!(store.tries().len() <= 1 + 2 * 20 + 6, "{}", store.tries().len());
 }
 
@@ -136,7 +136,7 @@ async fn a_waiter_whose_time_is_over_tries_once_more_though_it_is_not_its_turn()
     drop(guard);
     drop(head.await.unwrap().unwrap());
 
-    // Nobody got it: it was one try, and the wait is over.
+    // Nobody got the key: it was one try, and the wait has ended.
     let guard = store.stranger().lock("k").acquire().await.unwrap();
     let head = tokio::spawn(locks.lock("k").strategy(Every(HOUR, HOUR)).acquire());
     settle().await;
@@ -225,7 +225,7 @@ async fn a_fencing_token_comes_with_the_grant_or_is_asked_for_once() {
     assert_eq!(fenced(), 2);
     drop(guard);
 
-    // The store says that it is not ours any more: that is a loss, and everybody is told.
+    // The store answers that the lock belongs to another owner: that is a loss, and everybody is notified.
     let guard = locks.lock("k").acquire().await.unwrap();
     assert!(guard.fencing_token().await.unwrap_err().is_lost());
     assert!(!guard.is_held());
@@ -284,7 +284,7 @@ async fn a_waiter_in_order_costs_the_store_no_more_the_longer_it_waits() {
     let kinds = [Kind::Fair, Kind::Write, Kind::Read, Kind::Semaphore { permits: 1 }];
     for kind in kinds {
         let (locks, store) = Scripted::manager(|_| {});
-        // A reader would hold off no reader.
+        // A reader would not block readers.
         let holds = if kind == Kind::Read { Kind::Write } else { kind };
         let holder = locks.request("k", holds).acquire().await.unwrap();
         let waiting: Vec<_> = (0..WAITERS)

@@ -1,4 +1,4 @@
-//! Waiters of a store that is watched: how often they watch, and what a lost notification costs.
+//! Waiters for a watched key: how often they watch, and what a lost notification costs.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ const HOUR: Duration = Duration::from_secs(3_600);
 /// How long a waiter relies on being notified by a store in this process.
 const FLOOR: Duration = Duration::from_secs(60);
 
-/// Every way in which a waiter relies on a watch: in a queue of its own, as the head of a local queue with a place in the
-/// store's queue, and without a place.
+/// Every way in which a waiter relies on a watch: outside of a local queue with an entry in the store's queue, as the
+/// head of a local queue with such an entry, and without one.
 const WAYS: [(Kind, fn(&mut Capability)); 3] =
     [(Kind::Fair, |_| {}), (Kind::Reentrant, |_| {}), (Kind::Reentrant, without_order)];
 
@@ -23,7 +23,7 @@ fn without_order(store: &mut Capability) {
     store.waiting = Waiting::Watch { order: Order::Any, tells_holder: true };
 }
 
-/// A waiter for the key of a stranger, which has asked the store, and the stranger's guard.
+/// Returns a waiter for a key that another manager holds, which has asked the store, and the guard of the holder.
 async fn waiting(
     kind: Kind,
     change: fn(&mut Capability),
@@ -85,7 +85,7 @@ async fn a_watch_is_made_once_and_kept_over_the_pauses_of_a_wait() {
     }
 }
 
-/// One that may have missed its event is no longer relied on.
+/// A watch that may have missed its event is no longer relied on.
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_is_as_old_as_the_floor_is_made_anew() {
     for (number, (kind, change)) in WAYS.into_iter().enumerate() {
@@ -102,7 +102,7 @@ async fn a_watch_that_is_as_old_as_the_floor_is_made_anew() {
     }
 }
 
-/// The store says that this process holds the key, and until when it does not say: a grant whose release is under way.
+/// The store answers that this process holds the key, but not until when: a grant whose release is in flight.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_for_a_holder_that_nobody_knows_asks_again() {
     let (locks, store) = Scripted::manager(|_| {});

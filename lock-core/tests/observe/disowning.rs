@@ -6,7 +6,7 @@ use lock_core::Result;
 use lock_core::backend::memory::Memory;
 use lock_core::backend::{Ask, Attempt, Backend, Capability, Claim, FencingToken, Released, Renew, Renewal};
 
-/// Says of every renewal and release that the lock is not the caller's. Gives no fencing token with a grant.
+/// Answers every renewal and release with *not owned*. Returns no fencing token with a grant.
 #[derive(Debug)]
 pub(crate) struct Disowning(pub(crate) Memory);
 

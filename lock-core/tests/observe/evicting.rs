@@ -9,7 +9,7 @@ use lock_core::backend::{
     Ask, Attempt, Backend, Capability, Claim, FencingToken, Listener, Released, Renew, Renewal,
 };
 
-/// Tells everybody with each release that it has thrown seven keys away.
+/// Reports with each release that it has evicted seven keys.
 #[derive(Debug, Default)]
 pub(crate) struct Evicting {
     store: Memory,

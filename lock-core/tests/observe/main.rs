@@ -29,7 +29,7 @@ fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
-/// A manager on a store that fails on command, and the settings are those of `with`.
+/// Returns a manager on a store that fails on demand, with the settings of `with`.
 fn flaky(with: impl FnOnce(ManagerBuilder) -> ManagerBuilder) -> (LockManager, FlakyControl) {
     let (store, control) = Flaky::new(Memory::new());
     (with(LockManager::builder(store)).build().expect("settings that fit"), control)
@@ -38,12 +38,12 @@ fn flaky(with: impl FnOnce(ManagerBuilder) -> ManagerBuilder) -> (LockManager, F
 const TEMPLATE: &str = "order:<id>";
 const KEY: &str = "order:secret-42";
 
-/// A request of the template for the key, that does not wait.
+/// Returns a request for the key of the template that does not wait.
 fn order(locks: &LockManager) -> LockRequest {
     locks.lock(KEY).template(TEMPLATE).strategy(strategy::fail_fast())
 }
 
-/// The same, and waits for up to `limit`.
+/// Returns the same request, waiting for up to `limit`.
 fn patient(locks: &LockManager, limit: Duration) -> LockRequest {
     order(locks).strategy(strategy::retry().within(limit))
 }

@@ -13,7 +13,7 @@ use crate::{KEY, TEMPLATE, flaky, millis, order, patient, secs};
 const HELD: &str = "lock.client.held{backend=memory,template=order:<id>}";
 const PENDING: &str = "lock.client.pending_requests{backend=memory,template=order:<id>}";
 
-/// The name of a series of the template.
+/// Returns the name of a series of the template.
 fn of(name: &str, label: &str, value: &str) -> String {
     let mut labels =
         ["backend=memory".to_owned(), format!("template={TEMPLATE}"), format!("{label}={value}")];
@@ -41,7 +41,7 @@ fn renewals(recorder: &Memory, result: &str) -> f64 {
     recorder.total(&of("lock.client.renewals", "result", result))
 }
 
-/// Nothing is held and nobody asks.
+/// Checks that nothing is held and nothing is pending.
 fn assert_idle(recorder: &Memory) {
     assert_eq!((recorder.total(HELD), recorder.total(PENDING)), (0.0, 0.0));
 }
@@ -145,7 +145,7 @@ async fn losses_by_their_reason_and_the_gauge_is_back_at_once() {
     drop(guard);
     assert_eq!((losses(&recorder, "max_hold"), uses(&recorder, "max_hold")), (1.0, vec![0.3]));
 
-    // One whose guard nobody drops, over a store that does not answer.
+    // A guard that nobody drops, over a store that does not answer.
     std::mem::forget(order(&locks).ttl(secs(3)).acquire().await.unwrap());
     control.fail_always(Operation::Renew, Fault::LoseRequest);
     tokio::time::sleep(secs(4)).await;
@@ -286,7 +286,7 @@ async fn a_lock_that_is_held_for_long_says_so_once() {
     tokio::time::sleep(secs(300)).await;
     assert_eq!(long(), 1.0);
     drop(guard);
-    // One that is not renewed is looked at all the same.
+    // A lock that is not renewed is checked all the same.
     let guard = order(&locks).renew(false).ttl(secs(100)).acquire().await.unwrap();
     tokio::time::sleep(secs(31)).await;
     assert_eq!(long(), 2.0);
@@ -341,7 +341,7 @@ async fn a_known_template_is_there_before_its_first_lock() {
             assert_eq!(recorder.total(&series), 0.0);
         }
     }
-    // What was known before anybody recorded appears with the first request for anything.
+    // Values from before the recorder appear with the first request for anything.
     drop(early.lock("k").acquire().await.unwrap());
     assert_eq!(recorder.total("lock.client.held{backend=memory,template=early:<id>}"), 0.0);
     mounted.record_bypass("mounted:<id>");
@@ -369,7 +369,7 @@ async fn templates_then_labels_then_none_and_never_too_many() {
     assert_eq!(recorder.total(others), (2_000 - (512 - 3)) as f64);
 }
 
-/// An exporter that forgets an idle series makes a new one when it is asked for it again.
+/// An exporter that forgets an idle series makes a new one when it is asked for the series again.
 #[tokio::test(start_paused = true)]
 async fn handles_are_asked_for_again_after_a_while() {
     let (recorder, _here) = Memory::here();

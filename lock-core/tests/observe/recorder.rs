@@ -8,7 +8,7 @@ use metrics::{
     Recorder, SharedString, Unit,
 };
 
-/// What was recorded of one series.
+/// The recorded values of one series.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Seen {
     pub(crate) total: f64,
@@ -22,12 +22,12 @@ struct Kept {
     registrations: usize,
 }
 
-/// Keeps everything, for one thread.
+/// Records everything, for one thread.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Memory(Arc<Mutex<Kept>>);
 
 impl Memory {
-    /// A recorder for the calling thread. It is never freed, because no other one may come to lie in its place.
+    /// Installs a recorder for the calling thread. It is never freed, so that no other recorder gets its address.
     pub(crate) fn here() -> (Self, LocalRecorderGuard<'static>) {
         let memory = Self::default();
         let forever: &'static Self = Box::leak(Box::new(memory.clone()));
@@ -38,17 +38,17 @@ impl Memory {
         self.0.lock().expect("no test panics inside")
     }
 
-    /// Every series as `name{label=value,..}`, labels in order.
+    /// Returns every series as `name{label=value,..}`, with sorted labels.
     pub(crate) fn names(&self) -> Vec<String> {
         self.kept().series.keys().cloned().collect()
     }
 
-    /// The unit that each name was described with.
+    /// Returns the unit with which each name was described.
     pub(crate) fn described(&self) -> BTreeMap<String, Option<Unit>> {
         self.kept().described.clone()
     }
 
-    /// How many handles were asked for.
+    /// Returns how many handles were requested.
     pub(crate) fn registrations(&self) -> usize {
         self.kept().registrations
     }
@@ -57,7 +57,7 @@ impl Memory {
         self.kept().series.get(name).cloned()
     }
 
-    /// What a counter or gauge shows; it must be there.
+    /// Returns the value of a counter or gauge, which must exist.
     pub(crate) fn total(&self, name: &str) -> f64 {
         self.seen(name).unwrap_or_else(|| panic!("no {name} in {:#?}", self.names())).total
     }

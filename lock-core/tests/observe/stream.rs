@@ -6,13 +6,13 @@ use lock_core::{LockErrorKind, LockEvent, LockEvents, LockManager, LossReason, s
 
 use crate::{KEY, TEMPLATE, flaky, millis, order, patient, secs};
 
-/// The next event, which is there.
+/// Returns the next event, which must be there.
 async fn next(events: &mut LockEvents) -> LockEvent {
     let next = tokio::time::timeout(millis(1), events.next()).await;
     next.expect("it was told").expect("the manager is there")
 }
 
-/// Whether the stream ends, and does not wait for ever.
+/// Returns whether the stream ends instead of waiting for ever.
 async fn has_ended(events: &mut LockEvents) -> bool {
     matches!(tokio::time::timeout(secs(60), events.next()).await, Ok(None))
 }

@@ -9,7 +9,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::DefaultGuard;
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// What one span or event said.
+/// The contents of one span or event.
 #[derive(Clone, Debug)]
 pub(crate) struct Told {
     pub(crate) name: &'static str,
@@ -22,7 +22,7 @@ impl Told {
         Self { name: metadata.name(), level: *metadata.level(), fields: BTreeMap::new() }
     }
 
-    /// A field; empty where it was not recorded.
+    /// Returns a field; empty if it was not recorded.
     pub(crate) fn field(&self, name: &str) -> &str {
         self.fields.get(name).map_or("", String::as_str)
     }
@@ -48,12 +48,12 @@ struct Kept {
     events: Vec<Told>,
 }
 
-/// What is kept; a clone shows the same.
+/// The recorded spans and events; clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Log(Arc<Mutex<Kept>>);
 
 impl Log {
-    /// Keeps what the calling thread tells.
+    /// Records the spans and events of the calling thread.
     pub(crate) fn here() -> (Self, DefaultGuard) {
         let log = Self::default();
         (log.clone(), tracing::subscriber::set_default(log))
@@ -67,12 +67,12 @@ impl Log {
         self.kept().spans.iter().filter(|span| span.name == name).cloned().collect()
     }
 
-    /// The events of a level, in order.
+    /// Returns the events of a level, in order.
     pub(crate) fn events(&self, level: Level) -> Vec<Told> {
         self.kept().events.iter().filter(|event| event.level == level).cloned().collect()
     }
 
-    /// Everything, as text.
+    /// Returns everything as text.
     pub(crate) fn text(&self) -> String {
         format!("{:?}", self.kept())
     }

@@ -1,4 +1,4 @@
-//! Getting a lock: who wins, who loses and why, and what is left behind.
+//! Attempts: which win, which lose and why, and what is left behind.
 
 use std::time::Duration;
 
@@ -63,7 +63,7 @@ async fn a_majority_wins_whatever_the_others_say() {
     }
 }
 
-/// One has the first node, the other the last, and the one between is gone: neither has a majority.
+/// One owner has the first node, another the last, and the node between is gone: neither has a majority.
 #[tokio::test(start_paused = true)]
 async fn a_split_vote_has_no_winner_and_the_next_try_has_one() {
     let nodes = nodes::<3>();
@@ -96,7 +96,7 @@ async fn of_many_who_ask_at_once_at_most_one_wins_and_the_others_leave_nothing()
             }
         }
         assert!(won.len() <= 1, "seed {seed}");
-        // What was late comes to its end.
+        // The late calls complete.
         tokio::time::sleep(millis(200)).await;
         match won.first() {
             Some(winner) => {
@@ -142,7 +142,7 @@ async fn without_a_majority_there_is_no_quorum_in_time() {
             assert!(nodes[0].is_free(&key()).await && nodes[4].is_free(&key()).await, "given back");
 
             nodes.iter().for_each(|node| node.is(Health::Well));
-            // As the library does after such an error.
+            // The library does the same after such an error.
             release(&quorum, &claim).await;
             settle().await;
             let [next] = claims();
@@ -151,7 +151,7 @@ async fn without_a_majority_there_is_no_quorum_in_time() {
     }
 }
 
-/// Nobody has asked since it came back, and it is needed now.
+/// Nobody has asked the node since it returned, and it is needed now.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_was_away_is_waited_for_where_another_fails() {
     for health in [Health::Down, Health::Stuck] {
@@ -187,7 +187,7 @@ async fn a_yes_that_comes_after_the_attempt_has_failed_goes_back() {
     assert!(all_free(&nodes).await);
 }
 
-/// The attempt was refused by the others, so nobody will ask for its release.
+/// The other nodes refused the attempt, so nobody will request its release.
 #[tokio::test(start_paused = true)]
 async fn what_a_node_may_have_granted_that_lost_its_answer_goes_back_soon() {
     let nodes = nodes::<3>();
@@ -215,7 +215,7 @@ async fn a_yes_that_comes_after_the_attempt_has_won_stays() {
     assert!(all_free(&nodes).await);
 }
 
-/// The release reached the node first: it was not late, or it was given up.
+/// The release reached the node first, whether the request was late or given up.
 #[tokio::test(start_paused = true)]
 async fn a_yes_that_comes_after_the_release_goes_back() {
     let nodes = nodes::<3>();
@@ -245,7 +245,7 @@ async fn an_attempt_that_is_dropped_leaves_nothing() {
     }
 }
 
-/// The release after a failed attempt is slow, and the same owner asks again before it has arrived.
+/// The release after a failed attempt is slow, and the same owner tries again before it has arrived.
 #[tokio::test(start_paused = true)]
 async fn a_vote_that_a_release_is_on_its_way_to_does_not_count() {
     let nodes = nodes::<3>();
@@ -258,7 +258,7 @@ async fn a_vote_that_a_release_is_on_its_way_to_does_not_count() {
     assert_eq!(start.elapsed(), NODE_TIMEOUT, "it waits for the release, and not for ever");
     assert!(nodes[0].has(&claim).await, "which has not arrived");
     nodes[0].slow(Kind::Release, Duration::ZERO);
-    // The second finds the first node its own and another one free: that would be two.
+    // The second finds that it has the first node, and that another one is free: that would be two.
     nodes[1].forget();
     nodes[2].is(Health::Down);
     assert_eq!(error_of(quorum.acquire(&claim, Ask::Try).await), LockErrorKind::NoQuorum);
@@ -275,7 +275,7 @@ async fn a_vote_that_a_release_is_on_its_way_to_does_not_count() {
 async fn a_node_that_does_not_answer_is_not_waited_for_and_not_overrun() {
     let nodes = nodes::<3>();
     let (quorum, [holder]) = (quorum(&nodes), claims());
-    // A vote that is split between the two that answer needs the third.
+    // A vote that is split between the two nodes that answer needs the third.
     assert!(gets(&nodes[0].memory(), &holder).await);
     nodes[2].is(Health::Stuck);
     let mut waits = Vec::new();
@@ -289,7 +289,7 @@ async fn a_node_that_does_not_answer_is_not_waited_for_and_not_overrun() {
     assert_eq!(waits[4..], [Duration::ZERO; 6], "known to be silent");
     assert!(nodes[2].calls().tries <= 4, "{:?}", nodes[2].calls());
     assert_eq!(quorum.unresponsive_nodes(), ["3"]);
-    // Once that request is given up, another one asks, and does not wait for the answer.
+    // Once that request is given up, another one is sent, and nobody waits for the answer.
     tokio::time::sleep(TTL * 2).await;
     let (asked, start, [claim, holder]) = (nodes[2].calls().tries, Instant::now(), claims());
     assert!(gets(&nodes[0].memory(), &holder).await);
@@ -304,7 +304,7 @@ async fn a_node_that_does_not_answer_is_not_waited_for_and_not_overrun() {
     assert!(nodes[2].has(&claim).await);
 }
 
-/// One that is slow decides where the others disagree: it is waited for briefly, and is no failure for that.
+/// A slow node decides where the others disagree: the attempt waits for it briefly, and that is no failure of the node.
 #[tokio::test(start_paused = true)]
 async fn a_slow_node_is_waited_for_briefly_and_stays_a_node_like_the_others() {
     for (delay, waited, won) in [(40, 40, true), (80, 50, false)] {
@@ -334,7 +334,8 @@ async fn a_slow_node_is_waited_for_briefly_and_stays_a_node_like_the_others() {
     }
 }
 
-/// Of many who ask at once, each finds the same node the slowest, and the others no faster than it was waited for.
+/// When many ask at once, each finds the same node the slowest, and the others no faster than the time that it waited
+/// for that one.
 #[tokio::test(start_paused = true)]
 async fn nodes_that_are_all_far_away_are_a_majority_and_none_of_them_is_given_up() {
     let nodes = nodes::<3>();
@@ -395,7 +396,7 @@ async fn a_refusal_names_the_holder_and_when_another_try_makes_sense() {
     assert_eq!((told.queued_at, told.position), (None, None));
 }
 
-/// Somebody uses the key as a semaphore, on the nodes themselves.
+/// The key is used as a semaphore, on the nodes themselves.
 #[tokio::test(start_paused = true)]
 async fn a_key_in_use_as_something_else_is_refused_where_that_is_so_on_a_majority() {
     let permit =
@@ -445,7 +446,7 @@ async fn what_a_quorum_cannot_do_is_refused_with_the_reason() {
     assert_eq!(nodes[0].calls().tries, 0, "before any I/O");
 }
 
-/// This process stood still while the answers came in.
+/// This process was paused while the answers arrived.
 #[tokio::test(start_paused = true)]
 async fn a_grant_of_which_too_little_is_left_goes_back() {
     for (pause, worth) in [(TTL / 3, true), (TTL * 2 / 3, false), (TTL * 2, false)] {
@@ -468,7 +469,7 @@ async fn a_grant_of_which_too_little_is_left_goes_back() {
     }
 }
 
-/// An attempt that fails gives back what it took, and not what its owner had before.
+/// A failed attempt releases what it took, but not what its owner had before.
 #[tokio::test(start_paused = true)]
 async fn an_owner_that_has_the_lock_keeps_it_when_it_asks_in_vain() {
     for health in [Health::Well, Health::Mute, Health::Stuck] {

@@ -11,7 +11,7 @@ use lock_core::testkit::{Fault, Flaky, FlakyControl, Operation};
 use super::node::{Health, Node, Weather};
 use super::{millis, nodes, quorum};
 
-/// One quorum for all cases, so that what one leaves behind meets the next.
+/// Runs the suite on one quorum for all cases, so that leftovers of one case meet the next.
 async fn keeps_the_contract(quorum: Quorum<impl Backend>) -> Report {
     contract::run_all(|| std::future::ready(Subject::new(quorum.clone()))).await
 }
@@ -78,7 +78,7 @@ async fn with_a_minority_that_is_not_there() {
     }
 }
 
-/// Fails calls of all kinds in a fixed order that has no end.
+/// Fails calls of all kinds in a fixed order, without end.
 async fn trouble(control: FlakyControl) {
     use {Fault as F, Operation as O};
     let mut rng = fastrand::Rng::with_seed(7);
@@ -105,7 +105,7 @@ async fn with_a_minority_that_fails_now_and_then() {
     }
 }
 
-/// The suite does fail on a quorum that has lost its majority.
+/// The suite fails on a quorum that has lost its majority.
 #[tokio::test(start_paused = true)]
 async fn without_a_majority_the_contract_is_not_kept() {
     let nodes = nodes::<3>();

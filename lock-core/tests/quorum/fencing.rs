@@ -1,4 +1,4 @@
-//! Fencing tokens over nodes whose own tokens and clocks do not agree.
+//! Fencing tokens over nodes whose own tokens and clocks differ.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ fn fenced() -> Claim {
     with_fencing(claim, true)
 }
 
-/// How an owner comes by its token.
+/// The way in which an owner gets its token.
 type HowToGetOne = for<'a> fn(&'a Quorum<Node>, &'a [Node], &'a Claim) -> BoxFuture<'a, FencingToken>;
 type BoxFuture<'a, T> = lock_core::backend::BoxFuture<'a, T>;
 
@@ -44,7 +44,7 @@ fn of_the_quorum<'a>(
     })
 }
 
-/// The planted bug: the largest of a majority, told to nobody.
+/// The planted bug: takes the largest token of a majority, and reports it to no node.
 fn told_to_nobody<'a>(
     quorum: &'a Quorum<Node>,
     nodes: &'a [Node],
@@ -60,8 +60,9 @@ fn told_to_nobody<'a>(
     })
 }
 
-/// One owner after another, each over whatever majority is there, on nodes with clocks that differ by up to `skew`.
-/// Some nodes restart without their data, at most once in `forget`. The first two tokens that do not grow.
+/// Lets one owner after another get a token, each over the majority that is up, on nodes with clocks that differ by up
+/// to `skew`. Some nodes restart without their data, at most once in `forget`. Returns the first two tokens that do not
+/// grow.
 async fn owners(
     seed: u64,
     how: HowToGetOne,
@@ -96,7 +97,7 @@ async fn owners(
         settle().await;
         nodes.iter().for_each(|node| node.is(Health::Well));
         if let Some(apart) = forget.filter(|_| rng.bool()) {
-            // Nobody holds anything, so a restart costs no lock: the tokens are all that is lost.
+            // No lock is held, so a restart costs no lock: only the tokens are lost.
             tokio::time::sleep(TTL).await;
             nodes[rng.usize(0..nodes.len())].forget();
             tokio::time::sleep(apart).await;
@@ -108,7 +109,7 @@ async fn owners(
 #[tokio::test(start_paused = true)]
 async fn tokens_grow_over_every_sequence_of_majorities() {
     for seed in 0..60 {
-        // Clocks that are hours apart do not matter, as long as no node forgets.
+        // Clocks that differ by hours do not matter, as long as no node forgets.
         assert_eq!(owners(seed, of_the_quorum, 10_000_000, None).await, None, "seed {seed}");
     }
 }
@@ -121,7 +122,8 @@ async fn tokens_grow_though_nodes_forget_that_are_away_for_longer_than_clocks_di
     }
 }
 
-/// Both limits that the documentation names are there: without the second phase, and with a node that forgets and is
+/// Both limits that the documentation names exist: tokens decrease without the second phase, and with a node that
+/// forgets and is behind.
 /// behind, tokens fall.
 #[tokio::test(start_paused = true)]
 async fn the_check_finds_tokens_that_fall() {
@@ -155,7 +157,7 @@ async fn one_token_a_turn_whichever_nodes_answer() {
         }
         last = first;
     }
-    // With the lease the certainty is over that nobody else was there.
+    // When the lease ends, it is no longer certain that no other owner was there.
     tokio::time::sleep(TTL).await;
     assert_eq!(quorum.fence(&claim).await.expect_err("it ran out").kind(), LockErrorKind::Lost);
     assert!(acquire(&quorum, &with_fencing(claim, true)).await.fence > Some(last));
@@ -170,7 +172,7 @@ async fn no_token_is_seen_that_a_majority_does_not_know() {
         let [claim, next] = claims();
         assert!(gets(&quorum, &claim).await);
         settle().await;
-        // Two nodes are there for the question, and one of them no more for the second.
+        // Two nodes answer the request, and one of them is gone for the second phase.
         nodes[0].is(Health::Down);
         nodes[2].slow(Kind::Fence, millis(5));
         let asked = tokio::spawn({
@@ -188,7 +190,7 @@ async fn no_token_is_seen_that_a_majority_does_not_know() {
     }
 }
 
-/// Who asks for a token late in a lease that is not renewed has no longer lease for it.
+/// A request for a token late in a lease that is not renewed does not extend the lease.
 #[tokio::test(start_paused = true)]
 async fn to_ask_for_a_token_is_not_to_renew() {
     let nodes = nodes::<3>();
@@ -202,7 +204,7 @@ async fn to_ask_for_a_token_is_not_to_renew() {
     assert!(gets(&quorum, &next).await);
 }
 
-/// A grant whose token cannot be made goes back.
+/// A grant whose token cannot be made is released.
 #[tokio::test(start_paused = true)]
 async fn a_grant_without_its_token_is_none() {
     let nodes = nodes::<3>();

@@ -1,4 +1,4 @@
-//! Keeping a lock by majority, healing nodes that lost it, and giving it back.
+//! Renewing a lock by majority, healing nodes that lost it, and releasing it.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ async fn holders(nodes: &[Node], claim: &Claim) -> Vec<bool> {
     has
 }
 
-/// So many nodes forgot, so many do not answer; what that makes of a renewal.
+/// The result of a renewal, by the number of nodes that forgot and of nodes that do not answer.
 #[tokio::test(start_paused = true)]
 async fn a_majority_renews_and_a_majority_loses() {
     let table = [
@@ -123,7 +123,7 @@ async fn a_node_that_lost_the_grant_or_never_had_it_is_healed() {
         settle().await;
         assert_eq!(holders(&nodes, &claim).await, [true; 3], "{lost}");
     }
-    // One after another every node was lost, and the lock was held all the time.
+    // One after another every node has lost the lock, and it was held all the time.
     tokio::time::sleep(TTL / 2).await;
     assert!(is_renewed(&renew(&quorum, &claim).await));
     assert_eq!(release(&quorum, &claim).await, Released::Released);
@@ -176,7 +176,7 @@ async fn healing_takes_nothing_from_another_owner() {
     assert_eq!(release(&quorum, &claim).await, Released::Released);
 }
 
-/// A node that came back empty gives the key to those who want it, one after another, and each gives it back at once.
+/// A node that returned empty grants the key to contenders, one after another, and each releases it at once.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_others_take_meanwhile_is_healed_within_the_same_renewal() {
     let nodes = nodes::<3>();
@@ -194,7 +194,7 @@ async fn a_node_that_others_take_meanwhile_is_healed_within_the_same_renewal() {
     assert!(nodes[2].has(&claim).await);
 }
 
-/// One that keeps the key there does not keep the node busy, nor the others from being healed.
+/// A contender that keeps the key there neither keeps the node busy, nor the others from being healed.
 #[tokio::test(start_paused = true)]
 async fn healing_ends_where_another_stays() {
     let nodes = nodes::<3>();
@@ -222,7 +222,7 @@ async fn healing_ends_where_another_stays() {
     assert!(nodes[2].has(&other).await);
 }
 
-/// A node is being healed when the lock is given back.
+/// A node is being healed when the lock is released.
 #[tokio::test(start_paused = true)]
 async fn a_lock_that_was_given_back_is_not_brought_back_by_healing() {
     for slow in [Kind::Try, Kind::Renew] {
@@ -273,7 +273,7 @@ async fn a_renewed_lease_counts_from_before_the_first_request() {
     assert!(matches!(downgraded, Renewal::Renewed { sent, .. } if sent == before), "{downgraded:?}");
 }
 
-/// A node's yes is worth nothing while a release for the same owner may still reach it.
+/// A node's yes counts for nothing while a release by the same owner may still reach it.
 #[tokio::test(start_paused = true)]
 async fn a_node_with_a_release_on_its_way_has_no_vote_in_a_renewal() {
     let nodes = nodes::<3>();
@@ -293,7 +293,7 @@ async fn a_node_with_a_release_on_its_way_has_no_vote_in_a_renewal() {
 
 #[tokio::test(start_paused = true)]
 async fn releases() {
-    // Forgot, silent; what a release says.
+    // Nodes that forgot, nodes that are silent, and the answer of a release.
     let table = [
         (0, 0, Some(Released::Released)),
         (1, 0, Some(Released::Released)),
@@ -367,7 +367,7 @@ async fn a_writer_becomes_a_reader_on_a_majority() {
     assert!(matches!(quorum.downgrade(&claim).await, Renewal::NotOwned));
 }
 
-/// Readers and writers of different majorities meet in one node.
+/// Readers and writers of different majorities have one node in common.
 #[tokio::test(start_paused = true)]
 async fn readers_keep_writers_out_over_different_majorities() {
     for (down_for_reader, down_for_writer) in [(0, 1), (1, 2), (2, 0), (0, 0)] {

@@ -1,4 +1,4 @@
-//! The library over a quorum: what a service sees.
+//! The library over a quorum, as a service sees it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ fn manager(nodes: &[Node]) -> LockManager {
     LockManager::builder(quorum(nodes)).ttl(TTL).build().expect("a quorum can do that")
 }
 
-/// Nodes are taken away and come back one after another, as in an upgrade, some with their data and some without.
+/// Nodes are removed and return one after another, as in an upgrade, some with their data and some without.
 #[tokio::test(start_paused = true)]
 async fn a_lock_is_kept_while_nodes_are_restarted_in_turn() {
     let nodes = nodes::<3>();
@@ -33,7 +33,7 @@ async fn a_lock_is_kept_while_nodes_are_restarted_in_turn() {
             node.forget();
         }
         node.is(Health::Well);
-        // Two renewals: the node has the lock again before the next one goes.
+        // Two renewals: the node has the lock again before the next one is removed.
         tokio::time::sleep(TTL).await;
     }
     guard.release().await.expect("an answer");
@@ -128,7 +128,7 @@ async fn an_outage_is_told_as_such_and_waited_through() {
     assert!(start.elapsed() < TTL);
 }
 
-/// Several processes on one key, with a bad network: at most one is inside, and its tokens grow.
+/// Several processes on one key, with a bad network: at most one holds it, and its tokens grow.
 #[tokio::test(start_paused = true)]
 async fn one_is_inside_at_a_time() {
     let nodes = nodes::<5>();

@@ -23,7 +23,7 @@ fn millis(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// `N` nodes that are empty and well.
+/// Returns `N` empty and healthy nodes.
 fn nodes<const N: usize>() -> [Node; N] {
     std::array::from_fn(|number| Node::new(number as u64))
 }
@@ -36,7 +36,7 @@ fn key() -> Key {
     Key::new("order:42").expect("a key")
 }
 
-/// Claims on one key, of owners of one manager.
+/// Returns claims on one key, of owners of one manager.
 fn claims<const N: usize>() -> [Claim; N] {
     let claims = Claims::new().expect("random bytes");
     std::array::from_fn(|_| claims.exclusive(&key(), TTL))
@@ -65,7 +65,7 @@ async fn renew(store: &impl Backend, claim: &Claim) -> Renewal {
     store.renew(&[Renew { claim, ttl: claim.ttl }]).await.pop().expect("one answer")
 }
 
-/// Lets everything that needs no time to pass come to its end.
+/// Lets everything complete that needs no time to pass.
 async fn settle() {
     tokio::time::sleep(Duration::from_nanos(1)).await;
     for _ in 0..50 {

@@ -1,4 +1,4 @@
-//! A node as it is met in practice: it goes down, hangs, is late, loses answers, forgets, and has a clock of its own.
+//! A node with real-world faults: it goes down, hangs, is late, loses answers, forgets, and has its own clock.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -12,24 +12,24 @@ use lock_core::key::Key;
 use lock_core::{LockError, LockErrorKind, Result};
 use tokio::sync::watch;
 
-/// How a node is.
+/// The health of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Health {
     Well,
     /// Refuses every connection.
     Down,
-    /// Takes requests and does nothing, until it is well again; then it does what it was asked.
+    /// Accepts requests without a reaction until it is well again; then it executes them.
     Stuck,
-    /// Does what it is asked, and its answers are lost.
+    /// Executes requests, and its answers are lost.
     Mute,
 }
 
-/// What becomes of single calls.
+/// The faults of single calls.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Weather {
-    /// A request and an answer each take up to so long.
+    /// The longest delay of a request, and of an answer.
     pub(crate) delay: Duration,
-    /// In a hundred calls so many requests are lost, and so many answers.
+    /// How many requests, and how many answers, are lost in a hundred calls.
     pub(crate) lost: u32,
 }
 
@@ -40,10 +40,10 @@ pub(crate) struct Node(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     state: Mutex<State>,
-    /// What its clock counts from: of this test's clock, which others may be far ahead of.
+    /// The start of its clock by this test's clock, which other clocks may be far ahead of.
     born: Moment,
     health: watch::Sender<Health>,
-    /// Requests that wait for it to be well.
+    /// Requests that wait until it is well.
     line: tokio::sync::Mutex<()>,
 }
 
@@ -56,13 +56,13 @@ struct State {
     weather: Weather,
     rng: Rng,
     calls: Calls,
-    /// How long requests of one kind are under way.
+    /// The delays of requests, by kind.
     slow: HashMap<Kind, Duration>,
-    /// How long this process stands still when the next request of this kind was served.
+    /// How long this process is paused once the next request of this kind was served.
     pause: Option<(Kind, Duration)>,
 }
 
-/// What a node is asked.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     Try,
@@ -72,7 +72,7 @@ pub(crate) enum Kind {
     Downgrade,
 }
 
-/// How often it was asked what, whatever came of it.
+/// How often each kind was requested, whether it succeeded or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Calls {
     pub(crate) tries: usize,
@@ -92,7 +92,7 @@ impl Calls {
     }
 }
 
-/// The last fencing token of a key, and whose it is.
+/// The last fencing token of a key, and its owner.
 #[derive(Debug, Default)]
 struct Last {
     number: u64,
@@ -136,12 +136,12 @@ impl Node {
         self.state().skew = ahead;
     }
 
-    /// Requests of one kind are so long under way from now on.
+    /// Delays requests of one kind by `time` from now on.
     pub(crate) fn slow(&self, kind: Kind, time: Duration) {
         self.state().slow.insert(kind, time);
     }
 
-    /// This process stands still for so long when the next request of this kind was served.
+    /// Pauses this process for `time` once the next request of this kind was served.
     pub(crate) fn pauses_us(&self, kind: Kind, time: Duration) {
         self.state().pause = Some((kind, time));
     }
@@ -157,17 +157,17 @@ impl Node {
         state.tokens.clear();
     }
 
-    /// The store itself, without the network.
+    /// Returns the store itself, without the network.
     pub(crate) fn memory(&self) -> Memory {
         self.state().memory.clone()
     }
 
-    /// Whether `claim` has the key here.
+    /// Returns whether `claim` has the key here.
     pub(crate) async fn has(&self, claim: &Claim) -> bool {
         self.memory().fence(claim).await.is_ok()
     }
 
-    /// Whether nobody has the key here.
+    /// Returns whether no owner has the key here.
     pub(crate) async fn is_free(&self, key: &Key) -> bool {
         let other = lock_core::testkit::Claims::new().expect("random bytes").exclusive(key, super::TTL);
         let memory = self.memory();
@@ -176,14 +176,14 @@ impl Node {
         free
     }
 
-    /// In the order of arrival, as on one connection.
+    /// Waits in the order of arrival, as on one connection.
     async fn until_well(&self) {
         let _turn = self.0.line.lock().await;
         let mut health = self.0.health.subscribe();
         let _ = health.wait_for(|health| *health != Health::Stuck).await;
     }
 
-    /// How long a request and its answer are under way, and whether they are lost.
+    /// Returns the delays of a request and its answer, and whether they are lost.
     fn draw(&self) -> (Duration, bool, Duration, bool) {
         let State { weather, rng, .. } = &mut *self.state();
         let micros = u64::try_from(weather.delay.as_micros()).expect("it fits");
@@ -192,7 +192,7 @@ impl Node {
         (there, rng.u32(0..100) < weather.lost, back, rng.u32(0..100) < weather.lost)
     }
 
-    /// Lets one call pass through the network. A request that was sent is served, whether its client waits or not.
+    /// Sends one call through the network. A request that was sent is served, whether its client waits or not.
     async fn over<T, F>(&self, kind: Kind, serve: impl FnOnce(Self) -> F + Send + 'static) -> Result<T>
     where
         T: Send + 'static,
@@ -227,14 +227,14 @@ impl Node {
         }
     }
 
-    /// Stops this process for a while, once: time passes, and nothing runs meanwhile.
+    /// Pauses this process once: time passes, and nothing runs meanwhile.
     async fn stand_still(&self, kind: Kind) {
         let pause = match &mut self.state().pause {
             Some((of, pause)) if *of == kind => std::mem::take(pause),
             _ => return,
         };
         let mut advance = std::pin::pin!(tokio::time::advance(pause));
-        // The clock moves with the first poll; the rest of it lets others run.
+        // The clock moves with the first poll; after that, other tasks run.
         std::future::poll_fn(|cx| {
             let _ = advance.as_mut().poll(cx);
             std::task::Poll::Ready(())
@@ -242,7 +242,7 @@ impl Node {
         .await;
     }
 
-    /// The token of a grant: larger than the last of each key, and than the time.
+    /// Returns the token of a grant: larger than the last token of its keys, and than the time.
     fn token(&self, claim: &Claim) -> FencingToken {
         self.raise(claim);
         let mut state = self.state();
@@ -261,7 +261,7 @@ impl Node {
         FencingToken::new(number)
     }
 
-    /// Takes note of a token that the holder has from elsewhere.
+    /// Records a token that the holder has from elsewhere.
     fn raise(&self, claim: &Claim) {
         let Some(own) = claim.own_fence() else { return };
         let mut state = self.state();
@@ -284,7 +284,7 @@ impl Backend for Node {
         let attempt = self.over(Kind::Try, async move |node: Self| {
             let mut attempt = node.memory().acquire(&claim, Ask::Try).await?;
             if let Attempt::Granted(grant) = &mut attempt {
-                // As a store does that makes tokens only where they are asked for.
+                // Like a store that makes tokens only on request.
                 grant.fence = claim.fencing.then(|| node.token(&claim));
             }
             Ok(attempt)

@@ -1,4 +1,4 @@
-//! Random load over random faults, and what the history of it must not show. The seed is in the message of a failure.
+//! Random load over random faults, and the check of its history. A failure prints the seed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,19 +20,19 @@ use super::{millis, renew};
 const SEEDS: u64 = 16;
 const WORKERS: usize = 6;
 const ROUNDS: usize = 40;
-/// What a holder takes off its lease.
+/// The drift that a holder subtracts from its lease.
 const DRIFT: Duration = Duration::from_millis(2);
 
-/// What befalls the nodes beside the weather.
+/// The faults of the nodes, in addition to those of the network.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Faults {
     /// They go down, hang and fall silent, with all of their data.
     KeepData,
-    /// They restart without it.
+    /// They restart without their data.
     Forget,
 }
 
-/// What a worker that holds knows of its hold.
+/// What a holder knows of its hold.
 struct Held {
     until: Duration,
     fence: Option<lock_core::backend::FencingToken>,
@@ -56,7 +56,7 @@ impl Worker {
         claim
     }
 
-    /// Tries some times with one owner, as a waiter does.
+    /// Tries several times with one owner, as a waiter does.
     async fn acquire(&mut self, claim: &Claim) -> Option<Grant> {
         for _ in 0..self.rng.u32(1..8) {
             let patience =
@@ -64,7 +64,7 @@ impl Worker {
             match tokio::time::timeout(patience, self.quorum.acquire(claim, Ask::Try)).await {
                 Ok(Ok(Attempt::Granted(grant))) => return Some(grant),
                 Ok(Ok(Attempt::Held(_))) => tokio::time::sleep(millis(self.rng.u64(1..80))).await,
-                // An owner that was not answered is given back, and not used again.
+                // An owner without an answer is released, and not used again.
                 Ok(Err(_)) | Err(_) => break,
             }
         }
@@ -80,7 +80,7 @@ impl Worker {
             }
             if self.rng.u32(0..3) > 0 {
                 match renew(&self.quorum, claim).await {
-                    // A yes that comes after the deadline does not count.
+                    // A yes after the deadline does not count.
                     Renewal::Renewed { sent, .. } if self.history.now() < held.until => {
                         held.until = held.until.max(self.history.at(sent.plus(claim.ttl - DRIFT)));
                     }
@@ -95,7 +95,7 @@ impl Worker {
         }
     }
 
-    /// As the library does: until it is answered, or the lease is over.
+    /// Releases as the library does: until it is answered, or the lease has ended.
     async fn release(&mut self, claim: &Claim) {
         for _ in 0..4 {
             if self.quorum.release(claim, None).await.is_ok() {
@@ -137,7 +137,7 @@ async fn trouble(mut rng: Rng, nodes: Vec<Node>, faults: Faults) {
     }
 }
 
-/// A storm; `views` says which nodes each worker believes in.
+/// Runs a storm; `views` returns the nodes that each worker knows.
 async fn storm(seed: u64, count: usize, faults: Faults, views: fn(usize, &[Node]) -> Vec<Node>) -> History {
     let nodes: Vec<_> = (0..count as u64).map(|number| Node::new(seed * 100 + number)).collect();
     let mut rng = Rng::with_seed(seed);
@@ -157,7 +157,7 @@ async fn storm(seed: u64, count: usize, faults: Faults, views: fn(usize, &[Node]
     trouble.abort();
     nodes.iter().for_each(|node| node.is(Health::Well));
     nodes.iter().for_each(|node| node.weather(Weather::default()));
-    // What hung goes on now, and what nobody gave back has run out by then.
+    // Hanging requests continue now, and everything that was not released has expired by then.
     tokio::time::sleep(Duration::from_secs(60)).await;
     for (number, node) in nodes.iter().enumerate() {
         for key in ["a", "b"] {
@@ -193,7 +193,7 @@ fn two_never_hold_and_tokens_grow_while_nodes_keep_their_data() {
     }
 }
 
-/// On real threads: what a single one never shows.
+/// Real threads, for races that a single thread never shows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn on_several_threads() {
     let nodes = (0..3).map(|_| Memory::new()).collect();
@@ -239,7 +239,8 @@ fn overlaps(count: usize, faults: Faults, views: fn(usize, &[Node]) -> Vec<Node>
     found
 }
 
-/// The planted bug: two of five are taken for a majority, because everybody knows three nodes only, and not the same.
+/// The planted bug: two of five count as a majority, because every worker knows only three nodes, and not the same
+/// three.
 #[test]
 fn fewer_than_a_majority_are_caught() {
     let found = overlaps(5, Faults::KeepData, |worker, nodes| {
@@ -249,7 +250,7 @@ fn fewer_than_a_majority_are_caught() {
     assert!(found > SEEDS as usize / 2, "{found} of {SEEDS} seeds");
 }
 
-/// The assumption that the documentation names: a node that lost its data and votes at once lets two in.
+/// The assumption that the documentation names: a node that lost its data and votes at once admits two holders.
 #[test]
 fn nodes_that_forget_are_caught() {
     let found = overlaps(3, Faults::Forget, all);

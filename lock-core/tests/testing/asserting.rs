@@ -6,7 +6,7 @@ use lock_core::{LockError, LockManager, LockScope, assert_locked, distributed_lo
 
 #[distributed_lock(key = "stock:<sku>")]
 async fn order(sku: &str) -> Result<(), LockError> {
-    // The value is encoded in the key, so the check has to do the same.
+    // The value is encoded in the key, so the check must encode it too.
     assert_locked!(KeyBuilder::new().literal("stock:").value(&sku).finish().unwrap());
     assert_locked!(Key::new("stock:a%2Fb").unwrap());
     Ok(())
@@ -28,11 +28,11 @@ async fn without_a_current_manager_the_one_that_holds_says_the_namespace() {
     locks.lock("order:7").run(body).await.unwrap();
 }
 
-/// The name of this test, and what tells its own process.
+/// The name of this test, and the variable that marks its own process.
 const INSTALLED: &str = "asserting::an_installed_manager_is_the_current_one";
 const OWN_PROCESS: &str = "LOCK_TEST_OWN_PROCESS";
 
-/// In a process of its own, which the other tests do not share a manager with.
+/// Runs in another process, because the other tests must not share its manager.
 #[tokio::test]
 async fn an_installed_manager_is_the_current_one() {
     if std::env::var_os(OWN_PROCESS).is_none() {

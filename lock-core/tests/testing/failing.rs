@@ -16,7 +16,7 @@ async fn so_many_attempts_fail() {
         assert!(error.is_unavailable() && error.is_temporary(), "{error}");
     }
     assert!(locks.lock("k").try_acquire().await.unwrap().is_some());
-    // A strategy that waits gets over it.
+    // A strategy that waits survives it.
     locks.fail_next(2);
     locks.lock("k").wait(SECOND).run(async {}).await.unwrap();
 }
@@ -31,7 +31,7 @@ async fn a_store_that_is_down_takes_what_is_held_with_it() {
     let lost = tokio::time::timeout(2 * SECOND, guard.lost()).await;
     assert_eq!(lost, Ok(LossReason::Expired));
     locks.store_up();
-    // A loss is told a moment before the key is free.
+    // A loss is reported a moment before the key is free.
     locks.lock("k").wait(SECOND).run(async {}).await.unwrap();
 }
 
@@ -77,7 +77,8 @@ async fn ship(id: u64) -> Result<u64, LockError> {
     Ok(id)
 }
 
-/// Fails the one attempt of a request, and what a wait of two seconds makes of a store that fails for one.
+/// Returns the error of a request with one attempt, and the result of a wait of two seconds on a store that fails for
+/// one second.
 async fn failing(fault: StoreFault) -> (LockError, Result<u64, LockError>) {
     let locks = TestLocks::new();
     locks.set_fault(fault);

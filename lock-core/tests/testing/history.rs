@@ -1,4 +1,4 @@
-//! What was recorded.
+//! The recorded events.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use lock_core::{LockError, LockErrorKind, LossReason, distributed_lock, strategy
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Events as a test compares them: what happened to which key, and to whom.
+/// Returns the events as a test compares them: the kind of event, the key, and the owner.
 fn told(events: &[TestEvent]) -> Vec<(&str, Happened, bool)> {
     events.iter().map(|event| (&*event.key, event.what, event.elsewhere)).collect()
 }

@@ -1,4 +1,4 @@
-//! What the help for tests promises to tests.
+//! The promises of the test helpers to their users.
 
 mod asserting;
 mod contending;

@@ -109,8 +109,8 @@ impl tracing::Subscriber for Warnings {
 #[tokio::test(start_paused = true)]
 async fn the_log_is_told_every_30_s_what_is_in_the_way() {
     let count = Arc::new(AtomicUsize::new(0));
-    // While there are two, every place that logs asks all of them whether it is to, whichever thread comes there first;
-    // a single one is asked only by its own thread.
+    // With two subscribers, every call site asks both of them whether it is enabled, whichever thread comes first; a
+    // single one is only asked by its own thread.
     let _second = tracing::Dispatch::new(Warnings(Arc::default()));
     let _log = tracing::subscriber::set_default(Warnings(Arc::clone(&count)));
     let warnings = || count.swap(0, Ordering::SeqCst);

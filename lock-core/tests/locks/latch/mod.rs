@@ -14,7 +14,7 @@ use crate::millis;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// What a wait costs at most that is not told.
+/// The longest delay of a waiter that is not notified.
 const BEAT: Duration = Duration::from_millis(667);
 
 fn wait(latch: &CountDownLatch) -> tokio::task::JoinHandle<Result<()>> {

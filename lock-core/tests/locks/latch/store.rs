@@ -1,4 +1,4 @@
-//! A store whose latches fail and stay silent as they are told; what it is not told, a memory store answers.
+//! A store whose latches fail and hang as scripted; a memory store answers all other steps.
 
 use std::collections::VecDeque;
 use std::future::pending;
@@ -21,17 +21,17 @@ use crate::millis;
 /// What happens to one step.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Fault {
-    /// It is done, and its answer is lost.
+    /// It is executed, and its answer is lost.
     Answer,
-    /// It is refused for good.
+    /// It is refused permanently.
     Refused,
-    /// It is done, and answered 100 ms later.
+    /// It is executed, and answered 100 ms later.
     Late,
-    /// It hangs before it is done.
+    /// It hangs before it is executed.
     Before,
-    /// It hangs after it is done.
+    /// It hangs after it is executed.
     After,
-    /// It hangs until the store is closed, and is refused for good then.
+    /// It hangs until the store is closed, and is then refused permanently.
     Closed,
 }
 
@@ -39,9 +39,9 @@ pub(super) enum Fault {
 pub(super) struct State {
     asked: Vec<(Instant, LatchStep)>,
     faults: VecDeque<Fault>,
-    /// Every step fails, and none is done.
+    /// Every step fails, and none is executed.
     pub(super) down: bool,
-    /// Nobody is told when a latch opens.
+    /// Nobody is notified when a latch opens.
     silent: bool,
     pub(super) listeners: Vec<Weak<dyn Listener>>,
     closed: Arc<Notify>,
@@ -68,14 +68,14 @@ impl Store {
         Self { state: Arc::default(), store, capability }
     }
 
-    /// One that tells nobody when a latch opens.
+    /// Returns a store that notifies nobody when a latch opens.
     pub(super) fn silent() -> Self {
         let store = Self::new();
         store.state().silent = true;
         store
     }
 
-    /// A manager of one more process.
+    /// Returns a manager of another process.
     pub(super) fn manager(&self) -> LockManager {
         LockManager::builder(self.clone()).build().unwrap()
     }
@@ -92,7 +92,7 @@ impl Store {
         self.state().faults.push_back(fault);
     }
 
-    /// For so long from now on every step fails.
+    /// Makes every step fail from now on, for `lasts`.
     pub(super) fn outage(&self, lasts: Duration) {
         self.state().down = true;
         let store = self.clone();
@@ -106,12 +106,12 @@ impl Store {
         self.state().asked.len()
     }
 
-    /// When it was asked, in milliseconds since `start`.
+    /// Returns the times of its steps, in milliseconds since `start`.
     pub(super) fn times(&self, start: Instant) -> Vec<u128> {
         self.state().asked.iter().map(|(at, _)| (*at - start).as_millis()).collect()
     }
 
-    /// Who set and counted, in order, retries included.
+    /// Returns the owners that set and counted down, in order, retries included.
     pub(super) fn owners(&self) -> Vec<Owner> {
         let owner = |step: &LatchStep| match *step {
             LatchStep::Set { owner, .. } | LatchStep::CountDown { owner, .. } => Some(owner),

@@ -1,4 +1,4 @@
-//! Waiting: who is told, and when.
+//! Waiting: who is notified, and when.
 
 use std::sync::Weak;
 use std::time::Duration;
