@@ -1,7 +1,7 @@
-//! What the compiler says of a layer that cannot be mounted or of a key that is none.
+//! The messages of the compiler about a layer that cannot be mounted, and about an invalid key.
 //!
-//! The words of the compiler around ours change with its version; the expected files are those of Rust 1.95.
-//! `TRYBUILD=overwrite cargo test -p lock-axum --test ui` writes them anew, to be read before they are kept.
+//! The compiler's own words change with its version; the expected files are those of Rust 1.95. `TRYBUILD=overwrite
+//! cargo test -p lock-axum --test ui` regenerates them. Read the difference before you commit it.
 
 #[test]
 fn messages() {

@@ -1,5 +1,5 @@
-//! A call that a thread drops while it ends. In a process of its own, because a thread whose thread-locals are gone cannot
-//! read tokio's clock once any test has paused it.
+//! A call that a thread drops while it ends. This test has its own process, because a thread whose thread-locals are
+//! gone cannot read tokio's clock once any test has paused it.
 
 use std::cell::RefCell;
 use std::pin::Pin;

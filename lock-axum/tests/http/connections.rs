@@ -20,7 +20,7 @@ use crate::support::{OnDrop, Remote, until};
 async fn serve(app: Router) -> BufReader<TcpStream> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    // Without it, a chunked answer waits for the acknowledgement of its first part.
+    // Otherwise a chunked answer waits for the acknowledgement of its first part.
     let listener = listener.tap_io(|stream| stream.set_nodelay(true).unwrap());
     tokio::spawn(async move { axum::serve(listener, app).await });
     let stream = TcpStream::connect(address).await.unwrap();
@@ -73,8 +73,8 @@ fn stream_of(text: &'static str) -> Body {
     Body::new(Frames::new(receiver))
 }
 
-/// Returns how many of 200 sequential requests on one connection and one key were refused. The store takes two milliseconds
-/// for a release, so a release that is not awaited comes far too late for the next request.
+/// Returns how many of 200 sequential requests on one connection and one key were refused. The store takes two
+/// milliseconds for a release, so a release that is not awaited comes far too late for the next request.
 async fn refused(hold: Hold, path: &str) -> usize {
     let store = Remote::slow(Duration::from_millis(2));
     let layer = LockLayer::new(store.manager()).key("<id>").hold(hold);

@@ -18,7 +18,7 @@ fn app() -> Router {
     Router::new().route("/{a}/{b}", on_get(async |lock: LockHandle| lock.key().to_owned()).layer(layer))
 }
 
-/// The text as a client writes it that encodes everything but letters.
+/// Returns the text as a client writes it that encodes everything but letters.
 fn encoded(text: &str) -> String {
     let mut path = String::new();
     for byte in text.bytes() {
@@ -31,7 +31,7 @@ fn encoded(text: &str) -> String {
     path
 }
 
-/// The four values of a request, and its key.
+/// Returns the key of a request with these four values.
 async fn key_of(app: &Router, [a, b, x, q]: &[String; 4]) -> Option<String> {
     let uri = format!("/{}/{}?q={}", encoded(a), encoded(b), encoded(q));
     let request = Request::get(uri).header("x", x).body(Body::empty()).unwrap();

@@ -23,7 +23,7 @@ const LATE: Duration = Duration::from_secs(10);
 /// A lease that does not end within a test.
 const TTL: Duration = Duration::from_secs(600);
 
-/// A client that has sent a request to `app` and waits for the answer.
+/// Connects a client that has sent a request to `app` and waits for the answer.
 async fn asking(app: Router) -> TcpStream {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 
 use crate::support::{get, request, send, text, until};
 
-/// A route that answers with the key. Not with `any`, to which `route_layer` does not apply.
+/// Returns a route that answers with the key. Not with `any`, to which `route_layer` does not apply.
 fn key() -> MethodRouter {
     let key =
         async |lock: Option<LockHandle>| lock.map_or("not locked".to_owned(), |lock| lock.key().to_owned());

@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 
 use crate::support::{Remote, get, is_free, send, text};
 
-/// A handler that holds its requests until they are let out.
+/// A handler that keeps its requests until the test lets them continue.
 struct Inside {
     came: Arc<Barrier>,
     go: Arc<Barrier>,

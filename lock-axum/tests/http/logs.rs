@@ -58,8 +58,8 @@ pub(crate) fn capture() -> (Log, tracing::subscriber::DefaultGuard) {
 }
 
 fn capture_at(level: Level) -> (Log, tracing::subscriber::DefaultGuard) {
-    // While there is only one subscriber, another test that reaches a call site first, without a subscriber, disables that
-    // call site for all.
+    // With only one subscriber, another test that reaches a call site first, without a subscriber, disables that call
+    // site for all.
     static OTHERS: LazyLock<[Dispatch; 2]> =
         LazyLock::new(|| [(); 2].map(|()| Dispatch::new(Capture(Log::default(), Level::TRACE))));
     LazyLock::force(&OTHERS);
