@@ -1,12 +1,12 @@
-//! One uncontended cycle on a majority of three servers, and what a server that is dead or stuck adds to it.
+//! One uncontended cycle on a majority of three servers, and what a dead or stuck server adds to it.
 //!
 //! ```sh
 //! cargo bench -p lock-core --features redlock --bench redlock
 //! ```
 //!
-//! Against the cheapest thing that does the same: `SET key value NX PX ttl` to all three at once, then an `EVALSHA` that
-//! compares and deletes to all three at once, through the same driver in the same run; all three answers are waited for,
-//! as the usual clients do. The contestants take turns in short rounds, and the ratios are those of one round.
+//! Compared with the cheapest equivalent through the same driver in the same run: `SET key value NX PX ttl` to all
+//! three at once, then an `EVALSHA` that compares and deletes to all three at once. It waits for all three answers, as
+//! the usual clients do. The contestants take turns in short rounds, and each ratio compares values of one round.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its table")]
 #![allow(clippy::disallowed_methods, reason = "a bench measures time")]
 
@@ -42,7 +42,7 @@ fn main() {
     });
 }
 
-/// Three servers that share nothing but the processor.
+/// Three independent servers on one processor.
 pub(crate) struct Cluster(pub(crate) Vec<Server>);
 
 impl Cluster {
@@ -50,17 +50,17 @@ impl Cluster {
         Self((0..NODES).map(|_| Server::start()).collect())
     }
 
-    /// `redlock://`, with the gate.
+    /// Connects with `redlock://`, which includes the gate.
     pub(crate) async fn gated(&self) -> LockManager {
         let urls: Vec<String> = self.0.iter().map(Server::url).collect();
         let options = VoterOptions::default();
-        // Again, where there was one before: an error then, and no harm.
+        // Fails without harm if the servers already were a cluster.
         let _ = Voter::bootstrap_new_cluster(urls.iter().map(String::as_str), options).await;
         let hosts: Vec<String> = self.0.iter().map(|server| format!("127.0.0.1:{}", server.port)).collect();
         LockManager::connect(&format!("redlock://{}", hosts.join(","))).await.expect("connects")
     }
 
-    /// The same without the gate.
+    /// Connects without the gate.
     pub(crate) async fn plain(&self) -> LockManager {
         let mut nodes = Vec::new();
         for server in &self.0 {
@@ -82,7 +82,7 @@ impl Cluster {
     }
 }
 
-/// The cheapest thing that does the same.
+/// The cheapest equivalent.
 #[derive(Clone)]
 pub(crate) struct Raw {
     connections: [MultiplexedConnection; NODES],
@@ -154,7 +154,7 @@ async fn throughputs(cluster: &Cluster) {
     }
 }
 
-/// The median time of a cycle of one task, in us.
+/// Returns the median time of a cycle of one task in us.
 pub(crate) async fn latency(window: Duration, cycle: impl Fn(usize) -> Cycle) -> f64 {
     let (start, mut times) = (Instant::now(), Vec::new());
     while start.elapsed() < window {
@@ -176,7 +176,7 @@ async fn latencies(whole: &Cluster, mut dead: Cluster, stuck: Cluster) {
     drop(dead.0.pop());
     stuck.0[NODES - 1].stop();
     for (_, cycle) in &all {
-        // Until one that does not answer is not waited for.
+        // Lasts until a server that does not answer is no longer waited for.
         latency(Duration::from_secs(2), cycle).await;
     }
     let (mut base, mut times) = (Vec::new(), [const { Vec::new() }; 3]);

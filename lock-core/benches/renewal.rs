@@ -1,10 +1,10 @@
-//! What it costs to keep 10,000 locks, on one server, and on a majority of three of which one is stuck.
+//! The cost of keeping 10,000 locks on one server, and on a majority of three with one stuck server.
 //!
 //! ```sh
 //! cargo bench -p lock-core --features redlock --bench renewal
 //! ```
 //!
-//! Without the feature `redlock` the second part is left out.
+//! Without the feature `redlock`, the second part is omitted.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its table")]
 #![allow(clippy::disallowed_methods, reason = "a bench measures time")]
 
@@ -35,7 +35,7 @@ async fn keep(server: &Server, ttl: Duration, window: Duration) {
     for i in 0..LOCKS {
         guards.push(locks.lock(format!("held:{i}")).ttl(ttl).acquire().await.expect("nobody else has it"));
     }
-    // Counting asks with a few commands of its own: HELLO, INFO.
+    // Counting needs a few commands itself: HELLO, INFO.
     let own = {
         let first = server.commands().await;
         server.commands().await - first
@@ -59,13 +59,13 @@ async fn keep(server: &Server, ttl: Duration, window: Duration) {
     locks.shutdown(Duration::from_secs(10)).await;
 }
 
-/// CPU time of this process so far.
+/// Returns the CPU time of this process so far.
 fn cpu() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// One of three servers is stopped while the locks are held: no lock may be lost for it, neither to its holder nor on the
+/// Stops one of three servers while the locks are held: no lock may be lost for that, neither to its holder nor on the
 /// other two.
 #[cfg(feature = "redlock")]
 mod majority {
@@ -78,7 +78,7 @@ mod majority {
     use super::LOCKS;
     use super::rig::Server;
 
-    /// Locks that are taken side by side.
+    /// The number of locks that are acquired side by side.
     const TASKS: usize = 50;
 
     pub(super) async fn keep(ttl: Duration, window: Duration) {
@@ -90,7 +90,7 @@ mod majority {
         let hosts: Vec<String> = servers.iter().map(|server| format!("127.0.0.1:{}", server.port)).collect();
         let locks = LockManager::connect(&format!("redlock://{}", hosts.join(","))).await.expect("connects");
         let guards = take(&locks, ttl).await;
-        // A grant needs two of them; the third has it a moment later.
+        // A grant needs two of the servers; the third has it a moment later.
         while servers[0].keys("held:*").await + servers[1].keys("held:*").await < 2 * LOCKS {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }

@@ -1,15 +1,16 @@
-//! One uncontended cycle, acquire and release, against the cheapest thing that does the same.
+//! One uncontended cycle, acquire and release, compared with the cheapest equivalent.
 //!
 //! ```sh
 //! cargo bench -p lock-core --features redis --bench uncontended
 //! cargo bench -p lock-core --features redis --bench uncontended -- durability
 //! ```
 //!
-//! With `durability` on a primary with a replica, and with `durability=replicas(1)` in the URL, beside the same without.
+//! With `durability`, on a primary with a replica: `durability=replicas(1)` in the URL, compared with the same URL
+//! without it.
 //!
-//! On memory: against a tokio `Mutex`. On Redis: against plain `SET key value NX PX ttl` and an `EVALSHA` that compares
-//! and deletes, through the same driver in the same run; 1, 64 and 512 tasks, each on its own key. The kinds take turns
-//! in short rounds, and the ratios are those of one round.
+//! On memory, compared with a tokio `Mutex`. On Redis, compared with plain `SET key value NX PX ttl` and an `EVALSHA`
+//! that compares and deletes, through the same driver in the same run; 1, 64 and 512 tasks, each on its own key. The
+//! kinds take turns in short rounds, and each ratio compares values of one round.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its table")]
 
 mod rig;
@@ -93,7 +94,7 @@ async fn redis(server: &Server) {
     }
 }
 
-/// A lock that counts when a replica has it, on the core of its primary.
+/// Measures a lock that counts only once a replica has it. The replica runs on the core of its primary.
 async fn durability(primary: &Server, replica: &Server) {
     let (mut connection, mut other) = (primary.connection().await, replica.connection().await);
     set(&mut connection, "repl-diskless-sync-delay", "0").await;
@@ -102,7 +103,7 @@ async fn durability(primary: &Server, replica: &Server) {
     follow.arg("127.0.0.1").arg(primary.port);
     follow.query_async::<()>(&mut other).await.expect("a replica");
     let (plain, durable) = (primary.url(), format!("{}?durability=replicas(1)", primary.url()));
-    // Until the replica is there the primary refuses.
+    // The primary refuses writes until the replica is connected.
     while redis::cmd("SET").arg("there").arg(1).query_async::<()>(&mut connection).await.is_err() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

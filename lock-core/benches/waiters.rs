@@ -1,12 +1,12 @@
-//! What many ordered waiters of one key cost on memory: while they only wait, and when the key is passed on.
+//! The cost of many ordered waiters for one key on memory: while they only wait, and when the key is handed on.
 //!
 //! ```sh
 //! cargo bench -p lock-core --bench waiters
 //! ```
 //!
-//! Two bars for each row: less than 5 % of a core while all wait, and everybody served within 2 s after the release. One for
-//! all: a hand-off among 8,000 costs less than twice of what it costs among 500. A bar that is missed ends the bench with
-//! an error.
+//! Each row has two limits: less than 5 % of a core while all wait, and every waiter served within 2 s after the
+//! release. All rows have one: a hand-off among 8,000 waiters costs less than twice as much as one among 500. The bench
+//! ends with an error if a limit is exceeded.
 #![allow(clippy::print_stdout, reason = "a bench prints its table")]
 #![allow(clippy::disallowed_methods, reason = "a bench measures time")]
 
@@ -17,15 +17,15 @@ use lock_core::strategy::wait;
 use lock_core::{Kind, LockManager};
 use tokio::task::JoinSet;
 
-/// For so long the waiters only wait.
+/// How long the waiters only wait.
 const WINDOW: Duration = Duration::from_secs(2);
-/// Of a core, while they only wait.
+/// The part of a core that they may use while they only wait.
 const IDLE_BAR: f64 = 0.05;
-/// From the release until the last is served.
+/// The longest time from the release until the last waiter is served.
 const SERVED_BAR: Duration = Duration::from_secs(2);
-/// A row that is not done by then is given up.
+/// The time after which a row is abandoned.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How much dearer a hand-off among many may be than among few.
+/// How much more a hand-off among many may cost than among few.
 const GROWTH_BAR: f64 = 2.0;
 
 fn main() -> ExitCode {
@@ -51,22 +51,22 @@ fn main() -> ExitCode {
     if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// What was measured of one kind.
+/// The measurements of one kind.
 struct Row {
     kind: Kind,
     waiters: usize,
     served: usize,
-    /// Of a core.
+    /// The part of a core that was used.
     idle: f64,
     took: Duration,
     busy: Duration,
 }
 
 impl Row {
-    /// `waiters` wait behind one holder, all have been counted as waiting; then it releases.
+    /// Lets `waiters` wait behind one holder, which releases once all of them wait.
     async fn of(kind: Kind, waiters: usize) -> Self {
         let locks = LockManager::in_memory();
-        // A reader would not hold off readers.
+        // A reader would not block readers.
         let holds = if kind == Kind::Read { Kind::Write } else { kind };
         let permits = if let Kind::Semaphore { permits } = kind { permits } else { 1 };
         let mut holders = Vec::new();
@@ -106,7 +106,7 @@ impl Row {
         self.busy.as_secs_f64() * 1e6 / served
     }
 
-    /// Prints the row; whether it is within its bars.
+    /// Prints the row. Returns whether it is within its limits.
     fn print(&self) -> bool {
         let done = self.served == self.waiters && self.took <= SERVED_BAR;
         println!(
@@ -125,7 +125,7 @@ impl Row {
     }
 }
 
-/// Prints how a hand-off grows with those who wait; whether it is within its bar.
+/// Prints how the cost of a hand-off grows with the waiters. Returns whether it is within its limit.
 fn growth(few: &Row, many: &Row) -> bool {
     let all = few.print() & many.print();
     let growth = many.handoff() / few.handoff();
@@ -146,7 +146,7 @@ fn request(locks: &LockManager, kind: Kind) -> lock_core::LockRequest {
     }
 }
 
-/// CPU time of this process so far.
+/// Returns the CPU time of this process so far.
 fn cpu() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))

@@ -1,4 +1,4 @@
-//! From the call of a release to the moment at which the next holder begins.
+//! The time from the call of a release to the start of the next hold.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::player::{Player, now, turns};
 use crate::rig::Server;
 use crate::score::{load, per, spread};
 
-/// One holds, the others wait.
+/// One process holds, the others wait.
 const PROCESSES: usize = 9;
 const HOLD: Duration = Duration::from_millis(10);
 
@@ -63,7 +63,7 @@ pub(crate) async fn tasks(server: &Server, scale: Scale) {
     }
 }
 
-/// A `PING` after every [`HOLD`]: the server has fallen asleep meanwhile, as it has before a hand-off.
+/// Measures a `PING` after every [`HOLD`]: the server is asleep by then, as it is before a hand-off.
 async fn round_trips(server: &Server, count: usize) -> Vec<u64> {
     let mut connection = server.connection().await;
     let mut times = Vec::with_capacity(count);
@@ -76,12 +76,13 @@ async fn round_trips(server: &Server, count: usize) -> Vec<u64> {
     times
 }
 
-/// Granted and released, of each hold.
+/// Returns the times of the grant and the release of each hold.
 fn pairs(moments: &[u64]) -> Vec<(u64, u64)> {
     moments.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect()
 }
 
-/// From each release to the next grant, in the order in which they held; without the last, when not all wait any more.
+/// Returns the time from each release to the next grant, in the order of the holds, without the last ones, when not all
+/// wait any more.
 fn gaps(mut holds: Vec<(u64, u64)>, waiters: usize) -> Vec<u64> {
     holds.sort_unstable();
     let all: Vec<u64> = holds.windows(2).map(|pair| pair[1].0.saturating_sub(pair[0].1)).collect();

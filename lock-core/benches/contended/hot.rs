@@ -14,7 +14,7 @@ use crate::score::{Score, Table, load};
 
 const TASKS: usize = 32;
 
-/// The tasks begin a moment before they are counted.
+/// The tasks begin this long before they are counted.
 const WARM_UP: Duration = Duration::from_millis(200);
 
 pub(crate) async fn memory(scale: Scale) {
@@ -59,7 +59,7 @@ pub(crate) async fn redis(server: &Server, scale: Scale) {
     table.print();
 }
 
-/// One window after a warm-up.
+/// Runs one window after a warm-up.
 pub(crate) async fn round(
     locks: &LockManager,
     kind: &str,
@@ -75,7 +75,7 @@ pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).expect("a short time")
 }
 
-/// The same loop on the mutex that does it in one process.
+/// Runs the same loop on a mutex inside the process.
 async fn mutexes(section: Section, window: Duration) -> Vec<Score> {
     let mutex = Arc::new(Mutex::new(()));
     let from = now() + nanos(WARM_UP);
@@ -110,8 +110,8 @@ async fn mutexes(section: Section, window: Duration) -> Vec<Score> {
     scores
 }
 
-/// `SET NX PX` and `DEL` on a key of its own for each task: what the server does for the least that a lock can be. With one
-/// task it is twice the round trip, which no hand-off between clients can do without.
+/// Runs `SET NX PX` and `DEL` on another key for each task: the least that a lock can cost the server. With one task a
+/// cycle is two round trips, which no hand-off between clients can avoid.
 pub(crate) async fn raw(connection: MultiplexedConnection, tasks: usize, window: Duration) -> f64 {
     let cycle = move |task: usize| {
         let mut connection = connection.clone();

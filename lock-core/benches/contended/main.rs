@@ -1,4 +1,4 @@
-//! Many that want the same key: what they get out of it, how evenly, and what it costs the server.
+//! Many contenders for one key: their throughput, its fairness, and the cost for the server.
 //!
 //! ```sh
 //! cargo bench -p lock-core --features redis --bench contended                   # everything, about two minutes
@@ -8,12 +8,14 @@
 //! cargo bench -p lock-core --features redis --bench contended -- unix           # over a Unix socket, not TCP
 //! ```
 //!
-//! The server has one core, all that contend have the other, processes included; the sections that are held are empty
-//! unless a row says otherwise. `wait` is from the call to the grant. Jain's index of n that share is 1 where all get
-//! the same and 1/n where one gets everything. `scripts` and `SET` are commands for each acquisition, as the server
-//! counts them: the `SET` within scripts count as well, so the sum is the most that can have crossed the network, and
-//! where a kind only runs scripts (`fair`, and every key that somebody waits for) `scripts` is all of it. Where the
-//! machine itself stood still there is a line that says so, and the row behind it is worth nothing.
+//! The server has one core, and all contenders have the other, processes included. The critical sections are empty
+//! unless a row says otherwise. `wait` is the time from the call to the grant. Jain's index of n contenders is 1 when
+//! all get the same, and 1/n when one gets everything.
+//!
+//! `scripts` and `SET` are commands for each acquisition, as the server counts them. The `SET` inside scripts are
+//! included, so the sum is the most that can have crossed the network. Where only scripts run (`fair`, and every
+//! contended key), `scripts` alone is the exact number. If the machine itself paused, a line says so, and the row after
+//! it is worth nothing.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its table")]
 
 mod handoff;
@@ -31,7 +33,7 @@ use std::time::Duration;
 
 use rig::Server;
 
-/// How long and how often.
+/// The duration and the number of the rounds.
 #[derive(Clone, Copy)]
 struct Scale {
     rounds: usize,
@@ -80,7 +82,7 @@ fn main() {
     });
 }
 
-/// Tells when this process did not run for a while.
+/// Reports when this process did not run for a while.
 fn watch() {
     const TICK: Duration = Duration::from_millis(20);
     const STILL: Duration = Duration::from_millis(200);

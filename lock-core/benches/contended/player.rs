@@ -1,4 +1,4 @@
-//! Tasks that contend for one key, in this process or in one that runs this very program with [`ROLE`] as its first
+//! Tasks that contend for one key, in this process or in another that runs the same program with [`ROLE`] as its first
 //! argument.
 
 use std::io::{BufRead, BufReader, Write};
@@ -11,17 +11,17 @@ use lock_core::{LockManager, LockRequest, strategy};
 
 use crate::score::Score;
 
-/// Tells this program that it is a contender.
+/// The argument that makes this program a contender.
 pub(crate) const ROLE: &str = "contender";
 
-/// `CLOCK_MONOTONIC`, in ns: one clock for all processes of a machine.
+/// Returns `CLOCK_MONOTONIC` in ns, which is one clock for all processes of a machine.
 #[allow(clippy::cast_sign_loss, reason = "it counts from the start of the machine")]
 pub(crate) fn now() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// `lock`, `fair`, `read` or `semaphore8` of the key that all want.
+/// Returns a request for the contended key: `lock`, `fair`, `read` or `semaphore8`.
 pub(crate) fn request(locks: &LockManager, kind: &str) -> LockRequest {
     let request = match kind {
         "lock" => locks.lock("hot"),
@@ -33,11 +33,11 @@ pub(crate) fn request(locks: &LockManager, kind: &str) -> LockRequest {
     request.strategy(strategy::wait())
 }
 
-/// What is done under the lock.
+/// The work under the lock.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Section {
     Empty,
-    /// Lets the other tasks run, so that they find the key held also where nothing else waits.
+    /// Lets the other tasks run, so that they find the key held even if nothing else waits.
     Yield,
 }
 
@@ -49,7 +49,7 @@ impl Section {
     }
 }
 
-/// Lets `tasks` tasks acquire and release until `until` (in ns of [`now`]), from `from` on counted.
+/// Lets `tasks` tasks acquire and release until `until` (in ns of [`now`]), and counts from `from` on.
 pub(crate) async fn contend(
     locks: &LockManager,
     kind: &str,
@@ -68,7 +68,7 @@ pub(crate) async fn contend(
                     let guard = request(&locks, &kind).acquire().await.expect("it waits for ever");
                     let granted = now();
                     section.run().await;
-                    // On a machine that stands still for half a second the answer is late; the lease ends it.
+                    // On a machine that pauses for half a second the answer is late; the lease ends it.
                     score.unanswered += u64::from(guard.release().await.is_err());
                     score.with_warm_up += 1;
                     if granted >= from && granted < until {
@@ -90,7 +90,7 @@ pub(crate) async fn contend(
     scores
 }
 
-/// A contender in a process of its own.
+/// A contender in another process.
 pub(crate) struct Player {
     child: Child,
     input: ChildStdin,
@@ -98,7 +98,7 @@ pub(crate) struct Player {
 }
 
 impl Player {
-    /// Starts it; it is connected when this returns.
+    /// Starts the process, and returns when it is connected.
     pub(crate) fn start(url: &str, kind: &str, tasks: usize) -> Self {
         let program = std::env::current_exe().expect("this program has a path");
         let mut child = Command::new(program)
@@ -114,19 +114,19 @@ impl Player {
         player
     }
 
-    /// Tells it something.
+    /// Sends a line.
     pub(crate) fn tell(&mut self, order: &str) {
         writeln!(self.input, "{order}").expect("it listens");
     }
 
-    /// What it says next.
+    /// Returns its next line.
     pub(crate) fn line(&mut self) -> String {
         let mut line = String::new();
         self.output.read_line(&mut line).expect("it speaks");
         line.trim().to_owned()
     }
 
-    /// The numbers that it says next.
+    /// Returns the numbers of its next line.
     pub(crate) fn numbers(&mut self) -> Vec<u64> {
         self.line().split(' ').filter_map(|word| word.parse().ok()).collect()
     }
@@ -139,9 +139,8 @@ impl Drop for Player {
     }
 }
 
-/// The other end. Orders are `contend <from> <until>`, answered by lines of counts, counts with the warm-up,
-/// unanswered releases and waits, and
-/// `hold <count> <us>`, answered by a line of moments: granted, released, granted, ..
+/// Runs the other process. It answers `contend <from> <until>` with lines of counts, counts with the warm-up,
+/// unanswered releases, and waits. It answers `hold <count> <us>` with a line of times: granted, released, granted, ..
 pub(crate) fn main(arguments: &[String]) {
     let [url, kind, tasks] = arguments else { panic!("{ROLE} needs a URL, a kind and a number of tasks") };
     let tasks = tasks.parse().expect("a number of tasks");
@@ -167,7 +166,7 @@ pub(crate) fn main(arguments: &[String]) {
     runtime.block_on(locks.shutdown(Duration::from_secs(1)));
 }
 
-/// Holds the key `count` times for `hold`, and says when: granted, released, granted, ..
+/// Holds the key `count` times for `hold`. Returns the times: granted, released, granted, ..
 pub(crate) async fn turns(locks: &LockManager, kind: &str, count: u64, hold: Duration) -> Vec<u64> {
     let mut moments = Vec::new();
     for _ in 0..count {

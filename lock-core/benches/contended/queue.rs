@@ -1,4 +1,4 @@
-//! What a queue costs the server, short and long.
+//! The cost of a queue for the server, short and long.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::player::request;
 use crate::rig::Server;
 use crate::score::{Load, load, per};
 
-/// Longer than the bench runs, so that no renewal of the holder is among the scripts; the places are kept alive all the
-/// same.
+/// Longer than the bench runs, so that the scripts contain no renewal of the holder. The queue entries are kept alive
+/// all the same.
 const TTL: Duration = Duration::from_secs(120);
-/// More than two signs of life of each waiter.
+/// Long enough for more than two heartbeats of each waiter.
 const BEATS: Duration = Duration::from_millis(1_600);
 
 pub(crate) async fn run(server: &Server, scale: Scale) {
@@ -21,7 +21,7 @@ pub(crate) async fn run(server: &Server, scale: Scale) {
         "a queue on one key, fair: what the server works for each call (network and dispatch not counted)"
     );
     for waiters in [10, 100, 1_000] {
-        // A short queue is over soon, so it is built more often.
+        // A short queue is served soon, so it is built more often.
         let times = (scale.rounds * 20 / waiters).max(1);
         let mut phases = [Load::default(); 3];
         for _ in 0..times {
@@ -41,14 +41,14 @@ pub(crate) async fn run(server: &Server, scale: Scale) {
     }
 }
 
-/// How many have a place on the server.
+/// Returns how many queue entries the server has.
 async fn waiting(server: &Server) -> usize {
     let mut count = redis::cmd("ZCARD");
     count.arg("{hot-fair}:q");
     count.query_async(&mut server.connection().await).await.expect("the server answers")
 }
 
-/// All arrive (acquire), all wait for a while (heartbeat), all are served one by one (release).
+/// Lets all waiters arrive (acquire), wait for a while (heartbeat), and be served one by one (release).
 async fn queue(server: &Server, waiters: usize) -> [Load; 3] {
     let locks = LockManager::connect(&server.url()).await.expect("connects");
     let guard = request(&locks, "fair").ttl(TTL).acquire().await.expect("the key is free");

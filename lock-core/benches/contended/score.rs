@@ -1,27 +1,27 @@
-//! What a load makes of its contenders, and how it is told.
+//! The results of a load, and their output.
 
 use std::time::Duration;
 
 use crate::rig::{Server, median};
 
-/// What one contender got.
+/// The results of one contender.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Score {
     pub(crate) acquisitions: u64,
-    /// With those before and after the window.
+    /// The count with those before and after the window.
     pub(crate) with_warm_up: u64,
-    /// Releases without an answer.
+    /// The number of releases without an answer.
     pub(crate) unanswered: u64,
-    /// Every wait, in ns.
+    /// Every wait in ns.
     pub(crate) waits: Vec<u64>,
 }
 
-/// What the server did meanwhile.
+/// The commands of the server during a load.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Load {
     pub(crate) scripts: u64,
     pub(crate) script_micros: u64,
-    /// Those within scripts count as well.
+    /// Includes those inside scripts.
     pub(crate) sets: u64,
 }
 
@@ -42,7 +42,7 @@ impl Load {
         }
     }
 
-    /// What the server `stats` say: `INFO commandstats`.
+    /// Reads `INFO commandstats`.
     pub(crate) fn read(stats: &str) -> Self {
         let field = |command: &str, field: &str| {
             let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:")))?;
@@ -57,7 +57,7 @@ impl Load {
     }
 }
 
-/// What the server did so far.
+/// Returns the commands of the server so far.
 pub(crate) async fn load(server: &Server) -> Load {
     Load::read(&server.command_stats().await)
 }
@@ -67,7 +67,7 @@ pub(crate) fn per(count: u64, of: u64) -> f64 {
     count as f64 / of.max(1) as f64
 }
 
-/// 1 where all have the same, 1/n where one of n has everything.
+/// Returns 1 when all shares are equal, 1/n when one of n has everything.
 pub(crate) fn jain(shares: &[u64]) -> f64 {
     #[allow(clippy::cast_precision_loss, reason = "counts")]
     let shares: Vec<f64> = shares.iter().map(|share| *share as f64).collect();
@@ -80,7 +80,7 @@ pub(crate) fn jain(shares: &[u64]) -> f64 {
     sum * sum / (n * squares)
 }
 
-/// The value that `share` of `sorted` are no larger than.
+/// Returns the value that a `share` of `sorted` does not exceed.
 pub(crate) fn quantile(sorted: &[u64], share: f64) -> Duration {
     if sorted.is_empty() {
         return Duration::ZERO;
@@ -95,7 +95,7 @@ pub(crate) fn quantile(sorted: &[u64], share: f64) -> Duration {
     Duration::from_nanos(sorted[at.min(sorted.len() - 1)])
 }
 
-/// p50, p99 and the largest, in ms.
+/// Returns p50, p99 and the largest value, in ms.
 pub(crate) fn spread(mut values: Vec<u64>) -> String {
     values.sort_unstable();
     let [p50, p99, max] = [0.5, 0.99, 1.0].map(|share| quantile(&values, share).as_secs_f64() * 1e3);
@@ -106,7 +106,7 @@ pub(crate) fn spread(mut values: Vec<u64>) -> String {
 #[derive(Debug, Default)]
 pub(crate) struct Table(Vec<(String, Vec<Round>)>);
 
-/// What one round came to.
+/// The result of one round.
 #[derive(Debug)]
 struct Round {
     rate: f64,
@@ -146,7 +146,8 @@ impl Table {
         }
     }
 
-    /// Medians of the rounds, the largest of the waits, the least of the indexes; ratios are to the first row.
+    /// Prints the medians of the rounds, the largest of the waits and the least of the indexes. Ratios are to the first
+    /// row.
     pub(crate) fn print(&self) {
         let middle = |rounds: &[Round], of: fn(&Round) -> f64| median(rounds.iter().map(of).collect());
         let base = self.0.first().map_or(1.0, |(_, rounds)| middle(rounds, |round| round.rate));

@@ -1,4 +1,4 @@
-//! One key, eight tasks of one process beside waiters whose future nobody polls.
+//! One key, eight tasks of one process, and waiters whose future nobody polls.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use crate::score::Table;
 
 const TASKS: usize = 8;
 
-/// Within the warm-up each of them misses one turn, which takes a quarter of a second.
+/// During the warm-up each of the waiters misses one hand-off, which takes a quarter of a second.
 const WARM_UP: Duration = Duration::from_millis(1_200);
 
 pub(crate) async fn run(server: &Server, scale: Scale) {
@@ -45,13 +45,14 @@ async fn beside(locks: &LockManager, unpolled: usize, window: Duration) -> Vec<c
     }
     drop(holder);
     let from = now() + nanos(WARM_UP);
-    // Sections that yield: on memory an empty one lets a task have the key again and again, and nobody lines up.
+    // Sections that yield: on memory, an empty section lets one task acquire the key again and again, and nobody
+    // queues.
     let scores = contend(locks, "lock", TASKS, Section::Yield, (from, from + nanos(window))).await;
     drop(waiting);
     scores
 }
 
-/// A request that is polled for a moment, in which it lines up.
+/// Polls a request for a moment, in which it queues.
 async fn lines_up(request: LockRequest) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     let mut waiting: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async {
         let _guard = request.acquire().await;

@@ -1,4 +1,4 @@
-//! A redis-server of our own, rounds in turn, medians.
+//! A redis-server for the benches, rounds in turn, and medians.
 #![allow(dead_code, reason = "each bench uses its part")]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its table")]
 #![allow(clippy::disallowed_methods, reason = "a bench measures time")]
@@ -13,22 +13,22 @@ use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
 
-/// A redis-server on a free port; nothing is kept, and it ends with this value.
+/// A redis-server on a free port, without persistence. It ends with this value.
 pub(crate) struct Server {
     child: Child,
     dir: PathBuf,
     pub(crate) port: u16,
-    /// Clients come through the socket in `dir`, and not over TCP.
+    /// Whether clients connect through the socket in `dir` instead of over TCP.
     unix: bool,
 }
 
 impl Server {
-    /// Server on core 0, this process on core 1, where the machine has two and `taskset` is there.
+    /// Starts a server on core 0, with this process on core 1, if the machine has two cores and `taskset`.
     pub(crate) fn start() -> Self {
         Self::start_over(false)
     }
 
-    /// As [`start`](Self::start), for clients over a Unix socket, if `unix`.
+    /// Like [`start`](Self::start), for clients over a Unix socket if `unix` is true.
     pub(crate) fn start_over(unix: bool) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port").port();
         let dir = std::env::temp_dir().join(format!("lock-bench-{port}"));
@@ -55,7 +55,7 @@ impl Server {
             eprintln!("redis-server is not installed: apt-get install -y redis-server");
             std::process::exit(1);
         };
-        // Asked once: whoever is pinned has one core.
+        // Asked only once, because a pinned process has one core.
         static PINS: OnceLock<bool> = OnceLock::new();
         if *PINS.get_or_init(|| std::thread::available_parallelism().is_ok_and(|n| n.get() > 1)) {
             pin(child.id(), 0);
@@ -68,7 +68,7 @@ impl Server {
         server
     }
 
-    /// Stops the process: connections stay open, and nothing is answered. It ends with this value all the same.
+    /// Stops the process: connections stay open, and get no answer. It still ends with this value.
     pub(crate) fn stop(&self) {
         let stopped = Command::new("kill").args(["-STOP", &self.child.id().to_string()]).status();
         assert!(stopped.is_ok_and(|status| status.success()), "cannot stop redis-server");
@@ -81,7 +81,7 @@ impl Server {
         }
     }
 
-    /// A plain connection through the driver that the library uses, set up in the same way.
+    /// Opens a plain connection with the driver of the library, set up in the same way.
     pub(crate) async fn connection(&self) -> MultiplexedConnection {
         if self.unix {
             return hello(tokio::net::UnixStream::connect(self.dir.join("socket")).await.expect("connects"))
@@ -92,13 +92,13 @@ impl Server {
         hello(stream).await
     }
 
-    /// What `INFO commandstats` says.
+    /// Returns `INFO commandstats`.
     pub(crate) async fn command_stats(&self) -> String {
         let mut connection = self.connection().await;
         redis::cmd("INFO").arg("commandstats").query_async(&mut connection).await.expect("INFO")
     }
 
-    /// How many keys match `pattern`.
+    /// Returns how many keys match `pattern`.
     pub(crate) async fn keys(&self, pattern: &str) -> usize {
         let mut connection = self.connection().await;
         let keys: Vec<String> =
@@ -106,8 +106,8 @@ impl Server {
         keys.len()
     }
 
-    /// Commands that crossed the network so far, of those that a lock sends; what a script calls inside counts only
-    /// where it is `SET`.
+    /// Returns how many of the commands that a lock sends have crossed the network so far. Of the commands inside
+    /// scripts, only `SET` is included.
     pub(crate) async fn commands(&self) -> u64 {
         let info = self.command_stats().await;
         ["set", "evalsha", "script|load", "time"]
@@ -126,7 +126,7 @@ where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
 {
     let info = redis::RedisConnectionInfo::default().set_protocol(redis::ProtocolVersion::RESP3);
-    // A machine that is busy is no failure.
+    // A busy machine is no failure.
     let config = redis::AsyncConnectionConfig::new().set_response_timeout(None);
     let (connection, driver) =
         MultiplexedConnection::new_with_config(&info, stream, config).await.expect("says hello");
@@ -150,7 +150,7 @@ fn pin(pid: u32, core: u32) {
         .status();
 }
 
-/// Cycles per second of `tasks` tasks that each repeat `cycle` for `window`.
+/// Returns the cycles per second of `tasks` tasks that each repeat `cycle` for `window`.
 pub(crate) async fn throughput<F, Fut>(tasks: usize, window: Duration, cycle: F) -> f64
 where
     F: Fn(usize) -> Fut + Clone + Send + 'static,
@@ -181,13 +181,13 @@ where
     done / start.elapsed().as_secs_f64()
 }
 
-/// The median.
+/// Returns the median.
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }
 
-/// Median of `values` and of their ratios to `base`, round by round.
+/// Prints the median of `values`, and of their ratios to `base`, round by round.
 pub(crate) fn row(name: &str, values: &[f64], base: &[f64]) {
     let ratios: Vec<_> = values.iter().zip(base).map(|(value, base)| value / base).collect();
     let (low, high) = ratios.iter().fold((f64::MAX, f64::MIN), |(low, high), r| (low.min(*r), high.max(*r)));
