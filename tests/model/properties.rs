@@ -48,8 +48,8 @@ fn is_cancelled(state: &State, owner: Owner) -> bool {
     state.net.iter().any(of)
 }
 
-/// Every owner that the store knows is wanted by its process, or about to be released. Whatever a dead process has left
-/// expires: a queue entry or a lease always has an end.
+/// Checks that every owner that the store knows is wanted by its process, or about to be released. Whatever a dead
+/// process has left expires: a queue entry or a lease always has an end.
 fn no_orphan(state: &State) -> bool {
     let holder = state.holder.map(|(owner, _)| owner);
     let known = holder.into_iter().chain(state.waiting.iter().map(|entry| entry.owner));
@@ -59,8 +59,8 @@ fn no_orphan(state: &State) -> bool {
     })
 }
 
-/// A waiter that relies on another holder of its process is not forgotten: that one holds the key, or its release is in
-/// flight.
+/// Checks that a waiter that relies on another holder of its process is not forgotten: that one holds the key, or its
+/// release is in flight.
 fn told(state: &State) -> bool {
     let tells = |i: usize| {
         let process = &state.processes[i];

@@ -16,7 +16,7 @@ else
     return 0
 end"#;
 
-/// The acquire from the Redis documentation.
+/// Acquires as in the Redis documentation.
 fn foreign_take(server: &RedisServer, key: &str, value: &str) -> bool {
     match server.command(&["SET", key, value, "NX", "PX", "60000"]) {
         Value::Okay => true,

@@ -57,7 +57,7 @@ async fn a_flush_is_told_at_the_next_renewal_and_tokens_grow_on() {
     }
 }
 
-/// A process hands its lock on, the server forgets the lock, and another process acquires it.
+/// Lets a process hand its lock on, makes the server forget the lock, and lets another process acquire it.
 #[allow(clippy::print_stdout, reason = "the figures are wanted as well as the verdict")]
 async fn the_next_holder_has_the_largest_token(lose: fn(&mut RedisServer)) {
     let mut server = RedisServer::start();

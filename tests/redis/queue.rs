@@ -282,7 +282,7 @@ async fn in_strict_order_nobody_overtakes_and_a_set_only_takes_a_free_key() {
     process.take(&holder).await;
     process.wait(&first).await;
     server.command(&["DEL", "k"]);
-    // Whoever finds the key free serves the waiter.
+    // Any process that finds the key free serves the waiter.
     process.refused(&late).await;
     assert!(holds(&server, "k", &first));
     process.is_told(&Told::Granted(first.owner, 0)).await;

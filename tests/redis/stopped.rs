@@ -65,7 +65,8 @@ async fn a_loss_is_told_while_the_server_stands_still() {
     empty(&server, Duration::from_secs(2)).await;
 }
 
-/// As documented for `wait`: a call to the store continues to its own deadline, and the wait is longer by at most one.
+/// As documented for `wait`: a call to the store continues to its own deadline, so the wait may last longer, but by at
+/// most one call.
 #[tokio::test]
 async fn the_limit_of_a_wait_does_not_cut_a_call_short_and_a_timeout_around_it_does() {
     let server = RedisServer::start();

@@ -37,7 +37,7 @@ pub(crate) async fn cycle(locks: &LockManager, key: &str) {
     assert_eq!(guard.release().await.expect("an answer"), lock_core::Released::Released);
 }
 
-/// Like [`cycle`], repeated until the server grants locks.
+/// Repeats [`cycle`] until the server grants locks.
 pub(crate) async fn works_again(locks: &LockManager, key: &str) {
     wait_until("locks can be taken again", PATIENCE, async || match try_once(locks, key).await {
         Ok(guard) => guard.release().await.is_ok(),

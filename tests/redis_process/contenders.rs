@@ -39,7 +39,7 @@ pub(crate) struct Contest {
 /// A hold as a worker printed it.
 #[derive(Clone, Debug)]
 pub(crate) struct Grant {
-    /// The number of the process, counted over all that were started in its place.
+    /// The number of the process. Those that were started in its place have the same number.
     pub(crate) process: usize,
     number: u64,
     kind: String,

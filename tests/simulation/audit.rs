@@ -252,7 +252,7 @@ fn owners(seen: &Seen) -> Vec<&[u8]> {
     members.chain([&seen.text]).filter_map(|word| owner_of(word)).collect()
 }
 
-/// Returns whether the part of an owner changed other than by the end of its lease; `now` in us.
+/// Returns whether the entry of an owner changed, other than by the end of its lease; `now` in us.
 fn is_changed(owner: &[u8], seen: &Seen, after: Option<&Seen>, now: i64) -> bool {
     let till = |seen: &Seen| {
         let mut members = seen.members.iter();

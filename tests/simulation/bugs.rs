@@ -47,9 +47,9 @@ fn is_found(name: &str, flaw: &Flaw, by: Oracle) {
     is_found_in((Asks::Exclusive, Harm::Usual), name, flaw, by);
 }
 
-/// Checks that exactly the named oracle finds the flaw. Where that is [`Oracle::Servers`], [`Oracle::Majority`] or
-/// [`Oracle::Remains`], no other oracle found anything in the first worlds (in a hundred for `no token check` and
-/// `renew re-creates`), because a majority and its quarantine hide the errors of one server.
+/// Checks that the named oracle finds the flaw, and not just any. Where that is [`Oracle::Servers`],
+/// [`Oracle::Majority`] or [`Oracle::Remains`], no other oracle found anything in the first worlds (in a hundred for
+/// `no token check` and `renew re-creates`), because a majority and its quarantine hide the errors of one server.
 fn is_found_in((asks, harm): (Asks, Harm), name: &str, flaw: &Flaw, by: Oracle) {
     let worlds = (1..=SEEDS).map(|seed| {
         let outcome = world::run(Plan::with(seed, asks, harm), flaw, false);

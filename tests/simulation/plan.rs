@@ -149,8 +149,8 @@ const fn ms(millis: u64) -> Duration {
 }
 
 impl Plan {
-    /// Returns whether the clock of this server was set back so late that the lease of a client which died outlasts the
-    /// world.
+    /// Returns whether the clock of this server was set back so late that a lease which nobody released, for example of
+    /// a client that died, outlasts the world.
     pub(crate) fn prolongs_leases(&self, server: &str) -> bool {
         self.faults.iter().any(|(at, fault)| match fault {
             Fault::Step { server: number, by } if *by < 0 && server == format!("s{number}") => {
@@ -242,7 +242,7 @@ impl Plan {
         }
     }
 
-    /// Usually about a lease long.
+    /// Pauses a client, usually for about a lease.
     fn pause(&mut self, rng: &mut Rng, at: Duration, client: usize, busy: &mut Busy) {
         let until = at + self.max_ttl.mul_f64(0.1 + 1.5 * rng.f64());
         if busy.client(client, at, until) {
@@ -251,8 +251,8 @@ impl Plan {
         }
     }
 
-    /// One server evicts a lock, or what it knows of itself, or so many servers do that nobody has a majority any more.
-    /// One client is always connected to all of them.
+    /// Makes one server evict a lock or its own marker, or so many servers that nobody has a majority any more. One
+    /// client is always connected to all of them.
     fn evict(&mut self, rng: &mut Rng, at: Duration, server: usize, busy: &mut Busy) {
         match rng.u8(..20) {
             0..=1 => self.faults.push((at, Fault::FlushScripts { server })),
@@ -295,7 +295,7 @@ impl Plan {
         }
     }
 
-    /// Slow, but not so slow that no attempt is in time.
+    /// Slows a client, but not so much that no attempt is in time.
     fn slow(&mut self, rng: &mut Rng, at: Duration, client: usize, busy: &mut Busy) {
         let until = at + ms(rng.u64(2_000..=8_000));
         if busy.pace(client, at, until) {
@@ -306,7 +306,7 @@ impl Plan {
         }
     }
 
-    /// One clock at a time is wrong, by less than the quarantine, for longer than the quarantine.
+    /// Sets one clock at a time wrong, by less than the quarantine, for longer than the quarantine.
     fn step(&mut self, rng: &mut Rng, at: Duration, server: usize, busy: &mut Busy) {
         let most = i64::try_from(self.max_ttl.as_millis()).expect("short");
         let until = at + self.max_ttl.mul_f64(1.3);

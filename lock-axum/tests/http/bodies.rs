@@ -58,7 +58,7 @@ impl HttpBody for Frames {
     }
 }
 
-/// A route that answers with `body`, once.
+/// Returns a route that answers with `body`, once.
 fn app(layer: LockLayer, body: Frames) -> Router {
     let body = Arc::new(Mutex::new(Some(body)));
     let handler = async move || Body::new(body.lock().unwrap().take().unwrap());

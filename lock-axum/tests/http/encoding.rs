@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 use crate::support::{get, send, text};
 
-/// One key of two path parameters, a header and a query parameter.
+/// Returns a route with one key of two path parameters, a header and a query parameter.
 fn app() -> Router {
     let layer = LockLayer::new(LockManager::in_memory()).key("o:<a:text>:<b:text>:<header.x>:<query.q:text>");
     Router::new().route("/{a}/{b}", on_get(async |lock: LockHandle| lock.key().to_owned()).layer(layer))
@@ -42,7 +42,7 @@ async fn key_of(app: &Router, [a, b, x, q]: &[String; 4]) -> Option<String> {
     if expected == StatusCode::OK { Some(text(answer).await) } else { None }
 }
 
-/// Short text from the characters of templates, paths, forms and encodings, or any text.
+/// Generates short text from the characters of templates, paths, forms and encodings, or any text.
 fn value() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => "[a:%/<>+.~&=?#{} \u{e9}-]{1,4}",

@@ -23,7 +23,7 @@ struct Inside {
 }
 
 impl Inside {
-    /// A handler for this number of requests at a time.
+    /// Returns a handler for this number of requests at a time.
     fn of(requests: usize) -> Self {
         let barrier = || Arc::new(Barrier::new(requests + 1));
         Self { came: barrier(), go: barrier() }

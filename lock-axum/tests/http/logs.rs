@@ -143,7 +143,7 @@ async fn requests_without_a_lock_are_told_every_ten_seconds_with_their_number() 
     }
 }
 
-/// A session whose name must not be logged.
+/// Returns a request of a session whose name must not be logged.
 fn session(uri: &str) -> Request<Body> {
     Request::get(uri).header("x-session", "s3cr3t").body(Body::empty()).unwrap()
 }

@@ -21,7 +21,8 @@ enum Written {
     Head { header: String, query: String },
 }
 
-/// The same values, as the program must understand them. `None` for bytes that are not text, or not allowed in a header.
+/// The same values, as the program must understand them. `None` for bytes that are not text, or not allowed in a
+/// header.
 type Meant = Option<(&'static str, Vec<u8>, Vec<u8>)>;
 
 impl Written {

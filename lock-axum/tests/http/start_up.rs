@@ -22,7 +22,7 @@ fn new() -> LockLayer<NoKeyYet> {
     LockLayer::new(LockManager::in_memory())
 }
 
-/// The contradictions, each with a part of its error.
+/// Returns the contradictions, each with a part of its error.
 fn contradictions() -> Vec<(LockLayer, &'static str)> {
     let layer = || new().key("k");
     let patient = Profile::new().strategy(strategy::wait());

@@ -16,7 +16,7 @@ use tokio::sync::{Notify, mpsc};
 use crate::bodies::Frames;
 use crate::support::{Log, OnDrop, Remote, get, is_free, send, text, until};
 
-/// A handler that records what happens to it, and continues on demand.
+/// Returns a handler that records what happens to it, and continues on demand.
 fn noted(log: &Log) -> (MethodRouter, Arc<Notify>, Arc<Notify>) {
     let (begun, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let handler = {

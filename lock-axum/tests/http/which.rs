@@ -119,7 +119,7 @@ async fn a_long_header_is_no_part_of_a_key() {
     }
 }
 
-/// A handler that reports its start, and waits until it may end.
+/// Returns a handler that reports its start, and waits until it may end.
 fn gated(layer: LockLayer) -> (Router, Arc<Notify>, Arc<Notify>) {
     let (begun, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let handler = {

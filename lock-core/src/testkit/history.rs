@@ -33,7 +33,7 @@ pub struct Hold {
     pub mode: Mode,
     /// When the acquire was called.
     pub asked: Duration,
-    /// When the acquire was answered.
+    /// When the acquire was answered, and the request for a fencing token, if there was one.
     pub acquired: Duration,
     /// When the release was called, or the local deadline if that came first.
     pub ended: Duration,
@@ -58,7 +58,7 @@ pub enum Violation {
         holds: Vec<Hold>,
     },
     /// A fencing token is not larger than the token of a hold that was granted before it was requested, and one of the
-    /// two holds was exclusive. Or two holds have the same token.
+    /// two held the key alone. Or two holds have the same token.
     TokenOrder {
         /// The earlier hold, with the larger token or the same one.
         first: Box<Hold>,

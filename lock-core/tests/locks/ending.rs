@@ -38,8 +38,8 @@ async fn a_shutdown_waits_for_releases_within_its_grace_and_for_the_last_ones_af
     }
 }
 
-/// Releases that were not answered during the whole grace get little more time; a body that held until its end gets a
-/// second.
+/// Releases that were not answered during the whole grace get little more time. A lock that was held until the end of
+/// the grace gets a second.
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_ends_soon_after_its_grace_though_the_store_hangs() {
     for (grace, held, longest) in [

@@ -94,7 +94,7 @@ impl Scripted {
         self.script.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The inner store reads tokio's clock, whatever the placement is.
+    /// Reads tokio's clock, as the inner store does, whatever the placement is.
     fn now(&self) -> Moment {
         self.capability.placement.clock().now()
     }

@@ -215,7 +215,7 @@ async fn a_yes_that_comes_after_the_attempt_has_won_stays() {
     assert!(all_free(&nodes).await);
 }
 
-/// The release reached the node first, whether the request was late or given up.
+/// The release reaches the node before the request, because the request is late or was given up.
 #[tokio::test(start_paused = true)]
 async fn a_yes_that_comes_after_the_release_goes_back() {
     let nodes = nodes::<3>();
