@@ -308,7 +308,6 @@ fn claim(key: &str, mode: Mode) -> Claim {
 
 /// WAIT covers the last write of its connection, and newer servers count only replicated commands as writes. But
 /// another connection may have made the grant, and its lease may be of any length.
-/// the work of another connection, and its lease as long as one could wish.
 #[tokio::test]
 async fn a_grant_asked_for_again_is_replicated_again() {
     let (primary, _replica) = pair().await;

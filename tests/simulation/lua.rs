@@ -23,10 +23,10 @@ pub(crate) struct Scripts {
 /// Only the compiled form of a script outlives its run.
 struct Engine {
     lua: Lua,
-    /// By text.
+    /// The name of each script, by its text.
     names: RefCell<BTreeMap<Vec<u8>, Rc<str>>>,
     compiled: RefCell<BTreeMap<Rc<str>, Function>>,
-    /// Of the server that runs a script now.
+    /// Runs the commands of the server that runs a script now.
     call: Rc<RefCell<Option<Call>>>,
 }
 

@@ -124,7 +124,6 @@ async fn tokens_grow_though_nodes_forget_that_are_away_for_longer_than_clocks_di
 
 /// Both limits that the documentation names exist: tokens decrease without the second phase, and with a node that
 /// forgets and is behind.
-/// behind, tokens fall.
 #[tokio::test(start_paused = true)]
 async fn the_check_finds_tokens_that_fall() {
     let mut found = [false; 2];
