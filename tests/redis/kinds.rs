@@ -66,7 +66,7 @@ async fn a_dead_reader_never_outlives_its_own_lease() {
     process.release(&alive).await;
     process.take(&writer).await;
     process.release(&writer).await;
-    // The last permit that is released removes the key.
+    // When the lease of the last reader expires, the key is gone.
     process.take(&dead).await;
     wait_until("it ends by itself", PATIENCE, async || server.keys().is_empty()).await;
 }

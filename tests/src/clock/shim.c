@@ -1,5 +1,5 @@
-/* Preloaded into a server: its wall clock is the real one and so many nanoseconds, which stand at the beginning of the
- * file that CLOCK_OFFSET names. The test writes them while the server runs. Every other clock is left alone. */
+/* Preloaded into a server: adds nanoseconds to its wall clock. Their number is at the beginning of the file that
+ * CLOCK_OFFSET names, where the test writes it while the server runs. No other clock changes. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>
@@ -14,7 +14,7 @@ static const int64_t SECOND = 1000000000;
 static const int64_t none;
 static const volatile int64_t *shared;
 
-/* Maps the file at the first look. Two threads that do so at once map the same file twice, which does no harm. */
+/* Maps the file on the first call. Two threads that do so at once map the same file twice, which does no harm. */
 static int64_t offset(void)
 {
     if (!shared) {
