@@ -161,20 +161,21 @@ impl Engine {
     }
 
     pub(crate) fn lease_began(&self) {
-        self.held.fetch_add(1, Ordering::AcqRel);
+        self.held.fetch_add(1, Ordering::SeqCst);
     }
 
     pub(crate) fn lease_ended(&self) {
-        self.held.fetch_sub(1, Ordering::AcqRel);
+        // In one order with `closing`, as in `begin_acquiring`.
+        self.held.fetch_sub(1, Ordering::SeqCst);
         // Only a shutdown waits for the end of a grant. Without this, each release would wake every waiter of the
         // manager.
-        if self.closing.load(Ordering::Acquire) {
+        if self.closing.load(Ordering::SeqCst) {
             self.changed.notify_waiters();
         }
     }
 
     pub(crate) fn held(&self) -> usize {
-        self.held.load(Ordering::Acquire)
+        self.held.load(Ordering::SeqCst)
     }
 
     /// Counts an acquisition for as long as the returned value lives. Call it before checking that the manager is open,
@@ -218,23 +219,26 @@ impl Engine {
         changed.as_mut().enable();
         self.check_open()?;
         tokio::select! {
-            () = tokio::time::sleep(pause) => Ok(()),
+            // `biased` keeps the simulation deterministic.
+            biased;
             () = changed => self.check_open(),
+            () = tokio::time::sleep(pause) => Ok(()),
         }
     }
 
-    /// Completes when nothing is held and no release is pending.
+    /// Completes when nothing is held, no acquisition is under way and no release is pending.
     pub(crate) async fn idle(&self) {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
             changed.as_mut().enable();
-            if self.held() == 0 {
+            // In this order: an acquisition makes its lease before it is no longer counted.
+            if self.acquiring() == 0 && self.held() == 0 {
                 break;
             }
             changed.await;
         }
         // Only now: a guard that is dropped leaves a release, which is awaited here.
-        self.settled().await;
+        self.cleanup.settled().await;
     }
 
     /// Completes when no acquisition is under way and no release is pending.

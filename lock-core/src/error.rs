@@ -134,7 +134,7 @@ impl LockError {
 
     /// Marks an error after which the store has certainly done nothing: the request was never sent, or was refused.
     ///
-    /// Without this mark, a temporary error is ambiguous: the store may have granted the lock, and the library releases
+    /// Without this mark an error is ambiguous: the store may have granted the lock, and the library releases
     /// it by its owner token.
     #[must_use]
     pub fn nothing_taken(mut self) -> Self {
@@ -144,7 +144,7 @@ impl LockError {
 
     /// Returns whether the store may have executed the request in spite of this error.
     pub(crate) fn is_ambiguous(&self) -> bool {
-        self.0.temporary && !self.0.nothing_taken
+        !self.0.nothing_taken
     }
 
     /// Adds the text of the key; `with_key` in [`key`](crate::key) calls this.

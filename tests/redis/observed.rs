@@ -140,7 +140,7 @@ async fn the_life_of_a_lock_is_counted_and_told() {
     server.command(&["DEL", "observed:1"]);
     assert_eq!(within(PATIENCE, "the loss", guard.lost()).await, LossReason::Taken);
     wait_until("it is counted", PATIENCE, async || total("lost", "reason=taken") == 1.0).await;
-    assert_eq!((total("held", ""), total("renewals", "result=not_mine")), (0.0, 1.0));
+    assert_eq!((total("held", ""), total("renewals", "result=not_owned")), (0.0, 1.0));
     // The holder is notified of the loss first, and the loss is counted after that.
     wait_until("its use is measured", PATIENCE, async || values("use_time", "end=lost").len() == 1).await;
     assert_eq!((total("lost", "reason=expired"), total("renewals", "result=unknown")), (0.0, 0.0));

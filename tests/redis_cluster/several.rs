@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::strategy;
-use lock_tests::{Clock, RedisCluster};
+use lock_core::{LockErrorKind, LockManager, strategy};
+use lock_tests::{Clock, PATIENCE, RedisCluster, RedisServer, wait_until};
 
 use crate::support::{LONG, connect, key_on};
 
@@ -53,6 +53,42 @@ async fn one_token_is_larger_than_the_last_of_every_key() {
             }
         }
     }
+}
+
+/// The node with the smallest token is asked to raise it once all keys are taken, and refuses that.
+#[tokio::test]
+async fn keys_whose_common_token_is_refused_are_free_again() {
+    const ALL: &str = "~* &* +@all";
+    let clock = Arc::new(Clock::new());
+    clock.ahead(Duration::from_secs(30));
+    let cluster =
+        RedisCluster::start_with(|number, node| if number == 2 { node.clock(&clock) } else { node });
+    let [raised, last, ahead, ..] = &cluster.nodes[..] else { panic!("three primaries") };
+    let allow = |what: &str| {
+        let mut command = vec!["ACL", "SETUSER", "app", "reset", "on", ">s3cret"];
+        command.extend(what.split_whitespace());
+        cluster.nodes.iter().for_each(|node| drop(node.command(&command)));
+    };
+    allow(ALL);
+    let url = cluster.url().replacen("://", "://app:s3cret@", 1);
+    let locks = LockManager::connect(&url).await.expect("the cluster takes locks");
+    let keys = [(2, "a"), (0, "b"), (1, "c")].map(|(number, name)| key_on(&cluster, number, name));
+    // The keys are taken in the order of their names. The pause of the last node leaves time to change the rights on the first.
+    last.command(&["CLIENT", "PAUSE", "60000", "WRITE"]);
+    let request = locks.all(&keys).fencing(true).ttl(LONG).strategy(strategy::fail_fast());
+    let taking = tokio::spawn(request.acquire());
+    wait_until("two keys are taken", PATIENCE, async || {
+        !ahead.keys().is_empty() && !raised.keys().is_empty()
+    })
+    .await;
+    raised.command(&["ACL", "SETUSER", "app", "-evalsha"]);
+    last.command(&["CLIENT", "UNPAUSE"]);
+    let error = taking.await.expect("no panic").expect_err("no token");
+    assert_eq!(error.kind(), LockErrorKind::Unavailable, "{error}");
+    allow(ALL);
+    // What the server remembers of a token is no lock.
+    let held = |node: &RedisServer| node.keys().iter().any(|key| !key.ends_with(":f"));
+    wait_until("no key is taken", PATIENCE, async || !cluster.nodes.iter().any(held)).await;
 }
 
 /// A hash tag puts the keys into one slot, and one script sees them all.

@@ -20,7 +20,7 @@ impl Replica {
         Self::follow(primary, RedisServer::builder(), primary.port())
     }
 
-    /// Like [`start`](Self::start), over TLS, with which the primary must have been started.
+    /// Like [`of`](Self::of), over TLS, with which the primary must have been started.
     ///
     /// # Panics
     /// When the link does not come up.

@@ -26,7 +26,7 @@
 //!   hand-off, or "ask": the                  Listener    Backend     Listener
 //!   key is free or lost                          |           |           |
 //!              |                          notifications/    watch.rs  engine.rs
-//!              |                             mailbox       kept over   counts, and
+//!              |                             grants.rs     kept over   counts, and
 //!              |                                |          the pauses  notifies all
 //!              v                                v           v           v
 //!          +----------------------------------------------------------------+

@@ -59,10 +59,10 @@ impl Acquire<'_> {
             Won::Handoff(handoff) => {
                 // It has left the queue. If the hand-off is worth nothing, it joins again, and is not turned down.
                 (self.waiter, self.has_queued) = (None, true);
-                match self.extended(handoff).await {
-                    Some(handoff) => self.handed_off(handoff, schedule),
-                    None => return Ok(None),
-                }
+                let Some(handoff) = self.extended(handoff).await else { return Ok(None) };
+                // Once more: a shutdown may have begun while the renewal was under way.
+                self.engine.check_open()?;
+                self.handed_off(handoff, schedule)
             }
         };
         let keep = |lease: &Arc<Lease>| match length {

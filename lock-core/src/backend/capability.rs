@@ -159,7 +159,7 @@ impl Capability {
             () if min.is_zero() => "`min_ttl` is 0, and no lease is".to_owned(),
             () if min > max => format!("`min_ttl` is {min:?}, longer than `max_ttl`, {max:?}"),
             () if lease.is_some_and(|lease| lease < SHORTEST_WAITER_LEASE) => format!(
-                "`waiter_lease` is {:?}, and a waiter needs {SHORTEST_WAITER_LEASE:?} to give a sign of life",
+                "`waiter_lease` is {:?}, and a waiter needs {SHORTEST_WAITER_LEASE:?} to send a heartbeat",
                 lease.unwrap_or_default()
             ),
             () if self.keeps_after_release.is_some_and(|keep| keep.is_zero()) => {

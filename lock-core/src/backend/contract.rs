@@ -84,7 +84,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// # Errors
     /// As [`acquire`](Self::acquire). `Unsupported` without [`Waiting::Queue`](super::Waiting::Queue).
     fn heartbeat(&self, claim: &Claim) -> impl Future<Output = Result<Heartbeat>> + Send {
-        let detail = "places in this store's queue need no sign of life";
+        let detail = "entries in the queue of this store need no heartbeat";
         let error = LockError::new(LockErrorKind::Unsupported, detail).with_key(&claim.key);
         std::future::ready(Err(error))
     }

@@ -16,7 +16,7 @@ pub enum Order {
     Any,
     /// The order of arrival, once claims are queued by [`Ask::Enqueue`].
     Arrival {
-        /// The longest time for which the store keeps the queue entry of a waiter that gives no sign of life, and
+        /// The longest time for which the store keeps the queue entry of a waiter that sends no heartbeat, and
         /// therefore the delay that a dead waiter causes for the claims behind it. [`WAITER_LEASE`], unless the store
         /// needs another time. A shorter ttl of the claim limits it.
         waiter_lease: Duration,
@@ -88,7 +88,7 @@ impl Waiting {
         matches!(self, Self::Queue { confirms: true, .. })
     }
 
-    /// Returns the longest time for which a waiter without a sign of life is kept; `None` without an order of arrival.
+    /// Returns the longest time for which a waiter without a heartbeat is kept; `None` without an order of arrival.
     #[must_use]
     pub const fn waiter_lease(self) -> Option<Duration> {
         match self {

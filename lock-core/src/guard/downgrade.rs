@@ -77,6 +77,10 @@ async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
     lease.engine.lease_began();
     // The new lease is watched before the old one ends, so the grant is never without a renewal.
     schedule.watch_handoff(&reader);
+    if let Some(reason) = lease.engine.reported_lost(reader.claim.owner) {
+        // Reported after the answer, when only the old lease was known.
+        reader.lose(reason);
+    }
     let hub = Arc::clone(guard.hub());
     guard.supersede();
     lease.claim.keys().for_each(|key| lease.engine.local_queue.freed(key));

@@ -81,6 +81,8 @@ impl<'a> Wait<'a> {
             let answer = self.engine.store.latch(self.key, &self.step).await;
             let Some(pause) = self.next(answer)? else { return Ok(()) };
             tokio::select! {
+                // `biased` keeps the simulation deterministic.
+                biased;
                 () = opened => {}
                 slept = self.engine.sleep(pause) => slept?,
             }

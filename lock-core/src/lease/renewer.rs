@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{self, Ordering};
 use std::time::Duration;
 
 use super::lease::Lease;
@@ -121,14 +121,22 @@ impl Renewer {
     }
 
     async fn renew(self: Arc<Self>, leases: Vec<Arc<Lease>>) {
+        // Before the request: the release of each lease must outlast what this renewal may bring without an answer.
+        let asked = leases.into_iter().map(|lease| {
+            let ttl = lease.ttl();
+            lease.asked(ttl);
+            (lease, ttl)
+        });
+        let mut asked: Vec<_> = asked.collect();
+        // Pairs with the fence in `as_handoff`. A grant that was handed off meanwhile is not renewed here; one that is
+        // handed off from now on passes on what was just asked.
+        atomic::fence(Ordering::SeqCst);
+        asked.retain(|(lease, _)| !lease.has_ended());
+        let (leases, ttls): (Vec<_>, Vec<_>) = asked.into_iter().unzip();
         let batch: Vec<_> =
-            leases.iter().map(|lease| Renew { claim: &lease.claim, ttl: lease.ttl() }).collect();
+            leases.iter().zip(&ttls).map(|(lease, ttl)| Renew { claim: &lease.claim, ttl: *ttl }).collect();
         // Before the first await: the backend may panic, and the task may be dropped with its runtime.
         let mut open = Unanswered { renewer: &self, leases: &leases, answered: 0 };
-        // Before the request: the release of each lease must outlast what this renewal may bring without an answer.
-        for (lease, renew) in leases.iter().zip(&batch) {
-            lease.asked(renew.ttl);
-        }
         let Some(shortest) = batch.iter().map(|renew| renew.ttl).min() else { return };
         // The backend has deadlines of its own; this one is for a misbehaving backend.
         // A renewal that is due at a third of the lease is then given up at two thirds, and there is time to try again.

@@ -32,7 +32,7 @@ const STORES: &[Store] = &[
 
 /// A store that a URL can name.
 struct Store {
-    /// What stands in front of `://`; what is in brackets may be left out.
+    /// The part of a URL before `://`. The part in brackets is optional.
     schemes: &'static [&'static str],
     /// The feature of the crate that a build needs for it, empty where it needs none; `None` for a store that is
     /// designed and not in this version.
@@ -55,7 +55,7 @@ impl Store {
     }
 }
 
-/// Whether `name` is `scheme`, with what is in brackets or without.
+/// Returns whether `name` is `scheme`, with or without the part in brackets.
 fn is_of(scheme: &str, name: &str) -> bool {
     let Some((before, rest)) = scheme.split_once('[') else { return name == scheme };
     let (option, after) = rest.split_once(']').unwrap_or((rest, ""));

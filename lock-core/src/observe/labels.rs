@@ -147,7 +147,7 @@ impl Renewed {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Yes => "renewed",
-            Self::NotOwned => "not_mine",
+            Self::NotOwned => "not_owned",
             Self::Unknown => "unknown",
         }
     }

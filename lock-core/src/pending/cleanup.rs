@@ -61,7 +61,7 @@ const REPEATS: [Duration; 3] =
     [Duration::from_millis(100), Duration::from_millis(900), Duration::from_secs(5)];
 
 /// The shortest time for which the release of a short lease is repeated.
-const LONGEST_REPEAT: Duration = Duration::from_millis(1_500);
+const SHORTEST_REPEAT: Duration = Duration::from_millis(1_500);
 
 /// How many releases are with the store at the same time.
 const AT_ONCE: usize = 256;
@@ -226,7 +226,7 @@ impl Cleanup {
         // that out.
         self.freed(&release.claim);
         let Some(mut answer) = first else { return };
-        let until = self.clock.now().plus(release.claim.ttl.max(LONGEST_REPEAT));
+        let until = self.clock.now().plus(release.claim.ttl.max(SHORTEST_REPEAT));
         for pause in REPEATS {
             let settled = match release.certainty {
                 Certainty::Granted => true,

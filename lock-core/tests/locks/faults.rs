@@ -265,6 +265,35 @@ async fn shutdown_waits_for_requests_that_are_under_way() {
     }
 }
 
+/// A grant that is handed off to a request for a longer lease is renewed first, and a shutdown may begin meanwhile.
+#[tokio::test(start_paused = true)]
+async fn no_body_begins_on_a_grant_that_was_handed_off_before_a_shutdown() {
+    for fault in [Fault::Hang, Fault::HangAnswer] {
+        let (locks, control, other) = flaky();
+        let first = locks.lock("k").ttl(millis(6_000)).acquire().await.unwrap();
+        let body = async { panic!("the body began after the shutdown") };
+        let request = patient(&locks, "k", millis(60_000)).ttl(millis(60_000));
+        let running = tokio::spawn(request.run(body));
+        tokio::time::sleep(millis(10)).await;
+        control.fail_next(Operation::Renew, fault, 1);
+        first.release().await.unwrap();
+        while control.hanging(Operation::Renew) == 0 {
+            tokio::task::yield_now().await;
+        }
+        let ending = {
+            let locks = locks.clone();
+            tokio::spawn(async move { locks.shutdown(millis(5_000)).await })
+        };
+        tokio::time::sleep(millis(100)).await;
+        assert!(!ending.is_finished(), "{fault:?}");
+        control.heal();
+        let report = ending.await.unwrap();
+        assert_eq!((report.revoked.len(), report.unanswered), (0, 0), "{fault:?}");
+        assert_eq!(running.await.unwrap().unwrap_err().kind(), LockErrorKind::ShuttingDown);
+        assert!(is_free(&other, "k").await, "{fault:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_extend_that_is_answered_after_the_loss_is_no_success() {
     let (locks, control, _) = flaky();

@@ -167,7 +167,7 @@ async fn the_store_says_that_it_is_anothers() {
     let locks = LockManager::builder(Disowning(Store::new())).build().unwrap();
     let guard = order(&locks).ttl(secs(3)).acquire().await.unwrap();
     assert_eq!(guard.lost().await, LossReason::Taken);
-    assert_eq!((losses(&recorder, "taken"), renewals(&recorder, "not_mine")), (1.0, 1.0));
+    assert_eq!((losses(&recorder, "taken"), renewals(&recorder, "not_owned")), (1.0, 1.0));
     drop(guard);
     assert_idle(&recorder);
 }

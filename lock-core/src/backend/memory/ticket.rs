@@ -47,7 +47,7 @@ pub(super) enum Check {
 }
 
 impl Ticket {
-    /// Whether a watcher awaits its turn. Such a ticket lives without a sign of life.
+    /// Whether a watcher awaits its turn. Such a ticket lives without heartbeats.
     pub(super) fn is_awaited(&self) -> bool {
         self.watchers.iter().any(|watcher| !watcher.called)
     }

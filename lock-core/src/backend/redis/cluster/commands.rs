@@ -120,7 +120,7 @@ impl Router {
                 // Before the second request: from now on an answered release does not prove that neither request is
                 // still on its way, and the release must be repeated.
                 whole.mark_resent();
-                node.acquire(claim, ask, deadline).await
+                node.acquire(claim, ask, give_up.remaining(Clock::Suspend.now())).await
             }
             answer => answer,
         }

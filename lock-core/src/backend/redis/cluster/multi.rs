@@ -73,12 +73,14 @@ impl Router {
             false => None,
             true => {
                 let fences = grants.iter().zip(parts).filter_map(|(grant, part)| Some((part, grant.fence?)));
-                match self.level(claim, fences.collect(), deadline).await? {
-                    Ok(fence) => Some(fence),
-                    Err(_) => {
+                match self.level(claim, fences.collect(), deadline).await {
+                    Ok(Ok(fence)) => Some(fence),
+                    Ok(Err(_)) => {
                         let text = "one of the keys was lost before the others were there";
                         return Err(Failure::new(LockErrorKind::Unavailable, text).in_doubt());
                     }
+                    // Whatever the node said of the token: all keys are taken, and the caller must release them.
+                    Err(failure) => return Err(failure.in_doubt()),
                 }
             }
         };

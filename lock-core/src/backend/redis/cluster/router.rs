@@ -315,9 +315,9 @@ impl Router {
     pub(crate) fn close(&self) {
         // Set first, so that no caller waits for a node that is about to be closed.
         self.write(|state| state.closed = true);
-        for node in self.primaries() {
-            node.close();
-        }
+        // Also a node without slots: one that was named while a slot is being moved.
+        let nodes: Vec<_> = self.read(|state| state.nodes.values().cloned().collect());
+        nodes.iter().for_each(|node| node.close());
     }
 }
 
