@@ -20,6 +20,7 @@ pub(crate) const BEGIN: Size = Size {
     unanswered: 1,
     turns: true,
     leaves: false,
+    foreign: None,
     faults: &[],
     without: &[],
 };
@@ -35,6 +36,7 @@ pub(crate) const QUEUED: Size = Size {
     unanswered: 0,
     turns: true,
     leaves: true,
+    foreign: None,
     faults: &[],
     without: &[],
 };
@@ -43,6 +45,16 @@ pub(crate) const QUEUED: Size = Size {
 pub(crate) const LEFT: Size = Size { tasks: &[&[LONG, LONG], &[LONG, BRIEF]], turns: false, ..QUEUED };
 
 pub(crate) const THREE: Size = Size { tasks: &[&[LONG], &[LONG], &[LONG]], owners: 1, ..QUEUED };
+
+/// A holder's lease may run out while another one waits, and a plain SET take the key before that one looks.
+pub(crate) const OVERTAKEN: Size = Size { grabs: true, beats: 2, turns: false, ..QUEUED };
+
+/// The mark of a holder may be lost while others wait.
+pub(crate) const LOST_MARK: Size = Size { faults: &[Fault::LoseMark], ..QUEUED };
+
+/// One of the processes is of another library.
+pub(crate) const FOREIGN: Size =
+    Size { tasks: &[&[LONG, LONG], &[LONG]], beats: 1, turns: false, foreign: Some(1), ..BEGIN };
 
 /// The only faults are lost and late messages, and holders that die.
 pub(crate) const NUMBERS: fencing::Size = fencing::Size {
@@ -136,6 +148,12 @@ fn with_a_process_that_dies() {
 fn with_a_server_that_forgets() {
     queue("lost data", Size { faults: &[Fault::LoseData], ..QUEUED });
     queue("lost queue", Size { faults: &[Fault::LoseQueue], ..QUEUED });
+    queue("lost mark", LOST_MARK);
+}
+
+#[test]
+fn with_a_process_of_another_library() {
+    queue("foreign", FOREIGN);
 }
 
 #[test]
@@ -181,7 +199,7 @@ fn wants_big() -> bool {
 
 #[test]
 fn with_more_of_everything() {
-    queue("queued, grabs and two signs", Size { grabs: true, beats: 2, turns: false, ..QUEUED });
+    queue("overtaken", OVERTAKEN);
     tokens("tokens, asked for twice", fencing::Size { asks: 2, turns: 1, ..NUMBERS });
     if !wants_big() {
         return;

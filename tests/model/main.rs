@@ -18,8 +18,8 @@
 //! The sizes are small, for a test that takes seconds. `LOCK_MODEL=big` adds larger ones, which take 3 minutes and 1 GB
 //! with `--release`. A model with more than 20 million states is cut there, and says so.
 //!
-//! The models leave out clocks of different speed, shared modes, several keys, `min_hold`, clients in other languages,
-//! the notification that others wait (a holder may end its hand-offs at any moment here), the limit of waiters, and the
+//! The models leave out clocks of different speed, shared modes, several keys, `min_hold`, older versions of the
+//! library, the notification that others wait (a holder may end its hand-offs at any moment here), the limit of waiters, and the
 //! expiry of the queue's keys.
 
 mod documented;

@@ -212,7 +212,9 @@ impl World<'_> {
         let i = usize::from(owner.process);
         let process = &mut self.state.processes[i];
         let Some((_, ttl)) = process.grab.take_if(|(grab, _)| *grab == owner) else { return };
-        if process.line.is_empty() {
+        if self.size.foreign == Some(owner.process) {
+            process.tasks.insert(0, ttl);
+        } else if process.line.is_empty() {
             process.line.push(ttl);
             self.ask(i, Some(owner));
         }

@@ -10,6 +10,7 @@ pub(crate) const BOTH_KEYS: &str = "who is in one key of the queue is in the oth
 pub(crate) const KEPT: &str = "no place is dropped while its owner counts on it";
 pub(crate) const NO_ORPHAN: &str = "what nobody wants any more is being given back";
 pub(crate) const TOLD: &str = "a head that waits for its own process is going to be told";
+pub(crate) const SERVED: &str = "a release serves who has asked since the grant";
 pub(crate) const PROGRESS: &str = "signs of life alone serve everybody";
 
 impl Protocol {

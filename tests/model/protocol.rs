@@ -57,6 +57,16 @@ pub(crate) enum Rule {
     TicketsGrow,
     /// A push for an owner that does not wait is ignored.
     PushIgnored,
+    /// A claim that queues marks the value of the holder.
+    MarkedByQueued,
+    /// So does a sign of life, where the mark is missing.
+    MarkedByHeartbeat,
+    /// Who is granted by the queue starts marked while others wait.
+    GrantedMarked,
+    /// A release serves the queue where its value is marked, and looks at nothing where it is not.
+    ReleaseLooksWhereMarked,
+    /// The value of a holder of another library is left alone.
+    OnlyOursMarked,
 }
 
 /// A fault that may happen once in a run.
@@ -69,6 +79,8 @@ pub(crate) enum Fault {
     LoseQueue,
     /// The server's clock is set back before a claim is queued.
     SetBack,
+    /// The server forgets that the holder was marked, as a replica may that is promoted.
+    LoseMark,
 }
 
 /// The size of a model.
@@ -90,6 +102,9 @@ pub(crate) struct Size {
     pub(crate) turns: bool,
     /// Whether waiters give up.
     pub(crate) leaves: bool,
+    /// The process of another library: it takes the key by a plain SET, compares its whole value to release it, and
+    /// never waits.
+    pub(crate) foreign: Option<u8>,
     /// At most one of these faults happens.
     pub(crate) faults: &'static [Fault],
     /// The rules that are removed.
@@ -219,12 +234,17 @@ pub(crate) struct Entry {
     /// The entry is dead after this time.
     pub(crate) until: Tick,
     pub(crate) lease: Tick,
+    /// For the properties: it has asked since the holder got the key, or was in the queue that granted it, and there is
+    /// no mark.
+    pub(crate) unnoticed: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct State {
     /// The holder of the key, and the end of its lease.
     pub(crate) holder: Option<(Owner, Tick)>,
+    /// The value of the holder is marked: others wait, or did.
+    pub(crate) marked: bool,
     /// The waiters, by ticket.
     pub(crate) queue: Vec<Owner>,
     pub(crate) waiting: Vec<Entry>,
@@ -258,6 +278,7 @@ impl State {
         };
         Self {
             holder: None,
+            marked: false,
             queue: Vec::new(),
             waiting: Vec::new(),
             processes: size.tasks.iter().enumerate().map(process).collect(),
@@ -280,6 +301,13 @@ impl State {
 
     pub(crate) fn holds(&self, owner: Owner) -> bool {
         self.holder.is_some_and(|(holder, _)| holder == owner)
+    }
+
+    /// Makes an owner the holder, or nobody. Until somebody says otherwise, its value has no mark, and all who wait were
+    /// there before it.
+    pub(crate) fn hold_by(&mut self, holder: Option<(Owner, Tick)>) {
+        (self.holder, self.marked) = (holder, false);
+        self.waiting.iter_mut().for_each(|entry| entry.unnoticed = false);
     }
 
     /// Returns whether the server knows an owner, or will when a request arrives.

@@ -2,8 +2,11 @@
 
 use super::explorer::{Model, explore};
 use super::fencing::{self, Fencing, GROW, SetBack};
-use super::holds::{BACK_AS_KEPT, BACK_WHILE_HELD, BEGIN, FORGETS, LEFT, NUMBERS, QUEUED, THREE};
-use super::properties::{BOTH_KEYS, KEPT, NO_ORPHAN, ONE_HOLDER, ORDER, PROGRESS, QUEUED_ONCE, TOLD};
+use super::holds::{
+    BACK_AS_KEPT, BACK_WHILE_HELD, BEGIN, FOREIGN, FORGETS, LEFT, LOST_MARK, NUMBERS, OVERTAKEN, QUEUED,
+    THREE,
+};
+use super::properties::{BOTH_KEYS, KEPT, NO_ORPHAN, ONE_HOLDER, ORDER, PROGRESS, QUEUED_ONCE, SERVED, TOLD};
 use super::protocol::{BRIEF, Fault, LONG, Rule, Size};
 use super::world::Protocol;
 
@@ -43,6 +46,12 @@ without! {
     scripts_serve_the_oldest_first: OldestFirst, QUEUED, ORDER;
     tickets_grow_though_the_clock_is_set_back: TicketsGrow, SET_BACK, ORDER;
     a_push_for_a_holder_is_ignored: PushIgnored, QUEUED, ONE_HOLDER;
+    who_queues_marks_the_holder: MarkedByQueued, QUEUED, SERVED;
+    a_sign_of_life_marks_who_took_the_key_past_the_queue: MarkedByHeartbeat, OVERTAKEN, SERVED;
+    a_sign_of_life_marks_again_what_a_failover_lost: MarkedByHeartbeat, LOST_MARK, SERVED;
+    who_is_served_before_others_starts_marked: GrantedMarked, THREE, SERVED;
+    a_release_looks_where_the_mark_is: ReleaseLooksWhereMarked, QUEUED, SERVED;
+    a_value_of_another_library_is_left_alone: OnlyOursMarked, FOREIGN, NO_ORPHAN;
 }
 
 const FROM_BRIEF: Size = Size { tasks: &[&[LONG, LONG], &[BRIEF, LONG]], beats: 2, ..LEFT };

@@ -1,6 +1,6 @@
 //! The scripts, each as one step.
 
-use super::properties::KEPT;
+use super::properties::{KEPT, SERVED};
 use super::protocol::{Entry, LATE, Message, NOW, Owner, Rule, Tick, waiter_lease};
 use super::world::World;
 
@@ -27,7 +27,7 @@ impl World<'_> {
         if self.state.holder.is_some() {
             return Some(Message::Taken { owner });
         }
-        self.state.holder = Some((owner, NOW + ttl));
+        self.state.hold_by(Some((owner, NOW + ttl)));
         Some(Message::Granted { owner, until: sent + ttl })
     }
 
@@ -55,6 +55,7 @@ impl World<'_> {
             self.join(owner);
         }
         self.stay(owner, ttl);
+        self.mark(owner, Rule::MarkedByQueued);
         Some(Message::Waiting { owner, sent, ttl })
     }
 
@@ -80,6 +81,7 @@ impl World<'_> {
             return granted;
         }
         self.drop_beside(owner);
+        self.mark(owner, Rule::MarkedByHeartbeat);
         Message::Waiting { owner, sent, ttl }
     }
 
@@ -94,12 +96,18 @@ impl World<'_> {
     /// Executes a release, and the reaction of the process to its answer: it repeats a release that may have come too
     /// early, and notifies the head once.
     fn release(&mut self, owner: Owner, until: Tick, told: bool) -> Option<Message> {
-        let mine = self.state.holds(owner);
+        let foreign = self.is_foreign(owner);
+        // Another library compares the whole value, and no longer finds it where somebody marked it.
+        let mine = self.state.holds(owner) && !(foreign && self.state.marked);
+        let looks = !mine || !foreign && self.state.marked && self.has(Rule::ReleaseLooksWhereMarked);
         if mine {
-            self.state.holder = None;
+            if !looks && self.is_awaited() {
+                self.state.wrong = Some(SERVED);
+            }
+            self.state.hold_by(None);
         }
-        let ended = self.leave(owner) || mine;
-        if ended && self.state.holder.is_none() {
+        let ended = mine || self.leave(owner);
+        if ended && looks && self.state.holder.is_none() {
             self.serve_queue(None, NOW);
         }
         if !ended && NOW <= until && self.has(Rule::CancelAgain) {
@@ -107,6 +115,26 @@ impl World<'_> {
         }
         let tells = !told || ended && self.has(Rule::ToldByRepeats);
         (tells && self.has(Rule::ToldOfOwn)).then_some(Message::Freed { process: owner.process })
+    }
+
+    fn is_foreign(&self, owner: Owner) -> bool {
+        self.size.foreign == Some(owner.process)
+    }
+
+    /// Whether a living waiter counts on the release of the holder.
+    fn is_awaited(&self) -> bool {
+        let counts = |entry: &Entry| entry.until > NOW && (self.state.marked || entry.unnoticed);
+        self.state.waiting.iter().any(|entry| counts(entry) && self.state.queue.contains(&entry.owner))
+    }
+
+    /// Marks the value of the holder for this waiter.
+    fn mark(&mut self, waiter: Owner, rule: Rule) {
+        let Some((holder, _)) = self.state.holder else { return };
+        let ours = !self.is_foreign(holder);
+        self.state.marked |= self.has(rule) && (ours || !self.has(Rule::OnlyOursMarked));
+        let unnoticed = ours && !self.state.marked;
+        let entries = self.state.waiting.iter_mut().filter(|entry| entry.owner == waiter);
+        entries.for_each(|entry| entry.unnoticed = unnoticed);
     }
 
     /// Grants a free key to the first live waiter, and drops the dead ones before it. Returns whether that is `me`,
@@ -169,7 +197,10 @@ impl World<'_> {
             self.state.wrong = Some("who waits is served in order of arrival");
         }
         self.leave(owner);
-        self.state.holder = Some((owner, NOW + lease));
+        self.state.hold_by(Some((owner, NOW + lease)));
+        self.state.marked = !self.state.waiting.is_empty() && self.has(Rule::GrantedMarked);
+        let unnoticed = !self.state.marked;
+        self.state.waiting.iter_mut().for_each(|entry| entry.unnoticed = unnoticed);
     }
 
     fn extend(&mut self, lease: Tick) {
@@ -196,7 +227,7 @@ impl World<'_> {
         let lease = waiter_lease(ttl);
         self.state.waiting.retain(|entry| entry.owner != owner);
         let at = self.state.waiting.partition_point(|entry| entry.owner < owner);
-        self.state.waiting.insert(at, Entry { owner, until: NOW + lease, lease });
+        self.state.waiting.insert(at, Entry { owner, until: NOW + lease, lease, unnoticed: false });
     }
 
     /// Removes a queue entry. Returns whether there was one.

@@ -54,7 +54,9 @@ impl World<'_> {
         if let Some((_, ends)) = &mut state.holder {
             older(ends);
         }
-        state.holder = state.holder.filter(|(_, ends)| *ends > NOW);
+        if state.holder.is_some_and(|(_, ends)| ends <= NOW) {
+            state.hold_by(None);
+        }
         state.waiting.iter_mut().for_each(|entry| entry.until = (entry.until - 1).max(NOW));
         for message in &mut state.net {
             match message {
@@ -194,8 +196,12 @@ impl World<'_> {
         match fault {
             Fault::Crash => {}
             Fault::SetBack => self.state.set_back = true,
+            Fault::LoseMark => {
+                let holder = self.state.holder;
+                self.state.hold_by(holder);
+            }
             Fault::LoseData => {
-                self.state.holder = None;
+                self.state.hold_by(None);
                 self.state.queue.clear();
                 self.state.arrived.clear();
                 self.state.waiting.clear();
@@ -277,6 +283,7 @@ impl Protocol {
         rest.net.retain(|message| matches!(message, Message::Cancel { .. } | Message::Freed { .. }));
         rest.arrived.clear();
         rest.queued = 0;
+        rest.waiting.iter_mut().for_each(|entry| entry.unnoticed = false);
         for process in &mut rest.processes {
             process.tasks.clear();
             (process.grab, process.beats, process.renewals, process.unanswered) = (None, 0, 0, 0);
@@ -311,11 +318,12 @@ impl Model for Protocol {
         steps.extend(state.net.iter().map(|message| Step::Deliver(*message)));
         for (i, process) in state.processes.iter().enumerate().filter(|(_, process)| process.alive) {
             let may = process.minted < self.size.owners;
-            let sets = self.size.grabs && process.grab.is_none() && process.hold.is_none();
+            let foreign = self.size.foreign.is_some_and(|foreign| usize::from(foreign) == i);
+            let sets = (self.size.grabs || foreign) && process.grab.is_none() && process.hold.is_none();
             if may && sets && !process.tasks.is_empty() {
                 steps.push(Step::Grab(i));
             }
-            if !process.tasks.is_empty() && (may || !process.line.is_empty()) {
+            if !foreign && !process.tasks.is_empty() && (may || !process.line.is_empty()) {
                 steps.push(Step::Join(i));
             }
             let unanswered = may && process.unanswered > 0;
@@ -333,7 +341,7 @@ impl Model for Protocol {
                 }
             }
             if process.hold.is_some() {
-                if process.renewals > 0 {
+                if process.renewals > 0 && !foreign {
                     steps.push(Step::Renew(i));
                 }
                 if self.size.turns && !process.line.is_empty() {
@@ -369,7 +377,10 @@ impl Protocol {
                     steps.extend(alive.map(|(i, _)| Step::Crash(i)));
                 }
                 Fault::LoseQueue if state.queue.is_empty() => {}
-                Fault::LoseData | Fault::LoseQueue | Fault::SetBack => steps.push(Step::Lose(fault)),
+                Fault::LoseMark if !state.marked => {}
+                Fault::LoseData | Fault::LoseQueue | Fault::LoseMark | Fault::SetBack => {
+                    steps.push(Step::Lose(fault))
+                }
             }
         }
     }
