@@ -153,6 +153,7 @@ async fn the_documented_permissions_are_enough_and_fewer_are_an_error() {
             "+time",
             "+get",
             "+getrange",
+            "+setrange",
             "+exists",
             "+pttl",
             "+pexpire",

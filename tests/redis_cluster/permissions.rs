@@ -8,7 +8,7 @@ use crate::support::{LONG, key_on};
 /// The permissions that the documentation of the module lists.
 const NEEDED: &str = "~shop:* ~{shop:* ~{order}* ~lock:wake:* &lock:wake:* \
     +hello +info +script|load +time +cluster|info +cluster|slots +asking \
-    +get +getrange +set +exists +pttl +pexpire +del +evalsha +ssubscribe +spublish +subscribe +publish \
+    +get +getrange +set +setrange +exists +pttl +pexpire +del +evalsha +ssubscribe +spublish +subscribe +publish \
     +hget +hset +hsetnx +hdel +hexists +hlen +hgetall \
     +zadd +zrem +zremrangebyscore +zscore +zcard +zrank +zrange +zrevrange";
 

@@ -259,12 +259,21 @@ fn is_changed(owner: &[u8], seen: &Seen, after: Option<&Seen>, now: i64) -> bool
         members.find(|(member, _)| member.starts_with(owner)).map(|(_, till)| *till)
     };
     match till(seen) {
-        None => after != Some(seen),
+        // Whoever waits marks the holder's value, and changes nothing else of it.
+        None => after != Some(seen) && after != Some(&marked(seen)),
         Some(before) => match after.and_then(till) {
             Some(after) => after != before,
             None => before > now / 1_000,
         },
     }
+}
+
+fn marked(seen: &Seen) -> Seen {
+    let mut marked = seen.clone();
+    if let Some(mark) = marked.text.get_mut(TOKEN) {
+        *mark = b'!';
+    }
+    marked
 }
 
 fn keys_of(words: &[Vec<u8>]) -> &[Vec<u8>] {
@@ -283,7 +292,8 @@ pub(crate) fn is_lock(key: &[u8]) -> bool {
 /// Returns the owner token at the beginning of a word.
 pub(crate) fn owner_of(word: &[u8]) -> Option<&[u8]> {
     let token = word.get(..TOKEN)?;
-    let ends = word.get(TOKEN).is_none_or(|next| *next == b' ');
+    // Behind the token of a holder is a space, or the mark once somebody waits.
+    let ends = word.get(TOKEN).is_none_or(|next| matches!(next, b' ' | b'!'));
     (ends && token.iter().all(u8::is_ascii_hexdigit)).then_some(token)
 }
 

@@ -84,7 +84,7 @@ const RELEASE: &str = "-- Frees a lock of a voter";
 
 #[test]
 fn a_renewal_without_a_look_at_the_token() {
-    const TOKEN: &str = "if type(held) == 'string' and held:find(owner, 1, true) == 1 then";
+    const TOKEN: &str = "if type(held) == 'string' and held:find(token, 1, true) == 1 then";
     let flaw = script(RENEW, &[(TOKEN, "if type(held) == 'string' and held ~= '' then")]);
     is_found("no token check", &flaw, Oracle::Servers);
 }
@@ -154,8 +154,10 @@ fn no_quarantine() {
 
 #[test]
 fn an_acquire_that_comes_late() {
-    let pairs =
-        &[("if now > tonumber(ARGV[4]) then", "if false then"), (" and now <= tonumber(ARGV[4])", "")];
+    let pairs = &[
+        ("#text > #ARGV[4] or #text == #ARGV[4] and text > ARGV[4]", "false"),
+        (" and text <= ARGV[4]", ""),
+    ];
     is_found("late acquire", &script(LATE, pairs), Oracle::Servers);
 }
 

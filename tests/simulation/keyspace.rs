@@ -78,6 +78,7 @@ impl Keyspace {
             b"GET" => self.get(words),
             b"GETRANGE" => self.get_range(words),
             b"SET" => self.set(words),
+            b"SETRANGE" => self.set_range(words),
             b"DEL" => Ok(Reply::Int(words[1..].iter().filter(|key| self.remove(key)).count() as i64)),
             b"EXISTS" => {
                 Ok(Reply::Int(words[1..].iter().filter(|key| self.live(key).is_some()).count() as i64))
@@ -160,11 +161,12 @@ impl Keyspace {
     }
 
     fn set(&mut self, words: Words<'_>) -> Done {
-        let (mut only_new, mut expires) = (false, None);
+        let (mut only_new, mut expires, mut gets) = (false, None, false);
         let mut options = words[3..].iter();
         while let Some(option) = options.next() {
             match option.to_ascii_uppercase().as_slice() {
                 b"NX" => only_new = true,
+                b"GET" => gets = true,
                 b"PX" => {
                     let lease = integer(options.next().ok_or("ERR syntax error")?)?;
                     if lease <= 0 {
@@ -178,8 +180,22 @@ impl Keyspace {
         if only_new && self.live(&words[1]).is_some() {
             return Ok(Reply::Nil);
         }
+        let before = if gets { self.get(words)? } else { Reply::ok() };
         self.entries.insert(words[1].clone(), Entry { value: Value::Text(words[2].clone()), expires });
-        Ok(Reply::ok())
+        Ok(before)
+    }
+
+    /// Overwrites a part of a text that is there, and is no shorter.
+    fn set_range(&mut self, words: Words<'_>) -> Done {
+        let at = usize::try_from(integer(&words[2])?).map_err(|_| "ERR offset is out of range")?;
+        match self.live(&words[1]).map(|entry| &mut entry.value) {
+            Some(Value::Text(text)) if at + words[3].len() <= text.len() => {
+                text[at..at + words[3].len()].copy_from_slice(&words[3]);
+                Ok(Reply::Int(text.len() as i64))
+            }
+            Some(Value::Hash(_) | Value::Sorted(_)) => Err(WRONG_TYPE),
+            _ => panic!("SETRANGE lengthens nothing here"),
+        }
     }
 
     fn pttl(&mut self, key: &[u8]) -> i64 {

@@ -14,6 +14,7 @@ use crate::backend::redis::units::millis;
 use crate::backend::{Claim, FencingToken, Mode, Released};
 use crate::error::LockErrorKind;
 use crate::key::Key;
+use crate::owner::{Owner, OwnerToken};
 
 impl<R: Role> Server<R> {
     /// Releases the lock if it is this owner's, and keeps the key taken for `keep_for` if that is given. Removes the
@@ -36,6 +37,7 @@ impl<R: Role> Server<R> {
 
 fn free<S: SessionState>(connection: &Connection<S>, claim: &Claim) -> Cmd {
     let mut command = call(connection, Script::Release, claim);
+    command.arg(&unmarked(&claim.owner.token())[..]);
     // The script takes its short path only without these arguments.
     if needs_value(claim) || !claim.more.is_empty() || claim.own_fence().is_some() {
         details(&mut command, claim);
@@ -45,15 +47,21 @@ fn free<S: SessionState>(connection: &Connection<S>, claim: &Claim) -> Cmd {
 
 fn retain<S: SessionState>(connection: &Connection<S>, claim: &Claim, keep: Duration) -> Cmd {
     let mut command = call(connection, Script::Keep, claim);
-    command.arg(millis(keep));
+    command.arg(claim.owner.token().as_str()).arg(millis(keep));
     details(&mut command, claim);
     command
 }
 
 fn call<S: SessionState>(connection: &Connection<S>, script: Script, claim: &Claim) -> Cmd {
-    let mut command = connection.scripts.call(script, claim.keys().map(Key::as_str), 6, 64);
-    command.arg(claim.owner.token().as_str());
-    command
+    connection.scripts.call(script, claim.keys().map(Key::as_str), 6, 64)
+}
+
+/// Returns the beginning of an exclusive grant's value as long as nobody waits: the token, and the space that becomes the
+/// mark.
+fn unmarked(token: &OwnerToken) -> [u8; Owner::TOKEN_LEN + 1] {
+    let mut head = [b' '; Owner::TOKEN_LEN + 1];
+    head[..Owner::TOKEN_LEN].copy_from_slice(token.as_str().as_bytes());
+    head
 }
 
 fn details(command: &mut Cmd, claim: &Claim) {

@@ -8,12 +8,13 @@ use ::redis::Value;
 use crate::backend::conflict::{self, Use};
 use crate::backend::redis::error::Failure;
 use crate::backend::redis::link::Reply;
+use crate::backend::redis::scripts::MARK;
 use crate::backend::{Claim, FencingToken, Grant, Held, Mode};
 use crate::clock::Moment;
 use crate::error::LockErrorKind;
-use crate::owner::OwnerRecord;
+use crate::owner::{Owner, OwnerRecord};
 
-/// Reads a grant of the whole lease from `{.., waiters[, fence]}`. Marks a claim whose fencing token is ahead of the
+/// Reads a grant of the whole lease from `{.., waiters or nil[, fence]}`. Marks a claim whose fencing token is ahead of the
 /// server's time.
 pub(crate) fn granted(claim: &Claim, reply: &Reply) -> Result<Grant, Failure> {
     read_grant(claim, reply.sent, reply.now, reply.rest())
@@ -25,7 +26,12 @@ fn read_grant(claim: &Claim, sent: Moment, now: i64, rest: &[Value]) -> Result<G
         [] => None,
         [number, ..] => Some(fence(claim, now, number)?),
     };
-    Ok(Grant::new(sent, claim.ttl).with_fence(fence).with_waiters(Some(count(waiters)?)))
+    let waiters = match waiters {
+        // Nobody looked.
+        Value::Nil => None,
+        waiters => Some(count(waiters)?),
+    };
+    Ok(Grant::new(sent, claim.ttl).with_fence(fence).with_waiters(waiters))
 }
 
 /// Reads a fencing token that the server made at `now`.
@@ -61,7 +67,7 @@ pub(crate) fn held(rest: &[Value], sent: Moment, kept: bool) -> Held {
         _ => None,
     };
     let holder = match rest.get(1) {
-        Some(Value::BulkString(value)) => std::str::from_utf8(value).ok().and_then(OwnerRecord::from_value),
+        Some(Value::BulkString(value)) => std::str::from_utf8(value).ok().and_then(record),
         _ => None,
     };
     let kept = number(5).map_or(kept, |kept| kept == 1);
@@ -73,6 +79,15 @@ pub(crate) fn held(rest: &[Value], sent: Moment, kept: bool) -> Held {
         position: number(3).and_then(|place| usize::try_from(place).ok()),
         own: number(4) == Some(1),
         queued_at: kept.then_some(sent),
+    }
+}
+
+/// Reads the record of a stored value, with or without the mark.
+fn record(value: &str) -> Option<OwnerRecord> {
+    let (token, rest) = value.split_at_checked(Owner::TOKEN_LEN)?;
+    match rest.strip_prefix(MARK) {
+        Some(record) => OwnerRecord::from_value(&format!("{token} {record}")),
+        None => OwnerRecord::from_value(value),
     }
 }
 
@@ -137,6 +152,7 @@ mod tests {
         assert_eq!((grant.waiters, grant.lease), (Some(3), claim.ttl));
         assert!(!claim.is_fence_ahead());
         assert_eq!(read_grant(&claim, sent, 1, &[Value::Int(0)]).expect("no fence").fence, None);
+        assert_eq!(read_grant(&claim, sent, 1, &[Value::Nil]).expect("nobody looked").waiters, None);
         assert!(read_grant(&claim, sent, 1, &[]).is_err());
         assert!(fence(&claim, 1, &Value::Int(-1)).is_err());
     }
@@ -160,6 +176,14 @@ mod tests {
         assert_eq!((ours.waiters, ours.position, ours.own), (Some(2), Some(1), true));
         assert_eq!(ours.queued_at, Some(sent));
         assert_eq!(ours.holder.expect("a record").identity().host(), "web-3");
+        let marked = format!("{}!host=web-3 pid=811 service=shop since=1763672000123", "a".repeat(48));
+        let marked = held(&[Value::Int(480), Value::BulkString(marked.into_bytes())], sent, false);
+        assert_eq!(marked.holder.expect("a record").identity().pid(), 811);
+        for text in ["!".to_owned(), "é".repeat(24), "é".repeat(25), format!("{}!", "a".repeat(48))] {
+            assert!(
+                held(&[Value::Int(480), Value::BulkString(text.into_bytes())], sent, false).holder.is_none()
+            );
+        }
         let foreign = held(&[Value::Int(-1), Value::BulkString(vec![0xff, 0xfe])], sent, false);
         assert_eq!((foreign.remaining, foreign.queued_at), (None, None));
         assert!(foreign.holder.is_none());

@@ -21,10 +21,16 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// Reads an answer. The shortest form is a number alone: granted at that time, without waiters.
+    /// Reads an answer. The shortest forms are a number alone, granted at that time, without waiters; and a text, granted
+    /// at that time, which is the fencing token, where nobody looked for waiters.
     fn read(answer: Value, sent: Moment) -> Result<Self, Failure> {
         let parts = match answer {
             Value::Int(now) => vec![Value::Int(1), Value::Int(now), Value::Int(0)],
+            Value::BulkString(text) => {
+                let now = std::str::from_utf8(&text).ok().and_then(|text| text.parse().ok());
+                let now = now.map(Value::Int).ok_or_else(|| Failure::unexpected(&Value::BulkString(text)))?;
+                vec![Value::Int(1), now.clone(), Value::Nil, now]
+            }
             Value::Array(parts) => parts,
             other => return Err(Failure::unexpected(&other)),
         };

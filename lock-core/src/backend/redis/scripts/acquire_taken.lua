@@ -1,5 +1,5 @@
 
--- The second part of acquire.lua: the lock is held, others wait for it, or the mode is not exclusive.
+-- The last part of acquire.lua: the lock is held, others wait for it, or the mode is not exclusive.
 --
 -- Constants  HANDOFF_LEN: see lib.lua
 local token, value, lease, mode = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[6]
@@ -7,6 +7,14 @@ local lock = open(KEYS[1], now)
 local bad = lock:look()
 if bad then
   return bad
+end
+
+local fenced, last, of = ARGV[5] ~= '0', nil, nil
+if fenced then
+  last, of, bad = last_fence(KEYS[1])
+  if bad then
+    return bad
+  end
 end
 
 local again = lock:granted(token, value, mode)
@@ -43,6 +51,7 @@ local kept = lock:waits(token)
 if ARGV[7] ~= '' then
   if kept then
     lock:stay(token, value, mode, lease)
+    lock:contend(false)
   else
     local own = lock.mode == 'x' and string.sub(lock.value, 1, HANDOFF_LEN) == string.sub(token, 1, HANDOFF_LEN)
     local others = lock:waiters()

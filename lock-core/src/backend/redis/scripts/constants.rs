@@ -21,6 +21,13 @@ const QUEUE_TTL_LEAST: Duration = Duration::from_secs(45);
 /// may have any length, and a script that read all of it would keep the server from serving anybody else.
 const VALUE_LEN: u64 = 4_096;
 
+/// The byte behind the owner token in the value of an exclusive holder, once a claim is queued behind it; a space until
+/// then. See "The mark" in `protocol.md`.
+pub(crate) const MARK: &str = "!";
+
+/// The length of `<fencing token> <owner token>`: a fencing token has 16 digits until the year 2286.
+const FENCE_LEN: u64 = 16 + 1 + Owner::TOKEN_LEN as u64;
+
 /// A constant of the scripts: its name, and its value in Lua.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Constant(&'static str, Value);
@@ -65,7 +72,9 @@ const SHARED: &[Constant] = &[
     Constant::argument("QUEUE_TTL", QUEUE_TTL.as_millis() as u64),
     Constant::number("QUEUE_TTL_LEAST", QUEUE_TTL_LEAST.as_millis() as u64),
     Constant::number("TOKEN_LEN", Owner::TOKEN_LEN as u64),
-    Constant::argument("TOKEN_END", Owner::TOKEN_LEN as u64 - 1),
+    Constant::text("MARK", MARK),
+    Constant::argument("MARK_AT", Owner::TOKEN_LEN as u64),
+    Constant::number("FENCE_LEN", FENCE_LEN),
     Constant::number("PROCESS_LEN", Owner::PROCESS_LEN as u64),
     // Owners whose grants may be handed off to each other agree in their process and the character behind it.
     Constant::number("HANDOFF_LEN", Owner::PROCESS_LEN as u64 + 1),

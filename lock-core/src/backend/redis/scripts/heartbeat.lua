@@ -14,7 +14,7 @@
 --
 -- Atomic because the lock must not be served to another waiter between the check of the entry and the new deadline. The
 -- deadline is written before the queue is served, or a waiter that was paused would drop itself. Dead neighbours in the
--- queue are dropped.
+-- queue are dropped. The value of an exclusive holder is marked, so that its release serves the queue.
 local now = server_time()
 local token, value, lease = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local lock = open(KEYS[1], now)
@@ -41,5 +41,7 @@ end
 if won then
   return {1, now, lock:waiters()}
 end
+-- The holder may have taken the key by a plain SET while this owner waited, or a failover may have lost the mark.
+lock:contend(false)
 lock:tidy(token)
 return lock:held(token, ARGV[4], more)

@@ -15,7 +15,7 @@
 -- Atomic because the lock may expire and be acquired by another owner between the read and the write.
 -- The token moves from the head of the value to its end. A renewal that is still under way then does not find its
 -- owner and cannot prolong the lease, and a repeated call of this script recognises its own work. The owner record
--- stays readable.
+-- stays readable. So does the mark, which nobody looks at any more.
 local now = server_time()
 local token, keep, own = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[5])
 local value = ARGV[4] ~= '' and ARGV[4] or nil

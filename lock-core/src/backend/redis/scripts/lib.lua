@@ -9,10 +9,13 @@
 -- `{key}:w`  hash: owner token of a waiter -> `<deadline ms> <ttl ms> <mode> <owner record>`; a waiter is dead once its
 --            deadline has passed
 -- `{key}:f`  string: `<last fencing token> <its holder>`
+-- The byte behind the token of an exclusive holder is a space, or the mark once somebody waits: a release looks at the
+-- queue only where the mark is. A mark that is left over costs that look and nothing else.
 -- Modes are written `x` (exclusive), `s` (shared), `p<of>` (one permit of that number).
 --
--- Constants  CHANNEL, PROCESS_LEN, TOKEN_LEN, HANDOFF_LEN, VALUE_LEN, VALUE_END, WAITER_LEASE, QUEUE_TTL: the names are
---            replaced by values before a script is loaded, see constants.rs; lengths are in bytes, times in ms
+-- Constants  CHANNEL, PROCESS_LEN, TOKEN_LEN, HANDOFF_LEN, VALUE_LEN, VALUE_END, MARK, MARK_AT, WAITER_LEASE,
+--            QUEUE_TTL: the names are replaced by values before a script is loaded, see constants.rs; lengths are in
+--            bytes, times in ms
 
 -- Returns the server's time in us.
 local function server_time()
@@ -70,9 +73,19 @@ local function raise_fence(key, number, ttl)
   end
 end
 
--- Returns the string at a key and its public id, the SHA-1 of that string. Of a string that is too long for a lock only
--- the beginning is read, and the id is the SHA-1 of its length and that beginning. Where the key holds no string,
--- returns nil and whether it holds other data.
+-- Returns a stored value as its owner wrote it, without the mark: the public id of a grant must not change when
+-- somebody begins to wait.
+local function unmarked(value)
+  local _, at = string.find(value, '^[0-9a-f]+' .. MARK)
+  if at == TOKEN_LEN + 1 then
+    return string.sub(value, 1, TOKEN_LEN) .. ' ' .. string.sub(value, at + 1)
+  end
+  return value
+end
+
+-- Returns the string at a key, without the mark, and its public id, the SHA-1 of that string. Of a string that is too
+-- long for a lock only the beginning is read, and the id is the SHA-1 of its length and that beginning. Where the key
+-- holds no string, returns nil and whether it holds other data.
 local function peek(key)
   local length = redis.pcall('STRLEN', key)
   if type(length) ~= 'number' then
@@ -83,13 +96,14 @@ local function peek(key)
     return nil, true
   end
   if length > VALUE_LEN then
-    local value = redis.call('GETRANGE', key, '0', VALUE_END)
+    local value = unmarked(redis.call('GETRANGE', key, '0', VALUE_END))
     return value, redis.sha1hex(length .. value)
   end
   local value = redis.call('GET', key)
   if not value then
     return nil, false
   end
+  value = unmarked(value)
   return value, redis.sha1hex(value)
 end
 
@@ -379,9 +393,25 @@ function Lock.join(lock, token, value, mode, ttl, others)
   lock:note(token, value, mode, ttl)
   redis.call('ZADD', lock.queue, 'NX', string.format('%.0f', ticket), token)
   lock:prolong()
-  -- The holder's process keeps handing off locally until it knows of a waiter of another process.
-  if others == 0 and lock.mode == 'x' and string.find(string.sub(lock.value, 1, TOKEN_LEN), '^[0-9a-f]+$')
-    and #lock.value >= TOKEN_LEN then
+  lock:contend(others == 0)
+end
+
+-- Says to an exclusive holder of this library that a claim is queued behind it. The mark says so to its release, and
+-- the message to its process, which keeps handing off locally until it knows. `first`: whether the claim is the only
+-- one, so that the process may have forgotten earlier ones. A value that another library wrote is left alone.
+function Lock.contend(lock, first)
+  if lock.mode ~= 'x' then
+    return
+  end
+  local mark = string.sub(lock.value, TOKEN_LEN + 1, TOKEN_LEN + 1)
+  if mark ~= ' ' and not (mark == MARK and first) then
+    return
+  end
+  local _, digits = string.find(lock.value, '^[0-9a-f]+')
+  if digits == TOKEN_LEN then
+    if mark == ' ' then
+      redis.call('SETRANGE', lock.key, MARK_AT, MARK)
+    end
     tell(lock.value, 'contended ' .. lock.key)
   end
 end
@@ -408,14 +438,19 @@ function Lock.serve(lock, me, lease)
     end
     lock:leave(head)
     done = done + 1
-    if alive and head == me then
-      lock:put(head .. ' ' .. record, mode, lease)
-      won = true
-    elseif alive then
-      -- A short lease, so that a waiter that has died meanwhile blocks the key no longer than that. A renewal of the
-      -- waiter extends it to the whole ttl.
-      lock:put(head .. ' ' .. record, mode, math.min(tonumber(ttl), WAITER_LEASE))
-      tell(head, 'granted ' .. head .. ' ' .. lock:waiters())
+    if alive then
+      local others = lock:waiters()
+      -- An exclusive holder starts marked while others wait.
+      local value = head .. (mode == 'x' and others > 0 and MARK or ' ') .. record
+      if head == me then
+        lock:put(value, mode, lease)
+        won = true
+      else
+        -- A short lease, so that a waiter that has died meanwhile blocks the key no longer than that. A renewal of the
+        -- waiter extends it to the whole ttl.
+        lock:put(value, mode, math.min(tonumber(ttl), WAITER_LEASE))
+        tell(head, 'granted ' .. head .. ' ' .. others)
+      end
     end
   end
   return won, true, true

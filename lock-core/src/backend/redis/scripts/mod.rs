@@ -3,4 +3,5 @@
 pub(crate) mod constants;
 mod script;
 
+pub(crate) use constants::MARK;
 pub(crate) use script::{Script, Scripts};

@@ -1,8 +1,8 @@
 -- Releases a lock if the owner holds it and serves the next waiter, or removes the owner's queue entry. The release is
--- half of the hot path, so where nobody waits the script does as little as it can.
+-- half of the hot path, so where nobody waits the script compares and deletes, and does nothing else.
 --
 -- KEYS     the lock, or all locks of one grant
--- ARGV     1  owner token, 48 characters
+-- ARGV     1  owner token, 48 characters, and a space: the beginning of the stored value while it has no mark
 --          and, absent unless the grant needs one of them:
 --          2  mode: `x`, `s` or `p<of>`
 --          3  the stored value, where the grant is not exclusive or may no longer be; otherwise ""
@@ -10,13 +10,18 @@
 --          5  how long to remember that token, in ms
 -- Returns  1 released, 0 nobody holds it, -1 somebody else holds it; an owner that left the queue gets one of the
 --          last two. For several locks the least of these
--- Constants  CHANNEL, PROCESS_LEN, TOKEN_END, WAITER_LEASE: see lib.lua
+-- Constants  CHANNEL, PROCESS_LEN, TOKEN_LEN, MARK, MARK_AT, WAITER_LEASE: see lib.lua
 --
 -- Atomic because the lock may expire and be acquired by another owner between the read and DEL, and because it must
 -- pass to the next waiter before anybody else can see it free.
 if not ARGV[2] then
-  -- The lock is the owner's only if the value begins with its token.
-  if redis.pcall('GETRANGE', KEYS[1], '0', TOKEN_END) == ARGV[1] then
+  -- `pcall`, because the rest of the script handles a key of another type.
+  local held = redis.pcall('GETRANGE', KEYS[1], '0', MARK_AT)
+  if held == ARGV[1] then
+    redis.call('DEL', KEYS[1])
+    return 1
+  end
+  if held == string.sub(ARGV[1], 1, TOKEN_LEN) .. MARK then
     local call, names = redis.call, '{' .. KEYS[1] .. '}:'
     -- Same as `names_of` in lib.lua.
     if string.find(KEYS[1], '}', 1, true) then
@@ -26,6 +31,7 @@ if not ARGV[2] then
     -- script handles such a queue too.
     local head = redis.pcall('ZRANGE', names .. 'q', '0', '0')[1]
     if not head then
+      -- Those who waited have left.
       call('DEL', KEYS[1])
       return 1
     end
@@ -37,18 +43,18 @@ if not ARGV[2] then
       local time = call('TIME')
       local till, ttl, record = string.match(entry, '^(%d+) (%d+) x (.*)$')
       if till and tonumber(till) >= math.floor((time[1] * 1000000 + time[2]) / 1000) then
+        local others = call('HLEN', names .. 'w') - 1
+        local value = head .. (others > 0 and MARK or ' ') .. record
         -- SET comes first because it needs memory: if the server refuses it, nothing has changed yet, and the rest of
         -- the script frees the key.
-        local given = redis.pcall('SET', KEYS[1], head .. ' ' .. record, 'PX', math.min(tonumber(ttl), WAITER_LEASE))
+        local given = redis.pcall('SET', KEYS[1], value, 'PX', math.min(tonumber(ttl), WAITER_LEASE))
         if given.ok then
           call('ZREM', names .. 'q', head)
           call('HDEL', names .. 'w', head)
-          redis.pcall('PUBLISH', CHANNEL .. string.sub(head, 1, PROCESS_LEN),
-            'granted ' .. head .. ' ' .. call('HLEN', names .. 'w'))
+          redis.pcall('PUBLISH', CHANNEL .. string.sub(head, 1, PROCESS_LEN), 'granted ' .. head .. ' ' .. others)
           return 1
         end
       end
     end
   end
 end
-

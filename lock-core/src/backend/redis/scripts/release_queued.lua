@@ -1,8 +1,10 @@
 
 -- The second part of release.lua: the queue needs more than one step, the mode is not exclusive, several keys are
 -- released, or the lock is not this owner's.
+--
+-- Constants  TOKEN_LEN: see lib.lua
 local now = server_time()
-local token, mode, value, own = ARGV[1], ARGV[2] or 'x', ARGV[3], tonumber(ARGV[4] or '0')
+local token, mode, value, own = string.sub(ARGV[1], 1, TOKEN_LEN), ARGV[2] or 'x', ARGV[3], tonumber(ARGV[4] or '0')
 if value == '' then
   value = nil
 end

@@ -6,7 +6,7 @@
 --          "0": none; how long to remember the last token from now, in ms
 -- Returns  for each lock: 0 not this owner's; 1 + the number of waiters when renewed; or the text of the error of this
 --          lock alone
--- Constants  VALUE_END: see lib.lua
+-- Constants  TOKEN_LEN, VALUE_END: see lib.lua
 --
 -- Atomic because the lock may expire and be acquired by another owner between the read and PEXPIRE; the renewal would
 -- then extend the lock of that owner.
@@ -15,9 +15,11 @@ local answers, others = {}, nil
 local longer = redis.REDIS_VERSION_NUM
 for i, key in ipairs(KEYS) do
   local owner = ARGV[2 * i - 1]
+  -- While the grant is exclusive, its value may have been marked since: only the token counts.
+  local token = #owner > TOKEN_LEN and string.sub(owner, 1, TOKEN_LEN) or owner
   -- A missing key reads like an empty string, which contains no owner.
   local held = redis.pcall('GETRANGE', key, '0', VALUE_END)
-  if type(held) == 'string' and held:find(owner, 1, true) == 1 then
+  if type(held) == 'string' and held:find(token, 1, true) == 1 then
     local lease = ARGV[2 * i]
     -- Always a write: see `extend` in lib.lua. GT answers 0 without a write where the lease would not get longer.
     if not longer or redis.call('PEXPIRE', key, lease, 'GT') == 0 then

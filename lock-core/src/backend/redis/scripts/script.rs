@@ -26,25 +26,25 @@ pub(crate) enum Script {
     ForceRelease,
 }
 
-/// Joins a script and the library that it uses. A script with a hot path has two parts, with the library between them,
-/// because defining the functions of the library costs as much as a command.
+/// Joins a script and the library that it uses. A script with a hot path has several parts, with the library before the
+/// last one, because defining the functions of the library costs as much as a command.
 macro_rules! script {
     ($text:literal) => {
         Source::new(concat!(include_str!("lib.lua"), include_str!($text)), &[])
     };
-    ($hot:literal, $rest:literal) => {
-        Source::new(concat!(include_str!($hot), include_str!("lib.lua"), include_str!($rest)), &[])
+    ($($hot:literal),+; $rest:literal) => {
+        Source::new(concat!($(include_str!($hot),)+ include_str!("lib.lua"), include_str!($rest)), &[])
     };
 }
 
 /// The scripts, in the order of [`Script::ALL`].
 static SOURCES: [Source; Script::ALL.len()] = [
-    script!("acquire.lua", "acquire_taken.lua"),
+    script!("acquire.lua", "take.lua", "acquire_held.lua"; "acquire_taken.lua"),
     script!("acquire_all.lua"),
     script!("heartbeat.lua"),
     script!("fence.lua"),
-    script!("renew.lua", "renew_shared.lua"),
-    script!("release.lua", "release_queued.lua"),
+    script!("renew.lua"; "renew_shared.lua"),
+    script!("release.lua"; "release_queued.lua"),
     script!("keep.lua"),
     script!("downgrade.lua"),
     script!("latch.lua"),

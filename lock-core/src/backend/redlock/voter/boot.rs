@@ -25,8 +25,11 @@ static BOOT: Source = Source::new(include_str!("scripts/boot.lua"), CONSTANTS);
 static ONE: Source = Source::new(
     concat!(
         include_str!("scripts/free.lua"),
+        include_str!("../../redis/scripts/take.lua"),
         include_str!("scripts/gate.lua"),
         include_str!("../../redis/scripts/acquire.lua"),
+        include_str!("../../redis/scripts/take.lua"),
+        include_str!("../../redis/scripts/acquire_held.lua"),
         include_str!("../../redis/scripts/lib.lua"),
         include_str!("../../redis/scripts/acquire_taken.lua"),
     ),

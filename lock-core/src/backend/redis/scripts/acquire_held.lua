@@ -1,0 +1,66 @@
+
+-- The third part of acquire.lua: an exclusive or shared claim behind an exclusive holder. Nobody is served before that
+-- holder ends, so the rest of the script has nothing to add. Repeats `join`, `stay`, `contend` and `held` of lib.lua,
+-- because defining the library costs as much again.
+--
+-- Constants  CHANNEL, PROCESS_LEN, TOKEN_LEN, HANDOFF_LEN, VALUE_END, MARK, MARK_AT, WAITER_LEASE, QUEUE_TTL,
+--            QUEUE_TTL_LEAST: see lib.lua
+if not ARGV[6] then
+  ARGV[6], ARGV[7], ARGV[8] = 'x', '', '1'
+end
+names = names or '{' .. KEYS[1] .. '}:'
+local now = text - 0
+if #ARGV[6] == 1 then
+  held = held or redis.pcall('GETRANGE', KEYS[1], '0', VALUE_END)
+  -- A missing key reads like an empty string. The rest of the script tells them apart.
+  if type(held) == 'string' and held ~= '' and string.find(held, ARGV[1], 1, true) ~= 1 then
+    local token, enqueues, barges = ARGV[1], ARGV[7] ~= '', ARGV[8] == '1'
+    local queue, waiting = names .. 'q', names .. 'w'
+    local own = string.sub(held, 1, HANDOFF_LEN) == string.sub(token, 1, HANDOFF_LEN)
+    local others, place, kept, dead = call('HLEN', waiting), nil, 0, false
+    -- The answer reports the number of waiters, or the number decides about the entry: it must not count the dead. If
+    -- the head is dead, the rest of the script drops the dead first.
+    if others > 0 and (not enqueues or others >= tonumber(ARGV[7])) then
+      local head = call('ZRANGE', queue, '0', '0')[1]
+      local till = head and string.match(call('HGET', waiting, head) or '', '^%d+')
+      dead = not till or tonumber(till) < math.floor(now / 1000)
+    end
+    if not dead then
+      if enqueues and not (own and barges) and others < tonumber(ARGV[7]) then
+        local last = call('ZREVRANGE', queue, '0', '0', 'WITHSCORES')[2]
+        -- Above every ticket in the queue, also when the server's clock was set back.
+        local ticket = last and math.max(tonumber(last) + 1, now) or now
+        if call('ZADD', queue, 'NX', string.format('%.0f', ticket), token) == 1 then
+          place = others
+        end
+      end
+      if not place then
+        place = call('ZRANK', queue, token)
+        if place then
+          others = math.max(others - 1, 0)
+        end
+      end
+      if place and enqueues then
+        kept = 1
+        local till = string.format('%.0f ', math.floor(now / 1000) + 1 + math.min(tonumber(ARGV[3]), WAITER_LEASE))
+        call('HSET', waiting, token, till .. ARGV[3] .. ' ' .. ARGV[6] .. ' ' .. string.sub(ARGV[2], TOKEN_LEN + 2))
+        -- Both keys expire together, and rarely soon: reading one ttl costs less than two writes.
+        if others == 0 or call('PTTL', queue) < QUEUE_TTL_LEAST then
+          call('PEXPIRE', queue, QUEUE_TTL)
+          call('PEXPIRE', waiting, QUEUE_TTL)
+        end
+        local mark = string.sub(held, TOKEN_LEN + 1, TOKEN_LEN + 1)
+        if mark == ' ' or mark == MARK and others == 0 then
+          local _, digits = string.find(held, '^[0-9a-f]+')
+          if digits == TOKEN_LEN then
+            if mark == ' ' then
+              call('SETRANGE', KEYS[1], MARK_AT, MARK)
+            end
+            redis.pcall('PUBLISH', CHANNEL .. string.sub(held, 1, PROCESS_LEN), 'contended ' .. KEYS[1])
+          end
+        end
+      end
+      return {0, now, call('PTTL', KEYS[1]), held, others, place or -1, own and 1 or 0, kept}
+    end
+  end
+end

@@ -1,0 +1,39 @@
+
+-- The second part of acquire.lua, and of free.lua of the voters: takes the key if nobody holds it, and makes the
+-- fencing token that is asked for. This is the hot path of `.fencing(true)`: it matches no pattern, formats no number,
+-- defines no function and makes two calls.
+--
+-- Uses     call: `redis.call`; text: server time in us, 16 digits; names: prefix of the helper keys, nil where it is
+--          `{key}:`; may_take: whether the key may be taken; waiters: their number, false where nobody looked
+-- Constants  FENCE_LEN: length of `<fencing token> <owner token>`
+if may_take and call('SET', KEYS[1], ARGV[2], 'NX', 'PX', ARGV[3]) then
+  if ARGV[5] == '0' then
+    return waiters and text - 0 or {1, text - 0, waiters}
+  end
+  local fence_key = names and names .. 'f' or '{' .. KEYS[1] .. '}:f'
+  local last = redis.pcall('SET', fence_key, text .. ' ' .. ARGV[1], 'PX', ARGV[5], 'GET')
+  -- The usual: no token is remembered, or one of an earlier time. Both begin with 16 digits, so the texts compare as
+  -- the numbers do.
+  if not last or #last == FENCE_LEN and last < text then
+    return waiters and {1, text - 0, waiters, text - 0} or text
+  end
+  if last.err then
+    call('DEL', KEYS[1])
+    return last
+  end
+  local number = string.match(last, '^(%d+) %S+$')
+  if not number then
+    -- Other data, which are put back. Their expiry is lost.
+    call('SET', fence_key, last)
+    call('DEL', KEYS[1])
+    return redis.error_reply('WRONGTYPE ' .. fence_key .. ' is no fencing token')
+  end
+  local fence = text - 0
+  if number - fence >= 0 then
+    -- The server's clock was set back: the last token + 1 keeps the tokens growing. `%.0f`, because Lua's own
+    -- conversion keeps 14 digits and these numbers have 16.
+    fence = number + 1
+    call('SET', fence_key, string.format('%.0f', fence) .. ' ' .. ARGV[1], 'PX', ARGV[5])
+  end
+  return {1, text - 0, waiters, fence}
+end
