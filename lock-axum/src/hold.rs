@@ -7,7 +7,8 @@ use http_body::Body;
 ///
 /// In each case the layer awaits the release before the client can know that its answer is complete. So a client that
 /// sends its next request after that never finds its own lock. The layer waits for the store for at most a second; then
-/// the release continues in the background.
+/// the release continues in the background. With [`Release::Background`](lock_core::Release::Background) it does not wait:
+/// see [`LockLayer::release`](crate::LockLayer::release).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Hold {

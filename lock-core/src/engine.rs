@@ -197,17 +197,33 @@ impl Engine {
 
     /// Releases a grant and waits for the answer.
     pub(crate) async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
-        let answer = match self.store.release_now(claim, keep_for) {
+        let answer = match self.release_now(claim, keep_for) {
             Some(answer) => Ok(answer),
-            None => self.store.release(claim, keep_for).await,
+            None => {
+                let answer = self.store.release(claim, keep_for).await;
+                // Also after an error: the store may have freed the key, and nobody else notifies the head of the local
+                // queue.
+                self.freed_by(claim);
+                answer
+            }
         };
-        // Also after an error: the store may have freed the key, and nobody else notifies the head of the local queue.
-        claim.keys().for_each(|key| self.local_queue.freed(key));
         if answer.is_ok() && claim.is_resent() {
             // The command was sent twice: its second copy may reach the store after the release and be granted.
             self.cleanup.release(claim, None, Certainty::MaybeAgain, self.clock.now().plus(claim.ttl));
         }
         answer
+    }
+
+    /// Releases a grant at once, if the store can do so without waiting.
+    pub(crate) fn release_now(&self, claim: &Claim, keep_for: Option<Duration>) -> Option<Released> {
+        let answer = self.store.release_now(claim, keep_for)?;
+        self.freed_by(claim);
+        Some(answer)
+    }
+
+    /// Notes that the store has been asked to release `claim`.
+    fn freed_by(&self, claim: &Claim) {
+        claim.keys().for_each(|key| self.local_queue.freed(key));
     }
 }
 

@@ -128,7 +128,7 @@ pub use latch::CountDownLatch;
 pub use manager::{__assert_locked, __assert_locked_of};
 pub use manager::{LockManager, ManagerBuilder, ShutdownReport};
 pub use observe::{LockEvent, LockEvents};
-pub use options::Profile;
+pub use options::{Profile, Release};
 pub use request::LockRequest;
 
 #[cfg(feature = "macros")]

@@ -6,7 +6,7 @@ pub use std::time::Duration;
 
 pub use crate::key::KeyBuilder;
 pub use crate::strategy;
-pub use crate::{Kind, LockHandle, LockManager, OnLost};
+pub use crate::{Kind, LockHandle, LockManager, OnLost, Release};
 
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::guard::LockGuard;
@@ -84,6 +84,7 @@ impl Request {
         wait(limit: Duration);
         max_waiters(max: usize);
         renew(renew: bool);
+        release(release: Release);
         renew_every(every: Duration);
         max_hold(max: Duration);
         min_hold(min: Duration);

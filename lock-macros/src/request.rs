@@ -9,7 +9,7 @@ use syn::spanned::Spanned as _;
 use crate::backoff::Backoff;
 use crate::keys::{Keys, Template};
 use crate::kind::Kind;
-use crate::spec::{LockSpec, OnLost};
+use crate::spec::{LockSpec, OnLost, Release};
 use crate::strategy::Strategy;
 use crate::template::Segment;
 use crate::tokens::private;
@@ -110,8 +110,14 @@ fn options(spec: &LockSpec) -> TokenStream {
         OnLost::Cancel => quote!(.on_lost(#private::OnLost::Cancel)),
         OnLost::Finish => quote!(.on_lost(#private::OnLost::Finish)),
     });
+    let release = spec.release.map(|release| match release {
+        Release::Await => quote!(.release(#private::Release::Await)),
+        Release::Background => quote!(.release(#private::Release::Background)),
+    });
     let label = spec.label.as_ref().map(|label| quote!(.label(#label)));
-    quote!(#profile #ttl #strategy #wait #backoff #max_waiters #renew #renew_every #max_hold #min_hold #on_lost #label)
+    quote!(
+        #profile #ttl #strategy #wait #backoff #max_waiters #renew #renew_every #max_hold #min_hold #on_lost #release #label
+    )
 }
 
 // Output:

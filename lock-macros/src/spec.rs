@@ -37,6 +37,7 @@ pub(crate) struct LockSpec {
     pub(crate) max_hold: Option<(LitStr, Duration)>,
     pub(crate) min_hold: Option<(LitStr, Duration)>,
     pub(crate) on_lost: Option<OnLost>,
+    pub(crate) release: Option<Release>,
     pub(crate) handle: Option<Ident>,
     pub(crate) label: Option<LitStr>,
     pub(crate) profile: Option<LitStr>,
@@ -49,6 +50,13 @@ pub(crate) struct LockSpec {
 pub(crate) enum OnLost {
     Cancel,
     Finish,
+}
+
+/// What the caller waits for once the body has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Release {
+    Await,
+    Background,
 }
 
 impl LockSpec {
@@ -68,6 +76,7 @@ impl LockSpec {
         let max_hold = check(args.max_hold.as_ref(), errors, duration_of);
         let min_hold = check(args.min_hold.as_ref(), errors, duration_of);
         let on_lost = check(args.on_lost.as_ref(), errors, on_lost);
+        let release = check(args.release.as_ref(), errors, release);
         let handle = check(args.handle.as_ref(), errors, |arg| handle(arg, &params));
         let label = check(args.label.as_ref(), errors, |arg| text(arg, "\"pay\""));
         let profile = check(args.profile.as_ref(), errors, |arg| text(arg, "\"checkout\""));
@@ -95,6 +104,7 @@ impl LockSpec {
             max_hold: max_hold?,
             min_hold: min_hold?,
             on_lost: on_lost?,
+            release: release?,
             handle: handle?,
             label: label?,
             profile: profile?,
@@ -163,16 +173,25 @@ fn renew(arg: &Arg) -> syn::Result<bool> {
 }
 
 fn on_lost(arg: &Arg) -> syn::Result<OnLost> {
-    let literal = string(&arg.value).ok_or_else(|| expected(arg, "`\"cancel\"` or `\"finish\"`"))?;
-    match literal.value().as_str() {
-        "cancel" => Ok(OnLost::Cancel),
-        "finish" => Ok(OnLost::Finish),
-        other => {
-            let near = did_you_mean(other, ["cancel", "finish"]);
-            let message = format!("unknown value `{other}`{near}\n`on_lost` is `\"cancel\"` or `\"finish\"`");
-            Err(syn::Error::new(literal.span(), message))
-        }
+    one_of_two(arg, [("cancel", OnLost::Cancel), ("finish", OnLost::Finish)])
+}
+
+fn release(arg: &Arg) -> syn::Result<Release> {
+    one_of_two(arg, [("await", Release::Await), ("background", Release::Background)])
+}
+
+/// Reads an option whose value is one of two words.
+fn one_of_two<T: Copy>(arg: &Arg, values: [(&'static str, T); 2]) -> syn::Result<T> {
+    let [one, other] = values.map(|(word, _)| word);
+    let forms = format!("`\"{one}\"` or `\"{other}\"`");
+    let literal = string(&arg.value).ok_or_else(|| expected(arg, &forms))?;
+    let given = literal.value();
+    if let Some((_, value)) = values.iter().find(|(word, _)| *word == given) {
+        return Ok(*value);
     }
+    let near = did_you_mean(&given, [one, other]);
+    let message = format!("unknown value `{given}`{near}\n`{}` is {forms}", arg.name);
+    Err(syn::Error::new(literal.span(), message))
 }
 
 fn handle(arg: &Arg, params: &Params) -> syn::Result<Ident> {

@@ -135,6 +135,10 @@ const OPTIONS: &[Row] = &[
     ),
     (&["on_loss", "when_lost"], "; did you mean `on_lost`, what happens to the body when the lock is lost?"),
     (
+        &["async_release", "background", "on_end", "on_release", "release_mode", "unlock"],
+        "; did you mean `release`? `\"background\"` returns before the store has answered the release",
+    ),
+    (
         &["fallback_method", "on_busy", "on_fail", "on_failure", "on_timeout", "or_else"],
         "; did you mean `fallback`, the function that is called when others hold the lock?",
     ),
@@ -209,6 +213,7 @@ mod tests {
             (&["fencing", "fencing_token", "token"], "`handle = lock`"),
             (&["fair", "shared", "mode"], "`kind`"),
             (&["lock_at_least_for"], "`min_hold`"),
+            (&["background", "unlock"], "`release`"),
             (&["redis", "client"], "`manager`"),
         ] {
             for word in words {

@@ -76,6 +76,9 @@ impl Config {
         if let Some(renew) = options.renew {
             request = request.renew(renew);
         }
+        if let Some(release) = options.release {
+            request = request.release(release);
+        }
         if let Some(every) = options.renew_every {
             request = request.renew_every(every);
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use http::request::Parts;
 use lock_core::strategy::Strategy;
-use lock_core::{Kind, LockManager, OnLost};
+use lock_core::{Kind, LockManager, OnLost, Release};
 
 use super::log::Logged;
 use super::methods::Methods;
@@ -26,6 +26,7 @@ pub(crate) struct Options {
     pub(crate) strategy: Option<Arc<dyn Strategy>>,
     pub(crate) wait: Option<Duration>,
     pub(crate) renew: Option<bool>,
+    pub(crate) release: Option<Release>,
     pub(crate) min_hold: Option<Duration>,
     pub(crate) renew_every: Option<Duration>,
     pub(crate) max_hold: Option<Duration>,
@@ -62,6 +63,7 @@ impl Options {
             strategy: None,
             wait: None,
             renew: None,
+            release: None,
             min_hold: None,
             renew_every: None,
             max_hold: None,

@@ -1,6 +1,6 @@
 //! How long the lock is held, and what happens when something goes wrong.
 
-use lock_core::OnLost;
+use lock_core::{OnLost, Release};
 
 use super::builder::LockLayer;
 use crate::config::{OnDisconnect, OnNoRoute, OnStoreError};
@@ -10,6 +10,26 @@ impl<K> LockLayer<K> {
     /// Sets when the lock is released. Default: [`Hold::Auto`].
     pub fn hold(mut self, hold: Hold) -> Self {
         self.options.hold = hold;
+        self
+    }
+
+    /// Sets what an answer waits for once the handler, or with [`Hold::Body`] its body, has ended. Default: that of the
+    /// profile, else [`Release::Await`]: a client that has its answer finds the key free, wherever it asks next.
+    ///
+    /// With [`Release::Background`] the answer leaves while the release is on its way. The next request for the key to this
+    /// process is not refused because of it; one to another process may be, for a round trip. [`Release`] says what else
+    /// that gives up.
+    ///
+    /// # Examples
+    /// ```
+    /// # let locks = lock_core::LockManager::in_memory();
+    /// use lock_axum::LockLayer;
+    /// use lock_core::Release;
+    ///
+    /// let quick = LockLayer::new(locks).key("session:<id>").release(Release::Background);
+    /// ```
+    pub fn release(mut self, release: Release) -> Self {
+        self.options.release = Some(release);
         self
     }
 

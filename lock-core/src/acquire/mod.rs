@@ -5,6 +5,7 @@
 //! | `plan` | [`Plan`]: the request with its defaults, and what is checked without the store |
 //! | `run` | [`acquire`](acquire()): the loop, until the store grants the key, a holder of this process hands it off, or the strategy has had enough |
 //! | `ask` | one question to the store |
+//! | `behind` | that question, behind the releases of this process that are under way |
 //! | `state` | where it waits, and what it knows |
 //! | `wait` | what the loop waits for |
 //! | `watch` | the pending notification of a store that is watched, and how long it is relied on |
@@ -53,6 +54,7 @@
 //! a store elsewhere and 60 s over one in this process.
 
 mod ask;
+mod behind;
 mod event;
 mod multi;
 mod partial_grants;

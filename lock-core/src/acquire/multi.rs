@@ -17,6 +17,7 @@ use crate::guard::LockGuard;
 use crate::key::Key;
 use crate::kind::Kind;
 use crate::lease::LeaseOptions;
+use crate::options::Release;
 use crate::pending::PendingClaim;
 
 /// Boxes the future of a part: it lies within that of the whole, and is made by the same function.
@@ -38,6 +39,7 @@ impl Plan {
                 // free as soon as it is dropped.
                 kind: Kind::Fair,
                 renew: true,
+                release: Release::Await,
                 renew_every: None,
                 max_hold: None,
                 min_hold: None,

@@ -207,7 +207,7 @@ impl<'a> Acquire<'a> {
         self.question = LastQuestion::Fresh;
         // Before the question: a reconnect while it is under way may lose the notification that follows its answer.
         self.asked_in = self.engine.reconnects();
-        let answer = self.answer(ask).await;
+        let answer = self.answer_behind(ask).await;
         // Also after an error. The floor begins with the next pause.
         self.relies_since = None;
         let answer = answer?;
@@ -233,7 +233,7 @@ impl<'a> Acquire<'a> {
     }
 
     /// Asks the store. Meanwhile the local queue does not take its head for stalled.
-    async fn answer(&mut self, ask: Ask) -> Result<Attempt> {
+    pub(super) async fn answer(&mut self, ask: Ask) -> Result<Attempt> {
         let is_asking = |waiter: &Option<Waiter<'_>>, asking| {
             if let Some(waiter) = waiter {
                 waiter.set_asking(asking, self.engine.clock.now());

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::FencingToken;
@@ -122,6 +122,13 @@ pub(crate) struct Marks {
     own_fence: AtomicU64,
     /// Whether the store has made a fencing token for the claim.
     fenced: AtomicBool,
+    /// How often a release was handed to a connection: [`ONCE`](Self::ONCE), or more often.
+    releases: AtomicU8,
+}
+
+impl Marks {
+    const ONCE: u8 = 1;
+    const MORE: u8 = 2;
 }
 
 impl Clone for Marks {
@@ -133,6 +140,7 @@ impl Clone for Marks {
             shared: AtomicBool::new(self.shared.load(Ordering::Relaxed)),
             own_fence: AtomicU64::new(self.own_fence.load(Ordering::Relaxed)),
             fenced: AtomicBool::new(self.fenced.load(Ordering::Relaxed)),
+            releases: AtomicU8::new(self.releases.load(Ordering::Relaxed)),
         }
     }
 }
@@ -195,6 +203,24 @@ impl Claim {
     pub(crate) fn set_owner(&mut self, owner: Owner) {
         self.owner = owner;
         *self.marks.resent.get_mut() = false;
+        *self.marks.releases.get_mut() = 0;
+    }
+
+    /// Records that a [release](Backend::release) of this claim was handed to a connection, so that every request for
+    /// its keys that the same runtime makes from now on arrives behind it. Call it each time that the release is sent:
+    /// after the second time, the release is known to be ahead of nothing.
+    ///
+    /// A caller that does not wait for the answer relies on it: the next acquisition of the keys on this runtime is sent
+    /// at once. Without the mark, it waits for the answer to the release.
+    pub fn mark_release_ahead(&self) {
+        let more = |times: u8| Some(if times == 0 { Marks::ONCE } else { Marks::MORE });
+        let _ = self.marks.releases.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+    }
+
+    /// Returns whether [`mark_release_ahead`](Self::mark_release_ahead) was called exactly once.
+    #[must_use]
+    pub fn is_release_ahead(&self) -> bool {
+        self.marks.releases.load(Ordering::Acquire) == Marks::ONCE
     }
 
     /// Records that the fencing token which the store just gave is ahead of the store's clock, because the clock was

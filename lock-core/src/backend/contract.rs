@@ -116,6 +116,8 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// # Behavior
     /// - Touches only the grant and the queue entry of this owner; idempotent.
     /// - The next claim in the queue is served at once, and notified.
+    /// - May [mark](Claim::mark_release_ahead) that the release is ahead of whatever the same runtime asks from now on: then
+    ///   a caller that does not wait for the answer can ask for the key again at once.
     /// - Under [`LeaseScope::Session`], the answer for a grant whose session is over is that of a free or taken key,
     ///   and not an error.
     ///

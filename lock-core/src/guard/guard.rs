@@ -13,6 +13,7 @@ use crate::error::{LockError, LossReason, Result};
 use crate::hub::Hub;
 use crate::lease::Lease;
 use crate::observe::ReleaseError;
+use crate::options::Release;
 
 /// Holds a lock until it is released, dropped or lost.
 ///
@@ -175,14 +176,37 @@ impl LockGuard {
 }
 
 impl LockGuard {
-    /// Releases the lock, and waits for at most `patience`. After that the release continues in the background. A
-    /// release that fails is reported by the lock itself. For the layers above.
+    /// Releases the lock as the request says: waits for at most `patience`, after which the release continues in the
+    /// background, or not at all. A release that fails is reported by the lock itself. For the layers above.
     #[doc(hidden)]
     pub async fn release_within(self, patience: Duration) {
         let lease = Arc::clone(self.lease());
+        if lease.options.release == Release::Background {
+            return self.begin_release();
+        }
         // A timeout drops the release, and so hands it to the background.
         if tokio::time::timeout(patience, self.release()).await.is_err() {
             lease.record_release_failed(ReleaseError::Unanswered, None);
+        }
+    }
+}
+
+impl LockGuard {
+    /// Releases the lock without waiting for the store's answer.
+    fn begin_release(mut self) {
+        let Some(lease) = self.lease.take() else { return };
+        let now = lease.now();
+        // In a forked child nothing is released.
+        if lease.check_process(now).is_err() {
+            return;
+        }
+        let is_lost = lease.loss_at(now).is_some();
+        if !lease.leave() {
+            return;
+        }
+        let releasing = Releasing::new(lease);
+        if !is_lost {
+            releasing.begin();
         }
     }
 }

@@ -1,12 +1,18 @@
 //! The release by the last guard: to the store, or to the next waiter of this process.
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use tokio::runtime::{Handle, Id};
 
 use crate::backend::{Queue, Released};
 use crate::error::Result;
 use crate::key::Key;
 use crate::lease::Lease;
 use crate::observe::ReleaseError;
+use crate::pending::{Counted, ReleaseUnderWay};
 
 /// A lease without guards, until the store has answered its release.
 ///
@@ -17,12 +23,16 @@ pub(super) struct Releasing {
     /// The store was asked to free the key.
     asked: bool,
     answered: bool,
+    /// What keeps the next acquisition of the keys behind a release that nobody waits for.
+    under_way: Option<ReleaseUnderWay>,
+    /// Counts a release that nobody waits for, in place of the guard.
+    counted: Option<Counted>,
 }
 
 impl Releasing {
     /// For the last guard of `lease`, which has left it.
     pub(super) fn new(lease: Arc<Lease>) -> Self {
-        Self { lease, asked: false, answered: false }
+        Self { lease, asked: false, answered: false, under_way: None, counted: None }
     }
 
     pub(super) fn key(&self) -> &Key {
@@ -45,9 +55,59 @@ impl Releasing {
         self.asked = true;
         let lease = &self.lease;
         let answer = lease.engine.release(&lease.claim, lease.keep_for()).await;
+        self.settle(answer)
+    }
+
+    /// Releases without waiting for the answer. When this returns, the release is on its way, and a task of this runtime
+    /// sees to it. If the runtime ends, the background does.
+    pub(super) fn begin(mut self) {
+        if self.handed_off() {
+            self.answered = true;
+            return;
+        }
+        // Outside of a runtime, dropping this value leaves the release to the background.
+        let Ok(runtime) = Handle::try_current() else { return };
+        let (engine, lease) = (Arc::clone(&self.lease.engine), Arc::clone(&self.lease));
+        self.asked = true;
+        if let Some(released) = engine.release_now(&lease.claim, lease.keep_for()) {
+            let _ = self.settle(Ok(released));
+            return;
+        }
+        self.under_way = Some(lease.release_under_way());
+        // From here on a shutdown waits for the release, in place of the guard.
+        self.counted = Some(engine.cleanup.count());
+        engine.lease_ended();
+        let mut asking = Box::pin(self.ask_ahead(runtime.id()));
+        // Polled here, so that whatever this task asks for next is sent behind the release. The new task polls again.
+        if asking.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+            runtime.spawn(asking);
+        }
+    }
+
+    /// Asks the store, and notes after the first poll whether what `runtime` sends from now on arrives behind that.
+    async fn ask_ahead(mut self, runtime: Id) {
+        let lease = Arc::clone(&self.lease);
+        let mut asking = pin!(lease.engine.release(&lease.claim, lease.keep_for()));
+        let first = poll_fn(|cx| Poll::Ready(asking.as_mut().poll(cx))).await;
+        if let Some(under_way) = self.under_way.as_ref().filter(|_| lease.claim.is_release_ahead()) {
+            under_way.is_ahead_of(runtime);
+        }
+        let answer = match first {
+            Poll::Ready(answer) => answer,
+            Poll::Pending => asking.await,
+        };
+        // A failure is reported here, and dropping this value leaves the rest to the background.
+        let _ = self.settle(answer);
+    }
+
+    /// Takes the answer of the store.
+    fn settle(&mut self, answer: Result<Released>) -> Result<Released> {
         match answer {
             Ok(released) => {
                 self.answered = true;
+                if let Some(under_way) = self.under_way.take() {
+                    under_way.answered(self.lease.claim.is_release_ahead());
+                }
                 if released != Released::Released {
                     self.lease.record_release_failed(ReleaseError::NotOurs, None);
                 }
@@ -68,10 +128,13 @@ impl Drop for Releasing {
         // Never handed off once the store was asked: it may have granted the key to another process, and both would
         // hold it.
         if !self.answered && (self.asked || !self.handed_off()) {
-            lease.release_in_background();
+            let under_way = self.under_way.take().inspect(ReleaseUnderWay::starts_over);
+            lease.release_in_background(under_way);
         }
-        // After the release counts as pending. A shutdown waits until nothing is held, and then for the pending
-        // releases: in between it would find neither.
-        engine.lease_ended();
+        // After the release counts as pending. A shutdown waits until nothing is held, and then for the pending releases: in
+        // between it would find neither.
+        if self.counted.is_none() {
+            engine.lease_ended();
+        }
     }
 }

@@ -15,12 +15,14 @@ use crate::engine::Engine;
 use crate::kind::Kind;
 use crate::local_queue::FenceSequence;
 use crate::observe::HoldRecorder;
+use crate::options::Release;
 
 /// How a lease is kept.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LeaseOptions {
     pub(crate) kind: Kind,
     pub(crate) renew: bool,
+    pub(crate) release: Release,
     pub(crate) renew_every: Option<Duration>,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) min_hold: Option<Duration>,

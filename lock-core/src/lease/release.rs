@@ -1,14 +1,26 @@
 //! Giving the grant of a lease back in the background.
 
 use super::lease::Lease;
-use crate::pending::Certainty;
+use crate::options::Release;
+use crate::pending::{Certainty, ReleaseUnderWay};
 
 impl Lease {
     /// Releases the grant in the background. See [`Cleanup::release_as`](crate::pending::Cleanup::release_as).
-    pub(crate) fn release_in_background(&self) {
+    /// `under_way` is there if the release has begun before.
+    pub(crate) fn release_in_background(&self, under_way: Option<ReleaseUnderWay>) {
         let context = || self.recorder.release_context();
+        let under_way = || {
+            let is_ordered = self.options.release == Release::Background;
+            under_way.or_else(|| is_ordered.then(|| self.release_under_way()))
+        };
         let (keep_until, until) = (self.keep_until(), self.store_until());
-        self.engine.cleanup.release_as(&self.claim, keep_until, Certainty::Granted, until, context);
+        let cleanup = &self.engine.cleanup;
+        cleanup.release_as(&self.claim, keep_until, Certainty::Granted, until, under_way, context);
+    }
+
+    /// Notes that the release begins, so that the next acquisition of the keys stays behind it.
+    pub(crate) fn release_under_way(&self) -> ReleaseUnderWay {
+        self.engine.cleanup.under_way.add(&self.claim, self.now())
     }
 
     /// Releases the grant of a lost lease in the background, at the time at which the store would have forgotten a

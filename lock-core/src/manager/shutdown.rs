@@ -34,7 +34,7 @@ impl LockManager {
         for lease in self.hub().leases() {
             if lease.lose(LossReason::ShutDown) {
                 report.revoked.push(lease.claim.key.as_str().to_owned());
-                lease.release_in_background();
+                lease.release_in_background(None);
             }
         }
         if engine.is_busy() {

@@ -3,7 +3,9 @@
 #[allow(clippy::module_inception, reason = "the folder is named after its type")]
 mod options;
 mod profile;
+mod release;
 
 pub(crate) use options::Options;
 pub use profile::Profile;
 pub(crate) use profile::Profiles;
+pub use release::Release;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::release::Release;
 use crate::backend::Capability;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::strategy::{self, Strategy};
@@ -15,6 +16,7 @@ pub(crate) struct Options {
     pub(crate) strategy: Option<Arc<dyn Strategy>>,
     pub(crate) wait: Option<Duration>,
     pub(crate) renew: Option<bool>,
+    pub(crate) release: Option<Release>,
 }
 
 impl Options {
@@ -28,6 +30,7 @@ impl Options {
             strategy: Some(Arc::new(strategy::retry())),
             wait: None,
             renew: Some(true),
+            release: Some(Release::Await),
         }
     }
 
@@ -42,6 +45,7 @@ impl Options {
             wait: self.wait.or(wait),
             strategy: self.strategy.or_else(|| defaults.strategy.clone()),
             renew: self.renew.or(defaults.renew),
+            release: self.release.or(defaults.release),
         }
     }
 
@@ -51,6 +55,10 @@ impl Options {
 
     pub(crate) fn renew(&self) -> bool {
         self.renew.unwrap_or(true)
+    }
+
+    pub(crate) fn release(&self) -> Release {
+        self.release.unwrap_or_default()
     }
 
     /// Takes the strategy out.
@@ -92,7 +100,8 @@ mod tests {
             "retry" => Arc::new(strategy::retry()) as Arc<dyn Strategy>,
             _ => Arc::new(strategy::fail_fast()),
         });
-        Options { ttl: ttl.map(Duration::from_secs), strategy, wait: wait.map(Duration::from_secs), renew }
+        let (ttl, wait) = (ttl.map(Duration::from_secs), wait.map(Duration::from_secs));
+        Options { ttl, strategy, wait, renew, release: None }
     }
 
     #[test]
@@ -115,5 +124,20 @@ mod tests {
         let profile = options(None, Some("fail_fast"), None, None);
         let all = Options::default().or(&profile).or(&manager);
         assert_eq!(all.wait, None, "the limit of the manager belongs to the strategy of the manager");
+    }
+
+    #[test]
+    fn the_end_of_a_body_waits_as_the_request_says_then_its_profile() {
+        let of = |release| Options { release, ..Options::default() };
+        let (waits, goes_on) = (Some(Release::Await), Some(Release::Background));
+        for (request, profile, expected) in [
+            (None, None, Release::Await),
+            (None, goes_on, Release::Background),
+            (waits, goes_on, Release::Await),
+            (goes_on, waits, Release::Background),
+        ] {
+            let all = of(request).or(&of(profile)).or(&Options::of_this_crate());
+            assert_eq!(all.release(), expected, "{request:?}, {profile:?}");
+        }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::options::Options;
+use super::release::Release;
 use crate::backend::Capability;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::strategy::Strategy;
@@ -51,6 +52,12 @@ impl Profile {
     /// Sets whether the lease is renewed. Default: yes.
     pub fn renew(mut self, renew: bool) -> Self {
         self.options.renew = Some(renew);
+        self
+    }
+
+    /// Sets what the caller of a body waits for once the body has ended: see [`Release`]. Default: [`Release::Await`].
+    pub fn release(mut self, release: Release) -> Self {
+        self.options.release = Some(release);
         self
     }
 

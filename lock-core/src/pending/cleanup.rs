@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, Semaphore};
 
+use super::under_way::{ReleaseUnderWay, ReleasesUnderWay};
 use crate::backend::{Capability, Claim, LeaseScope, Released};
 use crate::background::Background;
 use crate::backoff::Pauses;
@@ -45,6 +46,8 @@ pub(crate) struct Cleanup {
     background: Arc<Background>,
     /// The waiters of this process. Weak, because they keep claims and grants that come back here.
     waiters: Weak<dyn FreedKeys>,
+    /// Those that the next acquisition of their keys stays behind.
+    pub(crate) under_way: Arc<ReleasesUnderWay>,
     /// Releases under way.
     pending: AtomicUsize,
     /// Notified when the last of them is answered.
@@ -90,6 +93,7 @@ impl Cleanup {
             identity,
             background,
             waiters,
+            under_way: Arc::default(),
             pending: AtomicUsize::new(0),
             settled: Notify::new(),
             permits: Semaphore::new(AT_ONCE),
@@ -112,20 +116,22 @@ impl Cleanup {
         certainty: Certainty,
         until: Moment,
     ) {
-        self.release_as(claim, keep_until, certainty, until, ReleaseContext::default);
+        self.release_as(claim, keep_until, certainty, until, || None, ReleaseContext::default);
     }
 
     /// Releases a claim, at once where the store can do that, else in the background. Never blocks and never panics;
     /// callable from anywhere, also outside a runtime and while unwinding. Does nothing in a forked child.
     ///
     /// `keep_until` is the end of its `min_hold`. From `until` on the store has forgotten the claim by itself, unless
-    /// it lives in a session.
+    /// it lives in a session. `under_way` is made where the release cannot be done at once, and keeps the next acquisition
+    /// of the keys waiting until it is answered.
     pub(crate) fn release_as(
         self: &Arc<Self>,
         claim: &Claim,
         keep_until: Option<Moment>,
         certainty: Certainty,
         until: Moment,
+        under_way: impl FnOnce() -> Option<ReleaseUnderWay>,
         context: impl FnOnce() -> ReleaseContext,
     ) {
         // A forked child has a copy of the grant, which is its parent's.
@@ -141,10 +147,11 @@ impl Cleanup {
         let certainty = if claim.is_resent() { Certainty::MaybeAgain } else { certainty };
         // A session keeps what it has until that is released, so there is no time from which on nobody need ask.
         let until = Some(until).filter(|_| !self.has_session());
-        let (claim, context) = (claim.clone(), context());
+        let (claim, under_way, context) = (claim.clone(), under_way(), context());
+        let not_before = None;
         // On a runtime of the library and never with `tokio::spawn`, which panics outside a runtime. While a thread
         // unwinds, that panic would abort the process.
-        self.spawn(PendingRelease { claim, keep_until, certainty, not_before: None, until, context });
+        self.spawn(PendingRelease { claim, keep_until, certainty, not_before, until, under_way, context });
     }
 
     /// Releases the grant of a lost lease at the time at which the store would have forgotten a lease of its own: until
@@ -165,6 +172,7 @@ impl Cleanup {
             certainty: Certainty::Granted,
             not_before: Some(not_before),
             until: None,
+            under_way: None,
             context,
         });
     }
@@ -177,8 +185,13 @@ impl Cleanup {
             return;
         };
         // Counted before the task runs for the first time, or a shutdown would not wait for it.
-        let counted = Counted::new(self);
+        let counted = self.count();
         runtime.spawn(async move { counted.0.run(release).await });
+    }
+
+    /// Counts one release for as long as the returned value lives: a shutdown waits for it.
+    pub(crate) fn count(self: &Arc<Self>) -> Counted {
+        Counted::new(self)
     }
 
     /// Returns how many releases are not answered yet.
@@ -217,11 +230,12 @@ impl Cleanup {
         }
     }
 
-    async fn run(&self, release: PendingRelease) {
+    async fn run(&self, mut release: PendingRelease) {
         if let Some(time) = release.not_before {
             self.sleep(time.remaining(self.clock.now())).await;
         }
         let first = self.until_answered(&release).await;
+        release.under_way = None;
         // Also without an answer: the store has forgotten the grant by now, or is closed, and the waiters must find
         // that out.
         self.freed(&release.claim);
@@ -313,12 +327,15 @@ struct PendingRelease {
     /// From here on the store has forgotten it by itself. `None` where it never does: the release is repeated until it
     /// is answered.
     until: Option<Moment>,
+    /// What keeps the next acquisition of the keys waiting until the first answer.
+    under_way: Option<ReleaseUnderWay>,
     /// What it was, for those who read the log.
     context: ReleaseContext,
 }
 
 /// Counts one release for as long as it is under way, also when its task is dropped with its runtime.
-struct Counted(Arc<Cleanup>);
+#[derive(Debug)]
+pub(crate) struct Counted(Arc<Cleanup>);
 
 impl Counted {
     fn new(cleanup: &Arc<Cleanup>) -> Self {

@@ -2,10 +2,12 @@
 //!
 //! A [`PendingClaim`] exists before the first byte of its request is sent, and rolls back when it is dropped. What it,
 //! a dropped guard or a hand-off without a taker leaves behind goes to the [`Cleanup`], which releases it in the
-//! background.
+//! background. `under_way` keeps the next acquisition of a key behind its release.
 
 mod claim;
 mod cleanup;
+mod under_way;
 
 pub(crate) use claim::{PendingClaim, QueueEntry};
-pub(crate) use cleanup::{Certainty, Cleanup, FreedKeys};
+pub(crate) use cleanup::{Certainty, Cleanup, Counted, FreedKeys};
+pub(crate) use under_way::{Earlier, Refusal, ReleaseUnderWay};

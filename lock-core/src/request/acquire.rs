@@ -79,7 +79,8 @@ impl LockRequest {
     /// The body runs at most once, and never without the lock. When the lock is lost, the body is dropped (see
     /// [`on_lost`](Self::on_lost)). What the body borrowed or owned is dropped before the lock is released. A nested
     /// request for the same key in the same task enters the grant again. The caller waits for the release for at most a
-    /// second; after that it continues in the background. A release that fails never masks the body's result.
+    /// second; after that it continues in the background. With [`Release::Background`](crate::Release::Background) the
+    /// caller does not wait for it at all. A release that fails never masks the body's result.
     ///
     /// # Errors
     /// Those of [`acquire`](Self::acquire), and [`Lost`](LockErrorKind::Lost) when the lock was lost while the body
@@ -160,6 +161,7 @@ impl LockRequest {
             options: LeaseOptions {
                 kind: self.kind,
                 renew: options.renew(),
+                release: options.release(),
                 renew_every: self.renew_every,
                 max_hold: self.max_hold,
                 min_hold: self.min_hold,

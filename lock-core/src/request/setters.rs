@@ -10,6 +10,7 @@ use crate::error::LockErrorKind;
 #[cfg(doc)]
 use crate::guard::LockGuard;
 use crate::guard::OnLost;
+use crate::options::Release;
 #[cfg(doc)]
 use crate::strategy;
 use crate::strategy::{Backoff, Strategy};
@@ -131,6 +132,30 @@ impl LockRequest {
     /// [`InvalidRequest`](LockErrorKind::InvalidRequest) when the lock is acquired.
     pub fn profile(mut self, name: impl Into<Cow<'static, str>>) -> Self {
         self.profile = Some(name.into());
+        self
+    }
+
+    /// Sets what the caller of [`run`](Self::run) and [`run_with`](Self::run_with) waits for once the body has ended:
+    /// [`Release`] says what `Background` saves and what it gives up. A guard from [`acquire`](Self::acquire) is released
+    /// by [`LockGuard::release`], which waits in any case, or in the background by its drop. Default: that of the profile,
+    /// else [`Release::Await`].
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), lock_core::LockError> {
+    /// use lock_core::{LockManager, Release};
+    ///
+    /// let locks = LockManager::in_memory();
+    /// for seat in 1..=3 {
+    ///     let request = locks.lock("flight:7").release(Release::Background);
+    ///     assert_eq!(request.run(async { seat }).await?, seat);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn release(mut self, release: Release) -> Self {
+        self.options.release = Some(release);
         self
     }
 

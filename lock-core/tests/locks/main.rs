@@ -18,6 +18,7 @@ mod loss;
 mod manager;
 mod queue_store;
 mod reentrancy;
+mod releasing;
 mod renewal;
 mod scripted;
 #[cfg(feature = "testkit")]
@@ -25,6 +26,7 @@ mod sessions;
 mod storm;
 mod waiting;
 mod watching;
+mod wire;
 
 use std::time::Duration;
 

@@ -31,7 +31,7 @@ impl<R: Role> Server<R> {
             None => (Script::Release, free(&connection, claim)),
             Some(keep) => (Script::Keep, retain(&connection, claim, keep)),
         };
-        read(connection.run(script, &command).await)
+        read(connection.run_ahead(script, &command, || claim.mark_release_ahead()).await)
     }
 }
 

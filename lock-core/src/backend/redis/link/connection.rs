@@ -1,11 +1,15 @@
 //! An established connection, and the requests that are sent over it.
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{Cmd, Pipeline, PushInfo, PushKind, RedisResult, Value};
 use tokio::sync::Notify;
+use tokio::task::unconstrained;
 
 use super::clock::ServerClock;
 use super::subscriptions::Subscriptions;
@@ -74,6 +78,22 @@ impl<S> Connection<S> {
         match self.own(answer)? {
             Value::ServerError(error) => Err(self.noted(Failure::of_reply(&error))),
             value => Ok(value),
+        }
+    }
+
+    /// As [`send`](Self::send). Calls `ahead` once the driver has the command.
+    ///
+    /// That is so after the first poll. The driver's queue has no bound that could be reached ([`QUEUE`]), and the command
+    /// does not have to wait for a turn of its task in tokio's budget, which would be the other reason to queue later.
+    ///
+    /// [`QUEUE`]: super::dial::QUEUE
+    pub(crate) async fn send_ahead(&self, command: &Cmd, ahead: impl FnOnce()) -> Result<Value, Failure> {
+        let mut sending = pin!(unconstrained(self.send(command)));
+        let first = poll_fn(|cx| Poll::Ready(sending.as_mut().poll(cx))).await;
+        ahead();
+        match first {
+            Poll::Ready(answer) => answer,
+            Poll::Pending => sending.await,
         }
     }
 

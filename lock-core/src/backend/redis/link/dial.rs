@@ -10,6 +10,7 @@ use ::redis::aio::MultiplexedConnection;
 use ::redis::{AsyncConnectionConfig, Cmd, Pipeline, PushInfo, RedisError, Value};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -202,6 +203,13 @@ fn unreachable(error: &std::io::Error) -> Failure {
     Failure::new(LockErrorKind::Unavailable, format!("cannot connect ({error}); {advice}"))
 }
 
+/// How many commands the driver's queue holds before one has to wait for room: more than there can be.
+///
+/// A command that waits for room has no place in the order yet, and another may be sent before it. Without a bound, a
+/// command has its place after the first poll ([`Connection::send_ahead`]). The queue stays short all the same: each
+/// command in it has a caller with a deadline, and the driver drops those whose callers are gone.
+pub(super) const QUEUE: usize = Semaphore::MAX_PERMITS;
+
 /// Authenticates with HELLO 3, and spawns the driver's task.
 async fn handshake<R: Role, S>(
     server: &Shared<R>,
@@ -211,7 +219,10 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     // Every call has a deadline of its own, so the driver needs none.
-    let options = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
+    let options = AsyncConnectionConfig::new()
+        .set_response_timeout(None)
+        .set_connection_timeout(None)
+        .set_pipeline_buffer_size(QUEUE);
     let (listeners, poisoned) = (Arc::clone(server.shared_listeners()), Arc::<Poisoned>::default());
     let looking = Arc::clone(&poisoned);
     // The driver calls this before it delivers any reply that follows the message.

@@ -1,0 +1,82 @@
+//! Asking the store behind the releases of this process that nobody waits for.
+//!
+//! `pending/under_way.rs` has the two rules: a question waits until each release of its keys is ahead of it or answered, and
+//! a question that was refused while one of them fell behind is asked again.
+
+use std::sync::Arc;
+
+use tokio::runtime::{Handle, Id};
+
+use super::run::Acquire;
+use crate::backend::{Ask, Attempt};
+use crate::error::Result;
+use crate::pending::{Earlier, Refusal};
+
+impl Acquire<'_> {
+    /// Asks the store, and does not take a release of this process for another holder.
+    pub(super) async fn answer_behind(&mut self, ask: Ask) -> Result<Attempt> {
+        let mut earlier = match self.claim.is_queued() {
+            // What waits in the store's queue is served by the release, whenever that arrives.
+            true => Vec::new(),
+            false => self.engine.cleanup.under_way.of(self.plan.keys()),
+        };
+        if !earlier.is_empty() {
+            let runtime = Handle::current().id();
+            while let Some(release) = self.first_in_the_way(&earlier, runtime) {
+                // Boxed, because it is rare, and the future of every acquisition would hold it.
+                Box::pin(self.outwait(&release)).await?;
+            }
+            earlier.retain(|release| !release.is_over());
+        }
+        let answer = self.answer(ask).await;
+        let is_refused = matches!(&answer, Ok(Attempt::Held(held)) if held.queued_at.is_none());
+        if earlier.is_empty() || !is_refused || !Box::pin(self.is_in_doubt(&earlier)).await? {
+            return answer;
+        }
+        self.attempts = self.attempts.saturating_add(1);
+        self.answer(ask).await
+    }
+
+    /// Returns a release that a question which `runtime` sends now could overtake. One that has kept others waiting for
+    /// long enough does not count.
+    fn first_in_the_way(&self, earlier: &[Arc<Earlier>], runtime: Id) -> Option<Arc<Earlier>> {
+        let in_the_way = |release: &&Arc<Earlier>| {
+            !release.lets_ask(runtime) && !release.until().is_past(self.engine.clock.now())
+        };
+        earlier.iter().find(in_the_way).cloned()
+    }
+
+    /// Returns whether one of the releases that were ahead of a question has fallen behind it, so that the store may have
+    /// refused the question because of it. Waits until that is known.
+    async fn is_in_doubt(&self, earlier: &[Arc<Earlier>]) -> Result<bool> {
+        for release in earlier {
+            if release.refusal() == Refusal::Open {
+                self.outwait(release).await?;
+            }
+            if release.refusal() == Refusal::AskAgain {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Waits until `release` is over, or has kept others waiting for long enough.
+    async fn outwait(&self, release: &Earlier) -> Result<()> {
+        let engine = self.engine;
+        loop {
+            let mut changed = std::pin::pin!(engine.changed.notified());
+            changed.as_mut().enable();
+            engine.check_open()?;
+            let left = release.until().remaining(engine.clock.now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            tokio::select! {
+                biased;
+                () = release.over() => return Ok(()),
+                () = changed => {}
+                () = tokio::time::sleep(left) => return Ok(()),
+            }
+        }
+    }
+}

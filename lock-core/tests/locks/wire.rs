@@ -1,0 +1,208 @@
+//! A store at the end of a wire: requests wait on it in order until the test delivers or loses them. A memory store
+//! executes them.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lock_core::backend::memory::Memory;
+use lock_core::backend::{
+    Ask, Attempt, Backend, Capability, Claim, Grant, Held, Placement, Released, Renew, Renewal,
+};
+use lock_core::{LockManager, Result};
+use tokio::sync::{Notify, oneshot};
+
+use crate::scripted::no_answer;
+
+/// What travels on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sent {
+    Acquire,
+    Release,
+}
+
+#[derive(Debug)]
+enum Request {
+    Acquire(Claim, Ask, oneshot::Sender<Result<Attempt>>),
+    Release(Claim, Option<Duration>, oneshot::Sender<Verdict>),
+}
+
+#[derive(Debug)]
+enum Verdict {
+    Done(Result<Released>),
+    /// The server did nothing, and the release has to be sent again.
+    SendAgain,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    wire: VecDeque<Request>,
+    /// How many requests were put on the wire.
+    sent: usize,
+    /// How many releases are sent back.
+    sends_back: usize,
+}
+
+/// The backend; clones share the wire and the store.
+#[derive(Clone, Debug)]
+pub(crate) struct Wire {
+    store: Memory,
+    state: Arc<Mutex<State>>,
+    changed: Arc<Notify>,
+    /// How many requests the wire holds before a further one waits for room.
+    room: usize,
+    /// Whether a release says that it is ahead of what follows.
+    tells: bool,
+    placement: Placement,
+}
+
+impl Wire {
+    /// A manager, and its store. `tells`: a release says that it is ahead of what follows.
+    pub(crate) fn manager(tells: bool, room: usize) -> (LockManager, Self) {
+        Self::placed(tells, room, Placement::Embedded)
+    }
+
+    pub(crate) fn placed(tells: bool, room: usize, placement: Placement) -> (LockManager, Self) {
+        let (state, changed) = (Arc::default(), Arc::default());
+        let wire = Self { store: Memory::new(), state, changed, room, tells, placement };
+        (LockManager::builder(wire.clone()).build().expect("it is sound"), wire)
+    }
+
+    /// A manager on the memory store within: another process.
+    pub(crate) fn stranger(&self) -> LockManager {
+        LockManager::builder(self.store.clone()).build().expect("it is sound")
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is on the wire, the oldest first.
+    pub(crate) fn on_wire(&self) -> Vec<Sent> {
+        let kind = |request: &Request| match request {
+            Request::Acquire(..) => Sent::Acquire,
+            Request::Release(..) => Sent::Release,
+        };
+        self.state().wire.iter().map(kind).collect()
+    }
+
+    /// How many requests were put on the wire until now.
+    pub(crate) fn sent(&self) -> usize {
+        self.state().sent
+    }
+
+    /// The server forgets what it needs for the next `times` releases, which are sent again.
+    pub(crate) fn send_back(&self, times: usize) {
+        self.state().sends_back = times;
+    }
+
+    /// Waits until so much is on the wire.
+    pub(crate) async fn until(&self, on_wire: &[Sent]) {
+        for _ in 0..20_000 {
+            if self.on_wire() == on_wire {
+                return;
+            }
+            tokio::time::sleep(Duration::from_micros(500)).await;
+        }
+        panic!("waited in vain for {on_wire:?} on the wire: {:?}", self.on_wire());
+    }
+
+    /// Executes and answers the oldest request. Returns `false` if there is none.
+    pub(crate) async fn deliver(&self) -> bool {
+        let (request, sends_back) = {
+            let mut state = self.state();
+            let request = state.wire.pop_front();
+            let sends_back = matches!(request, Some(Request::Release(..))) && state.sends_back > 0;
+            state.sends_back -= usize::from(sends_back);
+            (request, sends_back)
+        };
+        self.changed.notify_waiters();
+        match request {
+            None => return false,
+            Some(Request::Release(_, _, answer)) if sends_back => drop(answer.send(Verdict::SendAgain)),
+            Some(Request::Release(claim, keep, answer)) => {
+                let _ = answer.send(Verdict::Done(self.store.release(&claim, keep).await));
+            }
+            Some(Request::Acquire(claim, ask, answer)) => {
+                let told = self.store.acquire(&claim, ask).await;
+                let _ = answer.send(told.map(|attempt| self.by_own_clock(attempt)));
+            }
+        }
+        true
+    }
+
+    /// The store within reads tokio's clock, whatever the placement.
+    fn by_own_clock(&self, attempt: Attempt) -> Attempt {
+        let now = self.placement.clock().now();
+        match attempt {
+            Attempt::Granted(grant) => Attempt::Granted(Grant { sent: now, ..grant }),
+            Attempt::Held(held) => Attempt::Held(Held { queued_at: held.queued_at.map(|_| now), ..held }),
+        }
+    }
+
+    /// Loses everything on the wire; nobody gets an answer. Half of it may have been executed.
+    pub(crate) async fn cut(&self, executed: usize) {
+        let lost = std::mem::take(&mut self.state().wire);
+        for request in lost.into_iter().take(executed) {
+            match request {
+                Request::Release(claim, keep, _) => drop(self.store.release(&claim, keep).await),
+                Request::Acquire(claim, ask, _) => drop(self.store.acquire(&claim, ask).await),
+            }
+        }
+        self.changed.notify_waiters();
+    }
+
+    async fn put(&self, request: Request) {
+        let mut request = Some(request);
+        loop {
+            let mut changed = std::pin::pin!(self.changed.notified());
+            changed.as_mut().enable();
+            {
+                let mut state = self.state();
+                if state.wire.len() < self.room {
+                    state.wire.extend(request.take());
+                    state.sent += 1;
+                    return;
+                }
+            }
+            changed.await;
+        }
+    }
+}
+
+impl Backend for Wire {
+    fn capability(&self) -> Capability {
+        let mut capability = self.store.capability();
+        capability.placement = self.placement;
+        capability
+    }
+
+    async fn acquire(&self, claim: &Claim, ask: Ask) -> Result<Attempt> {
+        let (answer, answered) = oneshot::channel();
+        self.put(Request::Acquire(claim.clone(), ask, answer)).await;
+        answered.await.unwrap_or_else(|_| Err(no_answer()))
+    }
+
+    async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
+        self.store.renew(batch).await
+    }
+
+    async fn release(&self, claim: &Claim, keep_for: Option<Duration>) -> Result<Released> {
+        loop {
+            let (answer, answered) = oneshot::channel();
+            self.put(Request::Release(claim.clone(), keep_for, answer)).await;
+            if self.tells {
+                claim.mark_release_ahead();
+            }
+            match answered.await {
+                Ok(Verdict::Done(answer)) => return answer,
+                Ok(Verdict::SendAgain) => claim.mark_release_ahead(),
+                Err(_) => return Err(no_answer()),
+            }
+        }
+    }
+
+    async fn changed(&self, claim: &Claim) {
+        self.store.changed(claim).await;
+    }
+}
