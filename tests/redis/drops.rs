@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use lock_core::{LockManager, strategy};
+use lock_core::{LockManager, Release, strategy};
 use lock_tests::{Flow, PATIENCE, Proxy, RedisServer, wait_until};
 
 use crate::support::{LONG, connect, empty, ms};
@@ -49,17 +49,19 @@ enum Step {
     Release,
     Extend,
     Run,
+    RunWithoutWaiting,
     GuardOnly,
     Waiting,
 }
 
 impl Step {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Acquire,
         Self::AcquireFenced,
         Self::Release,
         Self::Extend,
         Self::Run,
+        Self::RunWithoutWaiting,
         Self::GuardOnly,
         Self::Waiting,
     ];
@@ -87,6 +89,14 @@ impl Step {
             Self::Run => {
                 fault.inject(proxy);
                 poll(request().run(tokio::task::yield_now()), polls).await;
+            }
+            Self::RunWithoutWaiting => {
+                // The fault begins before the request, or between it and the release.
+                if polls % 2 == 0 {
+                    fault.inject(proxy);
+                }
+                let body = async { fault.inject(proxy) };
+                poll(request().release(Release::Background).run(body), polls).await;
             }
             Self::GuardOnly => {
                 let guard = held().await;
@@ -120,9 +130,9 @@ async fn poll(future: impl Future, polls: u32) {
 /// connection and keys.
 async fn under(fault: Fault) {
     let server = RedisServer::start();
-    let [acquire, fenced, release, extend, run, guard, waiting] =
+    let [acquire, fenced, release, extend, run, quick, guard, waiting] =
         Step::ALL.map(|step| all_polls(&server, fault, step));
-    let sites = tokio::join!(acquire, fenced, release, extend, run, guard, waiting);
+    let sites = tokio::join!(acquire, fenced, release, extend, run, quick, guard, waiting);
     // A request that arrives late would take a key for a minute. None may arrive after the last clean-up either.
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(locks_of(&server, ""), [""; 0]);

@@ -22,6 +22,7 @@ mod other_data;
 mod queue;
 mod redis_py;
 mod refusals;
+mod releasing;
 mod renewal;
 mod runtimes;
 mod settings;

@@ -1,13 +1,17 @@
 //! A client that sends one request after another is never refused by its own lock.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Path;
+use axum::middleware;
+use axum::response::Response;
 use axum::routing::post;
 use http::StatusCode;
 use lock_axum::{Hold, LockLayer};
-use lock_core::LockManager;
+use lock_core::{LockManager, Release};
+use lock_tests::Flow;
 
 use crate::client::{Client, VERSIONS, Version, serve, stream_of};
 use crate::stores::Store;
@@ -30,8 +34,8 @@ async fn refused(app: Router, version: Version, path: &str) -> usize {
     refused
 }
 
-fn locked(locks: &LockManager, hold: Hold) -> Router {
-    let layer = LockLayer::new(locks.clone()).key("k:<id>").hold(hold);
+fn locked(locks: &LockManager, hold: Hold, release: Release) -> Router {
+    let layer = LockLayer::new(locks.clone()).key("k:<id>").hold(hold).release(release);
     Router::new()
         .route("/buffered/{id}", post(async || "served"))
         .route("/stream/{id}", post(async || stream_of(["ser", "v", "ed"])))
@@ -46,10 +50,17 @@ async fn every_way_to_hold_over_every_protocol_and_store() {
     for store in &stores {
         for hold in [Hold::Auto, Hold::Handler, Hold::Body] {
             for version in VERSIONS {
-                for body in ["buffered", "stream", "empty"] {
-                    let what = format!("{}, {hold:?}, {version:?}, {body}", store.name);
+                for (body, release) in [
+                    ("buffered", Release::Await),
+                    ("stream", Release::Await),
+                    ("empty", Release::Await),
+                    ("buffered", Release::Background),
+                    ("stream", Release::Background),
+                ] {
+                    let what = format!("{}, {hold:?}, {version:?}, {body}, {release:?}", store.name);
                     // Each client has its own key, because they run side by side.
-                    let (app, path) = (locked(&store.locks, hold), format!("/{body}/{}", clients.len()));
+                    let app = locked(&store.locks, hold, release);
+                    let path = format!("/{body}/{}", clients.len());
                     clients.push((what, tokio::spawn(async move { refused(app, version, &path).await })));
                 }
             }
@@ -57,6 +68,32 @@ async fn every_way_to_hold_over_every_protocol_and_store() {
     }
     for (what, client) in clients {
         assert_eq!(client.await.expect("no panic"), 0, "{what}");
+    }
+}
+
+/// The answer leaves before the store has answered the release: its reply is held back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_need_not_wait_for_the_release() {
+    for (release, waits) in [(Release::Await, true), (Release::Background, false)] {
+        for path in ["/buffered/7", "/stream/7"] {
+            let store = Store::far_away(Duration::ZERO).await;
+            let proxy = store.proxy();
+            let holding = Arc::clone(&proxy);
+            let layer = LockLayer::new(store.locks.clone()).key("k:<id>").release(release);
+            let app = Router::new()
+                .route("/buffered/{id}", post(async || "served"))
+                .route("/stream/{id}", post(async || stream_of(["ser", "v", "ed"])))
+                .route_layer(middleware::map_response(move |response: Response| {
+                    // Within the lock: from now on nothing is answered any more.
+                    holding.replies(Flow::Hold);
+                    std::future::ready(response)
+                }))
+                .route_layer(layer);
+            let mut client = Client::connect(serve(app).await, Version::Http1).await;
+            let answer = tokio::time::timeout(Duration::from_millis(400), client.ask(path)).await;
+            assert_eq!(answer.is_err(), waits, "{release:?}, {path}: {answer:?}");
+            proxy.heal();
+        }
     }
 }
 

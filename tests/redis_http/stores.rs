@@ -1,5 +1,6 @@
 //! The stores of the locks.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::LockManager;
@@ -9,12 +10,12 @@ use lock_tests::{Proxy, RedisServer};
 pub(crate) struct Store {
     pub(crate) name: &'static str,
     pub(crate) locks: LockManager,
-    _server: Option<(Proxy, RedisServer)>,
+    server: Option<(Arc<Proxy>, RedisServer)>,
 }
 
 impl Store {
     pub(crate) fn memory() -> Self {
-        Self { name: "memory", locks: LockManager::in_memory(), _server: None }
+        Self { name: "memory", locks: LockManager::in_memory(), server: None }
     }
 
     /// Starts a real server behind a delay of `each_way`.
@@ -22,7 +23,15 @@ impl Store {
         let server = RedisServer::start();
         let proxy = Proxy::before(&server);
         let locks = LockManager::connect(&proxy.url()).await.expect("the server takes locks");
-        proxy.delay(each_way);
-        Self { name: "redis", locks, _server: Some((proxy, server)) }
+        if !each_way.is_zero() {
+            proxy.delay(each_way);
+        }
+        Self { name: "redis", locks, server: Some((Arc::new(proxy), server)) }
+    }
+
+    /// The way to the real server.
+    pub(crate) fn proxy(&self) -> Arc<Proxy> {
+        let (proxy, _) = self.server.as_ref().expect("a store that is far away");
+        Arc::clone(proxy)
     }
 }

@@ -283,6 +283,39 @@ async fn the_profile_says_what_the_end_of_a_body_waits_for() {
     }
 }
 
+#[cfg(feature = "macros")]
+mod by_attribute {
+    use lock_core::{LockError, LockManager, distributed_lock};
+
+    #[distributed_lock(key = "k", release = "background", manager = locks)]
+    pub(super) async fn quick(locks: &LockManager) -> Result<(), LockError> {
+        Ok(())
+    }
+
+    #[distributed_lock(key = "k", release = "await", manager = locks)]
+    pub(super) async fn patient(locks: &LockManager) -> Result<(), LockError> {
+        Ok(())
+    }
+}
+
+#[cfg(feature = "macros")]
+#[tokio::test(start_paused = true)]
+async fn the_attribute_says_what_the_end_of_a_body_waits_for() {
+    for waits in [true, false] {
+        let (locks, wire) = Wire::manager(true, ROOMY);
+        let running = tokio::spawn(async move {
+            if waits { by_attribute::patient(&locks).await } else { by_attribute::quick(&locks).await }
+        });
+        wire.until(&[Acquire]).await;
+        wire.deliver().await;
+        wire.until(&[Back]).await;
+        settle().await;
+        assert_eq!(running.is_finished(), !waits);
+        wire.deliver().await;
+        running.await.expect("no panic").expect("it was free");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_waits_for_the_releases_under_way() {
     let (locks, wire) = Wire::manager(true, ROOMY);

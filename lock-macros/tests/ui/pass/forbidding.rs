@@ -13,7 +13,7 @@ async fn later(id: u64, _name: &str, _pair: (u8, u8)) -> Result<u64, LockError> 
     Ok(id)
 }
 
-#[distributed_lock(keys = ["a:<id>", "b"], strategy = "skip", min_hold = "1s", max_hold = "1m", on_lost = "finish")]
+#[distributed_lock(keys = ["a:<id>", "b"], strategy = "skip", min_hold = "1s", max_hold = "1m", on_lost = "finish", release = "background")]
 async fn sweep(id: u64) {
     let _ = id;
 }

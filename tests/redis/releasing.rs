@@ -1,0 +1,225 @@
+//! Bodies that end before their release is answered, over a real server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_core::{LockManager, LockRequest, Release, ShutdownReport, strategy};
+use lock_tests::{Flow, PATIENCE, Proxy, RedisServer, wait_until};
+use tokio::task::JoinSet;
+
+use crate::support::{LONG, calls, connect, empty, manager, ms, within};
+
+/// One try, with a release that nobody waits for.
+fn quick(locks: &LockManager, key: &str) -> LockRequest {
+    locks.lock(key).ttl(LONG).strategy(strategy::fail_fast()).release(Release::Background)
+}
+
+/// Uses up what tokio grants a task before it must yield: then whatever takes a turn of the budget is not done at once.
+fn use_up_the_budget() {
+    while tokio::task::coop::has_budget_remaining() {
+        let turn = std::pin::pin!(tokio::task::coop::consume_budget());
+        let _ = turn.poll(&mut std::task::Context::from_waker(std::task::Waker::noop()));
+    }
+}
+
+/// Each cycle costs its two commands and no third: no request was refused and sent again.
+#[tokio::test]
+async fn one_task_meets_its_own_release_never() {
+    const CYCLES: u64 = 1_000;
+    let server = RedisServer::start();
+    let locks = manager(&server).await;
+    quick(&locks, "k").run(async {}).await.expect("it is free");
+    empty(&server, PATIENCE).await;
+    server.command(&["CONFIG", "RESETSTAT"]);
+    for cycle in 0..CYCLES {
+        let body = async { cycle % 2 == 0 };
+        let used_up =
+            quick(&locks, "k").run(body).await.unwrap_or_else(|error| panic!("cycle {cycle}: {error}"));
+        if used_up {
+            use_up_the_budget();
+        }
+    }
+    empty(&server, PATIENCE).await;
+    assert_eq!((calls(&server, "set"), calls(&server, "evalsha")), (CYCLES, CYCLES));
+}
+
+/// The release is sent by a task without budget, and the next request by the same task.
+#[tokio::test]
+async fn a_task_without_budget_keeps_the_order() {
+    let server = RedisServer::start();
+    let locks = manager(&server).await;
+    quick(&locks, "k").run(async {}).await.expect("it is free");
+    empty(&server, PATIENCE).await;
+    server.command(&["CONFIG", "RESETSTAT"]);
+    for cycle in 0..200 {
+        let body = async { use_up_the_budget() };
+        quick(&locks, "k").run(body).await.unwrap_or_else(|error| panic!("cycle {cycle}: {error}"));
+    }
+    empty(&server, PATIENCE).await;
+    assert_eq!((calls(&server, "set"), calls(&server, "evalsha")), (200, 200));
+}
+
+/// More commands at once than the driver takes in by default, on several threads.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_tasks_meet_their_own_releases_never() {
+    const TASKS: u64 = 300;
+    const CYCLES: u64 = 20;
+    let server = RedisServer::start();
+    let locks = manager(&server).await;
+    let mut tasks = JoinSet::new();
+    for task in 0..TASKS {
+        let locks = locks.clone();
+        tasks.spawn(async move {
+            let key = format!("k{task}");
+            for cycle in 0..CYCLES {
+                let body = async { use_up_the_budget() };
+                let outcome = quick(&locks, &key).run(body).await;
+                outcome.unwrap_or_else(|error| panic!("task {task}, cycle {cycle}: {error}"));
+            }
+        });
+    }
+    while let Some(task) = tasks.join_next().await {
+        task.expect("nobody else wants the key");
+    }
+    empty(&server, PATIENCE).await;
+    assert_eq!((calls(&server, "set"), calls(&server, "evalsha")), (TASKS * CYCLES, TASKS * CYCLES));
+}
+
+#[tokio::test]
+async fn a_body_ends_while_the_reply_to_its_release_is_on_its_way() {
+    let server = RedisServer::start();
+    let proxy = Proxy::before(&server);
+    let locks = connect(&proxy.url()).await;
+    let body = async { proxy.replies(Flow::Hold) };
+    within(ms(400), "the end of the body", quick(&locks, "k").run(body)).await.expect("it is free");
+    wait_until("the server has released", PATIENCE, async || server.keys().is_empty()).await;
+    let next = tokio::spawn(quick(&locks, "k").acquire());
+    wait_until("the next request has arrived", PATIENCE, async || server.keys() == ["k"]).await;
+    proxy.heal();
+    let guard = next.await.expect("no panic").expect("it was sent behind the release");
+    guard.release().await.expect("an answer");
+}
+
+/// The connection is lost with the release on it, and then the next request goes over another one.
+#[tokio::test]
+async fn a_cut_connection_makes_no_process_meet_its_own_release() {
+    let server = RedisServer::start();
+    let proxy = Proxy::before(&server);
+    let locks = connect(&proxy.url()).await;
+    for round in 0..20 {
+        let key = format!("k{round}");
+        let body = async { proxy.requests(Flow::Swallow) };
+        quick(&locks, &key).run(body).await.expect("it is free");
+        proxy.heal();
+        proxy.cut();
+        loop {
+            match quick(&locks, &key).acquire().await {
+                Ok(guard) => break drop(guard.release().await),
+                // The request itself may be on the connection that is lost.
+                Err(error) => assert!(!error.is_contended(), "round {round}: {error}"),
+            }
+        }
+    }
+    empty(&server, PATIENCE).await;
+}
+
+/// The server refuses the release, which is sent again behind the next request.
+#[tokio::test]
+async fn a_server_that_forgets_its_scripts_makes_no_process_meet_its_own_release() {
+    let server = RedisServer::start();
+    let locks = manager(&server).await;
+    for round in 0..50 {
+        quick(&locks, "k").run(async {}).await.expect("it is free");
+        let body = async { server.command(&["SCRIPT", "FLUSH"]) };
+        quick(&locks, "k").run(body).await.expect("it is free");
+        let guard = quick(&locks, "k").acquire().await;
+        let guard = guard.unwrap_or_else(|error| panic!("round {round}: {error}"));
+        guard.release().await.expect("an answer");
+    }
+}
+
+/// Each runtime has a connection of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_runtime_waits_for_the_answer() {
+    let server = RedisServer::start();
+    let proxy = Proxy::before(&server);
+    let locks = connect(&proxy.url()).await;
+    let other =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("one");
+    let on_other = {
+        let locks = locks.clone();
+        async move || other.spawn(quick(&locks, "k").acquire()).await.expect("no panic")
+    };
+    drop(on_other().await.expect("it connects").release().await);
+    for round in 0..50 {
+        quick(&locks, "k").run(async {}).await.unwrap_or_else(|error| panic!("round {round}: {error}"));
+        let guard = on_other().await.unwrap_or_else(|error| panic!("round {round}: {error}"));
+        guard.release().await.expect("an answer");
+    }
+    let body = async { proxy.replies(Flow::Hold) };
+    quick(&locks, "k").run(body).await.expect("it is free");
+    wait_until("the server has released", PATIENCE, async || server.keys().is_empty()).await;
+    let next = tokio::spawn(quick(&locks, "k").acquire());
+    proxy.heal();
+    next.await.expect("no panic").expect("after the answer").release().await.expect("an answer");
+    std::mem::forget(on_other);
+}
+
+#[tokio::test]
+async fn several_keys_and_every_kind_keep_the_order() {
+    let server = RedisServer::start();
+    let locks = manager(&server).await;
+    let fast =
+        |request: LockRequest| request.ttl(LONG).strategy(strategy::fail_fast()).release(Release::Background);
+    for round in 0..50 {
+        for request in [
+            fast(locks.all(["a", "b", "c"])),
+            fast(locks.lock("b")),
+            fast(locks.fair("c")),
+            fast(locks.lock("a")).fencing(true),
+            fast(locks.write("w")),
+            fast(locks.read("w")),
+            fast(locks.write("w")),
+            fast(locks.semaphore("s", 1)),
+            fast(locks.semaphore("s", 1)),
+        ] {
+            let what = format!("round {round}: {request:?}");
+            request.run(async {}).await.unwrap_or_else(|error| panic!("{what}: {error}"));
+        }
+    }
+}
+
+/// Tokens grow from one holder to the next, also where the release of the last one is under way.
+#[tokio::test]
+async fn tokens_grow_behind_a_release() {
+    let server = RedisServer::start();
+    let locks = manager(&server).await;
+    let mut last = 0;
+    for round in 0..200 {
+        let request = quick(&locks, "k").fencing(round % 3 == 0);
+        let token = request.run_with(|lock| async move { lock.fencing_token().await }).await;
+        let token = token.expect("it is free").expect("an answer").get();
+        assert!(token > last, "round {round}: {token} after {last}");
+        last = token;
+    }
+}
+
+#[tokio::test]
+async fn a_shutdown_waits_for_the_answers() {
+    let server = RedisServer::start();
+    let proxy = Proxy::before(&server);
+    let locks = connect(&proxy.url()).await;
+    let body = async { proxy.requests(Flow::Hold) };
+    quick(&locks, "k").run(body).await.expect("it is free");
+    let locks = Arc::new(locks);
+    let ending = tokio::spawn({
+        let locks = Arc::clone(&locks);
+        async move { locks.shutdown(PATIENCE).await }
+    });
+    tokio::time::sleep(ms(100)).await;
+    assert!(!ending.is_finished() && server.keys() == ["k"]);
+    proxy.heal();
+    let report = within(Duration::from_secs(5), "ending", ending).await.expect("no panic");
+    assert_eq!(report, ShutdownReport::default());
+    assert!(server.keys().is_empty());
+}
