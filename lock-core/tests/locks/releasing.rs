@@ -427,10 +427,10 @@ async fn one_after_the_other(seed: u64) {
 /// release of a body, so it may be met.
 async fn outlive_leftovers(locks: &LockManager) {
     loop {
-        if let Ok(guard) = quick(locks).acquire().await {
-            if guard.release().await.is_ok() {
-                return;
-            }
+        if let Ok(guard) = quick(locks).acquire().await
+            && guard.release().await.is_ok()
+        {
+            return;
         }
         tokio::time::sleep(millis(5)).await;
     }
