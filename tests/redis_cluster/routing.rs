@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_core::{LockErrorKind, LockManager};
+use lock_core::{LockErrorKind, LockManager, Release, strategy};
 use lock_tests::{RedisCluster, RedisServer};
 
 const LONG: Duration = Duration::from_secs(60);
@@ -51,4 +51,20 @@ async fn what_is_no_cluster_is_told_and_so_is_what_is_one() {
     let replica = format!("redis+cluster://127.0.0.1:1,127.0.0.1:{}", cluster.nodes[5].port());
     let locks = LockManager::connect(&replica).await.expect("the others are found");
     locks.lock("k").run(async {}).await.expect("free");
+}
+
+/// A key keeps its order on the connection to its node. Several keys on several nodes do not.
+#[tokio::test]
+async fn a_process_is_never_refused_by_its_own_release() {
+    let cluster = RedisCluster::start();
+    let locks = connect(&cluster).await;
+    for round in 0..300 {
+        let request = match round % 3 {
+            0 => locks.all(["k0", "k1", "k2", "k3"]),
+            _ => locks.lock(format!("k{}", round % 4)),
+        };
+        let request = request.ttl(LONG).strategy(strategy::fail_fast()).release(Release::Background);
+        let outcome = request.run(async {}).await;
+        outcome.unwrap_or_else(|error| panic!("round {round}: {error}"));
+    }
 }

@@ -206,7 +206,7 @@ impl LockGuard {
         }
         let releasing = Releasing::new(lease);
         if !is_lost {
-            releasing.begin();
+            releasing.begin(now);
         }
     }
 }

@@ -8,6 +8,7 @@ use std::task::{Context, Poll, Waker};
 use tokio::runtime::{Handle, Id};
 
 use crate::backend::{Queue, Released};
+use crate::clock::Moment;
 use crate::error::Result;
 use crate::key::Key;
 use crate::lease::Lease;
@@ -58,9 +59,9 @@ impl Releasing {
         self.settle(answer)
     }
 
-    /// Releases without waiting for the answer. When this returns, the release is on its way, and a task of this runtime
+    /// Releases at `now` without waiting for the answer. When this returns, the release is on its way, and a task of this runtime
     /// sees to it. If the runtime ends, the background does.
-    pub(super) fn begin(mut self) {
+    pub(super) fn begin(mut self, now: Moment) {
         if self.handed_off() {
             self.answered = true;
             return;
@@ -73,7 +74,7 @@ impl Releasing {
             let _ = self.settle(Ok(released));
             return;
         }
-        self.under_way = Some(lease.release_under_way());
+        self.under_way = Some(lease.release_under_way(now));
         // From here on a shutdown waits for the release, in place of the guard.
         self.counted = Some(engine.cleanup.count());
         engine.lease_ended();

@@ -1,6 +1,7 @@
 //! Giving the grant of a lease back in the background.
 
 use super::lease::Lease;
+use crate::clock::Moment;
 use crate::options::Release;
 use crate::pending::{Certainty, ReleaseUnderWay};
 
@@ -11,16 +12,16 @@ impl Lease {
         let context = || self.recorder.release_context();
         let under_way = || {
             let is_ordered = self.options.release == Release::Background;
-            under_way.or_else(|| is_ordered.then(|| self.release_under_way()))
+            under_way.or_else(|| is_ordered.then(|| self.release_under_way(self.now())))
         };
         let (keep_until, until) = (self.keep_until(), self.store_until());
         let cleanup = &self.engine.cleanup;
         cleanup.release_as(&self.claim, keep_until, Certainty::Granted, until, under_way, context);
     }
 
-    /// Notes that the release begins, so that the next acquisition of the keys stays behind it.
-    pub(crate) fn release_under_way(&self) -> ReleaseUnderWay {
-        self.engine.cleanup.under_way.add(&self.claim, self.now())
+    /// Notes that the release begins at `now`, so that the next acquisition of the keys stays behind it.
+    pub(crate) fn release_under_way(&self, now: Moment) -> ReleaseUnderWay {
+        self.engine.cleanup.under_way.add(&self.claim, now)
     }
 
     /// Releases the grant of a lost lease in the background, at the time at which the store would have forgotten a

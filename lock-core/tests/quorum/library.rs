@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use lock_core::{LockErrorKind, LockManager, LossReason, strategy};
+use lock_core::{LockErrorKind, LockManager, LossReason, Release, strategy};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -160,4 +160,17 @@ async fn one_is_inside_at_a_time() {
         done.fetch_add(1, Ordering::SeqCst);
     }
     assert_eq!(done.load(Ordering::SeqCst), 12);
+}
+
+/// The nodes have a wire each, so nothing is in order: the next acquisition waits for the answer to the release.
+#[tokio::test(start_paused = true)]
+async fn a_process_is_never_refused_by_its_own_release() {
+    let nodes = nodes::<3>();
+    nodes.iter().for_each(|node| node.weather(Weather { delay: millis(8), lost: 0 }));
+    let locks = manager(&nodes);
+    for round in 0..100 {
+        let request = locks.lock("order:42").strategy(strategy::fail_fast()).release(Release::Background);
+        let outcome = request.run(async {}).await;
+        outcome.unwrap_or_else(|error| panic!("round {round}: {error}"));
+    }
 }
