@@ -83,6 +83,8 @@ impl Progress {
 /// A release under way, as the acquisitions behind it see it.
 #[derive(Debug)]
 pub(crate) struct Earlier {
+    key: Key,
+    more: Arc<[Key]>,
     progress: Mutex<Progress>,
     changed: Notify,
     /// From here on it keeps nobody waiting.
@@ -156,6 +158,8 @@ impl ReleasesUnderWay {
     /// Adds the release of `claim`, which begins at `now`.
     pub(crate) fn add(self: &Arc<Self>, claim: &Claim, now: Moment) -> ReleaseUnderWay {
         let release = Arc::new(Earlier {
+            key: claim.key.clone(),
+            more: Arc::clone(&claim.more),
             progress: Mutex::new(Progress::Anywhere),
             changed: Notify::new(),
             until: now.plus(PATIENCE),
@@ -168,12 +172,7 @@ impl ReleasesUnderWay {
             }
             releases.push(Arc::clone(&release));
         }
-        ReleaseUnderWay {
-            all: Arc::clone(self),
-            key: claim.key.clone(),
-            more: Arc::clone(&claim.more),
-            release,
-        }
+        ReleaseUnderWay { all: Arc::clone(self), release }
     }
 
     /// Returns the releases of `keys`.
@@ -209,8 +208,6 @@ impl ReleasesUnderWay {
 #[derive(Debug)]
 pub(crate) struct ReleaseUnderWay {
     all: Arc<ReleasesUnderWay>,
-    key: Key,
-    more: Arc<[Key]>,
     release: Arc<Earlier>,
 }
 
@@ -235,9 +232,8 @@ impl ReleaseUnderWay {
 
 impl Drop for ReleaseUnderWay {
     fn drop(&mut self) {
-        std::iter::once(&self.key)
-            .chain(self.more.iter())
-            .for_each(|key| self.all.remove(key, &self.release));
+        let Earlier { key, more, .. } = &*self.release;
+        std::iter::once(key).chain(more.iter()).for_each(|key| self.all.remove(key, &self.release));
         self.release.set(Progress::Over);
     }
 }
