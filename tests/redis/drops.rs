@@ -92,7 +92,7 @@ impl Step {
             }
             Self::RunWithoutWaiting => {
                 // The fault begins before the request, or between it and the release.
-                if polls % 2 == 0 {
+                if polls.is_multiple_of(2) {
                     fault.inject(proxy);
                 }
                 let body = async { fault.inject(proxy) };
