@@ -3,10 +3,14 @@
 //! ```sh
 //! cargo bench -p lock-core --features redis --bench uncontended
 //! cargo bench -p lock-core --features redis --bench uncontended -- durability
+//! cargo bench -p lock-core --features redis --bench uncontended -- count memory 1 4000
 //! ```
 //!
 //! With `durability`, on a primary with a replica: `durability=replicas(1)` in the URL, compared with the same URL
 //! without it.
+//!
+//! With `count`, exactly so many cycles of one kind (`mutex`, `memory`, `raw`, `redis`) on one thread, and nothing else: for
+//! a tool that counts instructions. The README says how.
 //!
 //! On memory, compared with a tokio `Mutex`. On Redis, compared with plain `SET key value NX PX ttl` and an `EVALSHA`
 //! that compares and deletes, through the same driver in the same run; 1, 64 and 512 tasks, each on its own key. The
@@ -20,7 +24,7 @@ use std::time::Duration;
 
 use lock_core::LockManager;
 use redis::aio::MultiplexedConnection;
-use rig::{Server, row, throughput};
+use rig::{Round, Server, round, rounds, row, throughput};
 use tokio::sync::Mutex;
 
 const ROUNDS: usize = 7;
@@ -30,9 +34,13 @@ const COMPARE_AND_DELETE: &str =
     "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
 
 fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    if let Some(at) = arguments.iter().position(|argument| argument == "count") {
+        return count(&arguments[at + 1..]);
+    }
     let server = Server::start();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
-    if std::env::args().any(|argument| argument == "durability") {
+    if arguments.iter().any(|argument| argument == "durability") {
         let replica = Server::start();
         return runtime.block_on(durability(&server, &replica));
     }
@@ -42,29 +50,78 @@ fn main() {
     });
 }
 
+/// Runs a number of cycles, spread over tasks with keys of their own.
+fn count(arguments: &[String]) {
+    let [kind, tasks, cycles, ..] = arguments else { panic!("count <kind> <tasks> <cycles>") };
+    let (tasks, cycles): (usize, usize) =
+        (tasks.parse().expect("a number of tasks"), cycles.parse().expect("a number of cycles"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let each = cycles / tasks;
+        match kind.as_str() {
+            "mutex" => {
+                let mutexes = mutexes(tasks);
+                repeat(tasks, each, move |task| lock(Arc::clone(&mutexes), task)).await;
+            }
+            "memory" => repeat(tasks, each, cycle(LockManager::in_memory(), false)).await,
+            "redis" => {
+                let server = Server::start();
+                let locks = LockManager::connect(&server.url()).await.expect("connects");
+                repeat(tasks, each, cycle(locks, false)).await;
+            }
+            "raw" => {
+                let server = Server::start();
+                let mut connection = server.connection().await;
+                let sha = load(&mut connection).await;
+                repeat(tasks, each, raw(connection, sha)).await;
+            }
+            other => panic!("{other} is none of mutex, memory, redis, raw"),
+        }
+    });
+}
+
+async fn repeat<F, Fut>(tasks: usize, times: usize, cycle: F)
+where
+    F: Fn(usize) -> Fut + Clone + Send + 'static,
+    Fut: Future<Output = ()> + Send,
+{
+    let task = |task| {
+        let cycle = cycle.clone();
+        tokio::spawn(async move {
+            for _ in 0..times {
+                cycle(task).await;
+            }
+        })
+    };
+    for running in (0..tasks).map(task).collect::<Vec<_>>() {
+        running.await.expect("a cycle does not panic");
+    }
+}
+
+type Mutexes = Arc<Vec<Mutex<()>>>;
+
+fn mutexes(tasks: usize) -> Mutexes {
+    Arc::new((0..tasks).map(|_| Mutex::new(())).collect())
+}
+
+async fn lock(mutexes: Mutexes, task: usize) {
+    drop(mutexes[task].lock().await);
+    tokio::task::consume_budget().await;
+}
+
 async fn memory() {
     println!("memory, own keys ({ROUNDS} rounds of {WINDOW:?}, medians; ratios are to the first row)");
     for tasks in [1, 64] {
         println!(" {tasks} tasks");
-        let mutexes: Arc<Vec<_>> = Arc::new((0..tasks).map(|_| Mutex::new(())).collect());
-        let locks = LockManager::in_memory();
+        let (locks, mutexes) = (LockManager::in_memory(), mutexes(tasks));
         let (mut plain, mut ours) = (Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
             let mutexes = Arc::clone(&mutexes);
-            plain.push(
-                throughput(tasks, WINDOW, move |task| {
-                    let mutexes = Arc::clone(&mutexes);
-                    async move {
-                        drop(mutexes[task].lock().await);
-                        tokio::task::consume_budget().await;
-                    }
-                })
-                .await,
-            );
-            ours.push(throughput(tasks, WINDOW, cycle(locks.clone(), false)).await);
+            plain.push(round(tasks, WINDOW, move |task| lock(Arc::clone(&mutexes), task)).await);
+            ours.push(round(tasks, WINDOW, cycle(locks.clone(), false)).await);
         }
-        row("tokio Mutex", &plain, &plain);
-        row("lock-core, memory", &ours, &plain);
+        rounds("tokio Mutex", &plain, &plain);
+        rounds("lock-core, memory", &ours, &plain);
     }
 }
 
@@ -78,18 +135,18 @@ async fn redis(server: &Server) {
         let (mut plain, mut ours, mut fenced) = (Vec::new(), Vec::new(), Vec::new());
         let mut commands = 0.0;
         for _ in 0..ROUNDS {
-            plain.push(throughput(tasks, WINDOW, raw(connection.clone(), Arc::clone(&sha))).await);
+            plain.push(round(tasks, WINDOW, raw(connection.clone(), Arc::clone(&sha))).await);
             let before = server.commands().await;
-            let rate = throughput(tasks, WINDOW, cycle(locks.clone(), false)).await;
+            let own: Round = round(tasks, WINDOW, cycle(locks.clone(), false)).await;
             #[allow(clippy::cast_precision_loss, reason = "a count of commands")]
             let sent = (server.commands().await - before) as f64;
-            commands = sent / (rate * WINDOW.as_secs_f64());
-            ours.push(rate);
-            fenced.push(throughput(tasks, WINDOW, cycle(locks.clone(), true)).await);
+            commands = sent / (own.rate * WINDOW.as_secs_f64());
+            ours.push(own);
+            fenced.push(round(tasks, WINDOW, cycle(locks.clone(), true)).await);
         }
-        row("SET NX PX + compare-and-delete", &plain, &plain);
-        row("lock-core", &ours, &plain);
-        row("lock-core, fencing(true)", &fenced, &plain);
+        rounds("SET NX PX + compare-and-delete", &plain, &plain);
+        rounds("lock-core", &ours, &plain);
+        rounds("lock-core, fencing(true)", &fenced, &plain);
         println!("  commands per cycle           {commands:>12.2}");
     }
 }

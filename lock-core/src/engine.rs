@@ -1,5 +1,6 @@
 //! The state that the requests, guards and handles of one manager share.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -9,15 +10,16 @@ use tokio::sync::Notify;
 
 use crate::backend::{Capability, Claim, Released};
 use crate::background::Background;
-use crate::clock::{Clock, Moment};
+use crate::clock::{Clock, Moment, WallClock};
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
 use crate::expiry;
 use crate::local_queue::LocalQueue;
 use crate::notifications::{Latches, LostOwners, Notifications};
 use crate::observe::Observer;
 use crate::options::Profiles;
-use crate::owner::{Identity, Owner, OwnerSource};
+use crate::owner::{Identity, Owner, OwnerRecord, OwnerSource};
 use crate::pending::{Certainty, Cleanup, FreedKeys};
+use crate::process::OwnProcess;
 use crate::store::Store;
 
 /// The shared state of one manager.
@@ -44,6 +46,8 @@ pub(crate) struct Engine {
     /// How often the store has reported lost notifications: a waiter that asked before the last report asks again.
     reconnects: AtomicU64,
     lost: LostOwners,
+    own_process: OwnProcess,
+    wall: WallClock,
 }
 
 /// Short, because the `Debug` of every guard and request contains it.
@@ -86,7 +90,6 @@ impl Engine {
             notifications: Arc::default(),
             latches: Latches::default(),
             owners,
-            identity,
             namespace,
             profiles,
             held: AtomicUsize::new(0),
@@ -95,14 +98,22 @@ impl Engine {
             closing: AtomicBool::new(false),
             reconnects: AtomicU64::new(0),
             lost: LostOwners::default(),
+            own_process: OwnProcess::new(Arc::clone(&identity)),
+            wall: WallClock::new(),
+            identity,
             store,
         }))
     }
 
     /// Returns whether this is the process that made the manager. A forked child has its memory, but not its threads
-    /// and not its locks.
-    pub(crate) fn is_own_process(&self) -> bool {
-        self.identity.is_this_process()
+    /// and not its locks. `now` is a clock that was just read.
+    pub(crate) fn is_own_process(&self, now: Moment) -> bool {
+        self.own_process.is_here(now)
+    }
+
+    /// Makes the record of a request of this process. `now` is a clock that was just read.
+    pub(crate) fn record(&self, label: Option<Cow<'static, str>>, now: Moment) -> OwnerRecord {
+        OwnerRecord::since(self.wall.at(now), Arc::clone(&self.identity), label)
     }
 
     pub(crate) fn check_open(&self) -> Result<()> {
@@ -113,8 +124,8 @@ impl Engine {
     }
 
     /// Refuses to work in a forked child, which has to make its own manager.
-    pub(crate) fn check_process(&self) -> Result<()> {
-        if !self.is_own_process() {
+    pub(crate) fn check_process(&self, now: Moment) -> Result<()> {
+        if !self.is_own_process(now) {
             let what =
                 "this process was forked from the one that made the manager: make a manager after the fork";
             return Err(LockError::new(LockErrorKind::InvalidRequest, what));

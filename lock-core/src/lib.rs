@@ -104,6 +104,7 @@ pub mod clock;
 mod error;
 mod expiry;
 pub mod owner;
+mod process;
 
 // The stores.
 pub mod backend;

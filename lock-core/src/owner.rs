@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+#[cfg(any(test, feature = "redlock", feature = "testkit"))]
 use crate::clock;
 
 /// The identity of one grant: 128 random bits of the process and a counter.
@@ -185,6 +186,12 @@ impl Identity {
         self.pid == std::process::id()
     }
 
+    /// Makes the identity of a process that is not the running one.
+    #[cfg(test)]
+    pub(crate) fn of_another_process() -> Self {
+        Self { pid: std::process::id().wrapping_add(1), ..Self::of_this_process("") }
+    }
+
     /// Returns the name of the service; empty if the manager was given none.
     #[must_use]
     pub fn service(&self) -> &str {
@@ -203,8 +210,16 @@ pub struct OwnerRecord {
 }
 
 impl OwnerRecord {
+    /// Makes the record of a request that is made now.
+    #[cfg(any(test, feature = "redlock", feature = "testkit"))]
     pub(crate) fn new(identity: Arc<Identity>, label: Option<Cow<'static, str>>) -> Self {
-        let since = Duration::from_millis(u64::try_from(clock::wall().as_millis()).unwrap_or(u64::MAX));
+        Self::since(clock::wall(), identity, label)
+    }
+
+    /// Makes the record of a request that was made at `since`, by the wall clock.
+    pub(crate) fn since(since: Duration, identity: Arc<Identity>, label: Option<Cow<'static, str>>) -> Self {
+        // In whole milliseconds, as the store keeps it.
+        let since = since.saturating_sub(Duration::from_nanos(u64::from(since.subsec_nanos() % 1_000_000)));
         Self { identity, label, since }
     }
 

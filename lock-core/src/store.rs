@@ -10,6 +10,7 @@ use crate::backend::{
     Ask, Attempt, Capability, Claim, DynBackend, FencingToken, GrantId, Heartbeat, LatchState, LatchStep,
     Listed, Listener, LockInfo, Released, Renew, Renewal,
 };
+use crate::clock::Moment;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::key::Key;
 use crate::observe::{Observer, Op};
@@ -58,6 +59,11 @@ impl Store {
         ask: Ask,
     ) -> impl Future<Output = Result<Attempt>> + 'a {
         self.timed(Op::of(ask), self.backend.acquire_dyn(claim, ask))
+    }
+
+    /// Asks at once, if the store can do so without waiting.
+    pub(crate) fn acquire_now(&self, claim: &Claim, ask: Ask, now: Moment) -> Option<Result<Attempt>> {
+        self.observer.meters.timed_now(Op::of(ask), || self.backend.acquire_now_dyn(claim, ask, now))
     }
 
     pub(crate) fn heartbeat<'a>(&'a self, claim: &'a Claim) -> impl Future<Output = Result<Heartbeat>> + 'a {

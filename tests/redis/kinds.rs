@@ -287,7 +287,7 @@ async fn grants_of_one_owner_become_one() {
     other.take(&holder).await;
     let single = |key: &str| {
         let mut claim = every.clone();
-        (claim.key, claim.more) = (Key::new(key).expect("a key"), std::sync::Arc::default());
+        (claim.key, claim.more) = (Key::new(key).expect("a key"), [].into());
         claim
     };
     process.take(&single("a")).await;

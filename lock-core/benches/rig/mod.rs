@@ -181,6 +181,46 @@ where
     done / start.elapsed().as_secs_f64()
 }
 
+/// Returns the CPU time of this process so far, of all its threads; `None` where the system does not tell. In steps of 10 ms.
+pub(crate) fn cpu() -> Option<Duration> {
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    // Behind the name, which may contain anything: the 14th and the 15th field of all, in ticks of 10 ms.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
+    let mut ticks = || fields.next()?.parse::<u64>().ok();
+    Some(Duration::from_millis(10 * (ticks()? + ticks()?)))
+}
+
+/// A round of [`throughput`], and the CPU time of this process for a cycle of it.
+pub(crate) struct Round {
+    pub(crate) rate: f64,
+    pub(crate) cpu: Option<Duration>,
+}
+
+/// Measures a round of [`throughput`] with its CPU time.
+pub(crate) async fn round<F, Fut>(tasks: usize, window: Duration, cycle: F) -> Round
+where
+    F: Fn(usize) -> Fut + Clone + Send + 'static,
+    Fut: Future<Output = ()> + Send,
+{
+    let before = cpu();
+    let rate = throughput(tasks, window, cycle).await;
+    let used = cpu().zip(before).map(|(after, before)| after.saturating_sub(before));
+    Round { rate, cpu: used.map(|used| used.div_f64(rate * window.as_secs_f64())) }
+}
+
+/// Prints what [`row`] prints, and the median of the CPU times.
+pub(crate) fn rounds(name: &str, rounds: &[Round], base: &[Round]) {
+    let rates = |rounds: &[Round]| rounds.iter().map(|round| round.rate).collect::<Vec<_>>();
+    row(name, &rates(rounds), &rates(base));
+    let cpu = |rounds: &[Round]| {
+        let nanos = rounds.iter().map(|round| Some(round.cpu?.as_secs_f64() * 1e9)).collect::<Option<_>>()?;
+        Some(median(nanos))
+    };
+    if let (Some(nanos), Some(base)) = (cpu(rounds), cpu(base)) {
+        println!("  {:<28} {nanos:>12.0} ns  {:>5.2} x", "  CPU a cycle", nanos / base);
+    }
+}
+
 /// Returns the median.
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use super::event::Answer;
 use crate::backend::{Ask, Attempt, Grant, Heartbeat, Held};
 use crate::clock::Moment;
 use crate::engine::Engine;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::expiry;
+use crate::lease::Granted;
 use crate::notifications::{Notifications, Subscription};
 use crate::pending::{PendingClaim, QueueEntry};
 
@@ -15,11 +17,11 @@ const SHORTEST_HEARTBEAT: Duration = Duration::from_millis(1);
 
 impl PendingClaim {
     /// Asks the store once.
-    pub(super) async fn ask(&mut self, engine: &Engine, ask: Ask) -> Result<Attempt> {
+    pub(super) async fn ask(&mut self, engine: &Engine, ask: Ask) -> Result<Answer> {
         let beats = engine.capability.waiting.by_heartbeats();
         if beats && self.is_queued() {
-            if let Some(attempt) = self.heartbeat(engine).await? {
-                return Ok(attempt);
+            if let Some(answer) = self.heartbeat(engine).await? {
+                return Ok(answer);
             }
             let key = engine.observer.redact_key(&self.claim.key, None);
             tracing::debug!(lock.key = %key, "the entry in the queue is gone, queueing again");
@@ -33,17 +35,26 @@ impl PendingClaim {
         // Before the request: the notification may overtake the answer.
         let subscription = (ask.enqueues() && beats)
             .then(|| Notifications::subscribe(&engine.notifications, self.claim.owner));
-        let answer = engine.store.acquire(&self.claim, ask).await;
-        match &answer {
+        let answer = match engine.store.acquire_now(&self.claim, ask, engine.clock.now()) {
+            Some(answer) => answer,
+            None => engine.store.acquire(&self.claim, ask).await,
+        };
+        match answer {
             // The claim stays as it is until a lease takes it over: dropped before that, it still rolls back.
-            Ok(Attempt::Granted(grant)) => return self.in_time(engine, *grant).map(Attempt::Granted),
-            Ok(Attempt::Held(held)) => self.held(engine, held, subscription),
-            Err(error) if error.is_ambiguous() || waiting || self.claim.is_resent() => {
-                self.start_over(&engine.owners)
+            Ok(Attempt::Granted(grant)) => self.in_time(engine, grant).map(Answer::Granted),
+            Ok(Attempt::Held(held)) => {
+                self.held(engine, &held, subscription);
+                Ok(Answer::Held(held))
             }
-            Err(_) => self.nothing_taken(),
+            Err(error) => {
+                if error.is_ambiguous() || waiting || self.claim.is_resent() {
+                    self.start_over(&engine.owners);
+                } else {
+                    self.nothing_taken();
+                }
+                Err(error)
+            }
         }
-        answer
     }
 
     /// Leaves the store's queue. The same request releases a grant that came meanwhile. Without an answer, the
@@ -81,7 +92,7 @@ impl PendingClaim {
     }
 
     /// Sends the store a heartbeat; `None` where it has forgotten the claim.
-    async fn heartbeat(&mut self, engine: &Engine) -> Result<Option<Attempt>> {
+    async fn heartbeat(&mut self, engine: &Engine) -> Result<Option<Answer>> {
         let (asked, ttl) = (engine.capability.waiter_lease(&self.claim), self.claim.ttl);
         let mut before = Duration::ZERO;
         if let Some(entry) = self.entry() {
@@ -92,7 +103,7 @@ impl PendingClaim {
         }
         match engine.store.heartbeat(&self.claim).await {
             Ok(Heartbeat::Granted(grant)) => {
-                self.in_time(engine, grant).map(|grant| Some(Attempt::Granted(grant)))
+                self.in_time(engine, grant).map(|granted| Some(Answer::Granted(granted)))
             }
             Ok(Heartbeat::Waiting(held)) => {
                 self.held(engine, &held, None);
@@ -100,7 +111,7 @@ impl PendingClaim {
                     // This one cannot arrive any more. Those before it may.
                     entry.unanswered = before;
                 }
-                Ok(Some(Attempt::Held(held)))
+                Ok(Some(Answer::Held(held)))
             }
             Ok(Heartbeat::Gone) => Ok(None),
             // Neither yes nor no: the entry may be kept, so the next heartbeat asks again.
@@ -108,17 +119,21 @@ impl PendingClaim {
         }
     }
 
-    /// Refuses a grant whose answer took as long as its lease.
-    fn in_time(&mut self, engine: &Engine, grant: Grant) -> Result<Grant> {
-        let deadline = grant.sent.plus(expiry::safe(engine.capability.placement, grant.lease));
-        if !deadline.is_past(engine.clock.now()) {
-            return Ok(grant);
-        }
-        // The store holds the grant for this owner, so it is released.
-        self.start_over(&engine.owners);
-        let detail = "the answer took longer than the ttl: choose a longer ttl, or a store that is nearer";
-        Err(LockError::new(LockErrorKind::Unavailable, detail).nothing_taken())
+    /// Refuses a grant whose answer took as long as its lease, and goes on with another owner.
+    fn in_time(&mut self, engine: &Engine, grant: Grant) -> Result<Granted> {
+        // The store holds a late grant for this owner, so it is released.
+        in_time(engine, grant, engine.clock.now()).inspect_err(|_| self.start_over(&engine.owners))
     }
+}
+
+/// Refuses a grant whose answer, which arrived at `arrived`, took as long as its lease.
+pub(super) fn in_time(engine: &Engine, grant: Grant, arrived: Moment) -> Result<Granted> {
+    let deadline = grant.sent.plus(expiry::safe(engine.capability.placement, grant.lease));
+    if !deadline.is_past(arrived) {
+        return Ok(Granted { grant, arrived });
+    }
+    let detail = "the answer took longer than the ttl: choose a longer ttl, or a store that is nearer";
+    Err(LockError::new(LockErrorKind::Unavailable, detail).nothing_taken())
 }
 
 /// Returns when the next heartbeat is due: after a third of the waiter's lease, or when the holder's lease is over.

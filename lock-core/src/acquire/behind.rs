@@ -7,14 +7,15 @@ use std::sync::Arc;
 
 use tokio::runtime::{Handle, Id};
 
+use super::event::Answer;
 use super::run::Acquire;
-use crate::backend::{Ask, Attempt};
+use crate::backend::Ask;
 use crate::error::Result;
 use crate::pending::{Earlier, Refusal};
 
 impl Acquire<'_> {
     /// Asks the store, and does not take a release of this process for another holder.
-    pub(super) async fn answer_behind(&mut self, ask: Ask) -> Result<Attempt> {
+    pub(super) async fn answer_behind(&mut self, ask: Ask) -> Result<Answer> {
         let mut earlier = match self.claim.is_queued() {
             // What waits in the store's queue is served by the release, whenever that arrives.
             true => Vec::new(),
@@ -29,7 +30,7 @@ impl Acquire<'_> {
             earlier.retain(|release| !release.is_over());
         }
         let answer = self.answer(ask).await;
-        let is_refused = matches!(&answer, Ok(Attempt::Held(held)) if held.queued_at.is_none());
+        let is_refused = matches!(&answer, Ok(Answer::Held(held)) if held.queued_at.is_none());
         if earlier.is_empty() || !is_refused || !Box::pin(self.is_in_doubt(&earlier)).await? {
             return answer;
         }

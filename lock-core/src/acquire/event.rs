@@ -1,6 +1,7 @@
 //! What happens in the loop, as values: why a wait is over, and what it brought.
 
-use crate::backend::{Ask, Grant};
+use crate::backend::{Ask, Held};
+use crate::lease::Granted;
 use crate::local_queue::Handoff;
 use crate::strategy::Decision;
 
@@ -16,12 +17,18 @@ pub(super) enum Wake {
     Again,
 }
 
+/// The store's answer to a claim.
+pub(super) enum Answer {
+    Granted(Granted),
+    Held(Held),
+}
+
 /// A grant that a waiter may turn into a guard.
 pub(super) enum Won {
     /// The store has granted the claim.
-    Store(Grant),
+    Store(Granted),
     /// The store has served the claim's queue entry, for a short lease.
-    Queued(Grant),
+    Queued(Granted),
     /// A holder of this process has released.
     Handoff(Handoff),
 }

@@ -3,7 +3,9 @@
 //! | file | holds |
 //! | --- | --- |
 //! | `plan` | [`Plan`]: the request with its defaults, and what is checked without the store |
-//! | `run` | [`acquire`](acquire()): the loop, until the store grants the key, a holder of this process hands it off, or the strategy has had enough |
+//! | `outcome` | [`acquire`](acquire()): the first question, or else the loop |
+//! | `run` | the loop, until the store grants the key, a holder of this process hands it off, or the strategy has had enough |
+//! | `first` | the first question, which is enough for a free key |
 //! | `ask` | one question to the store |
 //! | `behind` | that question, behind the releases of this process that are under way |
 //! | `state` | where it waits, and what it knows |
@@ -56,7 +58,9 @@
 mod ask;
 mod behind;
 mod event;
+mod first;
 mod multi;
+mod outcome;
 mod partial_grants;
 mod plan;
 mod promote;
@@ -68,5 +72,5 @@ mod state;
 mod wait;
 mod watch;
 
+pub(crate) use outcome::acquire;
 pub(crate) use plan::Plan;
-pub(crate) use run::acquire;

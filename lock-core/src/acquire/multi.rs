@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::event::Wake;
 use super::plan::Plan;
 use super::run::Acquire;
-use crate::backend::{Ask, BoxFuture};
+use crate::backend::{Ask, BoxFuture, Claim, MoreKeys};
 use crate::error::Result;
 use crate::guard::LockGuard;
 use crate::key::Key;
@@ -22,7 +22,7 @@ use crate::pending::PendingClaim;
 
 /// Boxes the future of a part: it lies within that of the whole, and is made by the same function.
 fn boxed(acquire: Acquire<'_>) -> BoxFuture<'_, Result<LockGuard>> {
-    Box::pin(acquire.run())
+    Box::pin(acquire.run(None))
 }
 
 impl Plan {
@@ -31,7 +31,7 @@ impl Plan {
         Self {
             hub: Arc::clone(&self.hub),
             key: key.clone(),
-            more: Arc::default(),
+            more: MoreKeys::default(),
             ttl: self.ttl,
             options: LeaseOptions {
                 // A place in strict order at each key, so that the wait ends on a busy key too. The limits of the lease
@@ -71,7 +71,7 @@ impl Acquire<'_> {
             self.partial_grants.clear();
             // A new owner in each round: the single grants of the last one are released in the background, and such a
             // release could free what this round has acquired.
-            self.claim = PendingClaim::new(&self.engine.cleanup, self.plan.claim());
+            self.claim = PendingClaim::new(&self.engine.cleanup, self.plan.claim(self.engine.clock.now()));
             if self.gathered().await? {
                 self.claim.has_grants();
                 return Ok(Wake::Ask(Ask::Try));
@@ -85,11 +85,13 @@ impl Acquire<'_> {
         let (plan, owner) = (self.plan, self.claim.claim.owner);
         for key in plan.keys() {
             let part = plan.part(key);
-            // `started` is that of the whole: all keys share one time limit.
-            let mut acquire = Acquire::new(&part, self.started, None);
             // With another owner, the claim for all keys would find each of them held by its own single grant.
-            acquire.claim.claim.owner = owner;
+            let claim = Claim { owner, ..part.claim(self.engine.clock.now()) };
+            let claim = PendingClaim::new(&self.engine.cleanup, claim);
+            // `started` is that of the whole: all keys share one time limit.
+            let mut acquire = Acquire::new(&part, self.started, None, claim);
             acquire.attempts = self.attempts;
+            acquire.has_awaited = true;
             let guard = boxed(acquire).await.map_err(|error| error.with_key(key))?;
             let same = guard.lease().claim.owner == owner;
             self.partial_grants.push(guard);

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::backend::{Claim, Queue};
+use crate::backend::{Claim, MoreKeys, Queue};
+use crate::clock::Moment;
 use crate::engine::Engine;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::guard::LockGuard;
@@ -12,7 +13,6 @@ use crate::guard::LockScope;
 use crate::hub::Hub;
 use crate::key::Key;
 use crate::lease::LeaseOptions;
-use crate::owner::OwnerRecord;
 use crate::strategy::Strategy;
 
 /// A request with its defaults.
@@ -21,7 +21,7 @@ pub(crate) struct Plan {
     pub(crate) hub: Arc<Hub>,
     pub(crate) key: Key,
     /// The other keys of a request for several.
-    pub(crate) more: Arc<[Key]>,
+    pub(crate) more: MoreKeys,
     pub(crate) ttl: Duration,
     pub(crate) options: LeaseOptions,
     pub(crate) strategy: Arc<dyn Strategy>,
@@ -109,15 +109,16 @@ impl Plan {
         Ok(())
     }
 
-    pub(super) fn claim(&self) -> Claim {
+    /// Makes a claim with an owner of its own. `now` is a clock that was just read.
+    pub(super) fn claim(&self, now: Moment) -> Claim {
         let hands_off = self.options.kind.queue() == Queue::Barging && self.more.is_empty();
         let owners = &self.engine().owners;
         // A store sees by the two owners whether the holder may hand off to a waiter, and the memory store does not
         // queue it then. Without the mark, a waiter would rely on a hand-off that does not come.
         let owner = if hands_off { owners.mint() } else { owners.mint_strict() };
-        let record = OwnerRecord::new(Arc::clone(&self.engine().identity), self.label.clone());
+        let record = self.engine().record(self.label.clone(), now);
         Claim {
-            more: Arc::clone(&self.more),
+            more: self.more.clone(),
             mode: self.options.kind.mode(),
             // Fair locks are refused where the store has no order; readers and writers come as they come.
             queue: if self.engine().capability.waiting.in_order() {

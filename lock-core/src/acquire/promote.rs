@@ -7,10 +7,10 @@ use super::event::Won;
 use super::run::Acquire;
 use super::spans::hold_span;
 use super::state::LastQuestion;
-use crate::backend::{Grant, Renewal};
+use crate::backend::Renewal;
 use crate::error::Result;
 use crate::guard::LockGuard;
-use crate::lease::{Lease, Schedule};
+use crate::lease::{Granted, Lease, Schedule};
 use crate::local_queue::Handoff;
 
 /// How often a process that hands a grant off asks the store all the same. If the notification that others wait was
@@ -23,8 +23,8 @@ impl Acquire<'_> {
         match self.claim.served(waiters).filter(|_| !self.engine.capability.waiting.confirms()) {
             // A store that confirms its grants does so with the answer to the next heartbeat, which is due now. A lease
             // that is never renewed must be the whole one, which the next heartbeat brings.
-            Some(grant) if self.plan.options.renew || grant.lease >= self.plan.ttl => {
-                Some(Won::Queued(grant))
+            Some(granted) if self.plan.options.renew || granted.grant.lease >= self.plan.ttl => {
+                Some(Won::Queued(granted))
             }
             _ => {
                 self.claim.heartbeat_now();
@@ -42,10 +42,10 @@ impl Acquire<'_> {
         // A shutdown that began meanwhile does not wait for guards that come after it. Dropping the grant releases it.
         self.engine.check_open()?;
         let length = match &won {
-            Won::Store(grant) | Won::Queued(grant) => {
+            Won::Store(granted) | Won::Queued(granted) => {
                 // The copy of a waiting future in a forked child must not take the grant of its parent.
-                self.engine.check_process()?;
-                Some(grant.lease)
+                self.engine.check_process(granted.arrived)?;
+                Some(granted.grant.lease)
             }
             Won::Handoff(_) => None,
         };
@@ -55,7 +55,7 @@ impl Acquire<'_> {
                 self.claim.start_over(&self.engine.owners);
                 return Ok(None);
             }
-            Won::Store(grant) | Won::Queued(grant) => self.granted(&grant, schedule),
+            Won::Store(granted) | Won::Queued(granted) => self.granted(&granted, schedule),
             Won::Handoff(handoff) => {
                 // It has left the queue. If the hand-off is worth nothing, it joins again, and is not turned down.
                 (self.waiter, self.has_queued) = (None, true);
@@ -98,7 +98,8 @@ impl Acquire<'_> {
         Ok(Some(guard))
     }
 
-    fn granted(&mut self, grant: &Grant, schedule: &Arc<Schedule<Lease>>) -> Arc<Lease> {
+    fn granted(&mut self, granted: &Granted, schedule: &Arc<Schedule<Lease>>) -> Arc<Lease> {
+        let grant = &granted.grant;
         if let Some(mut waiter) = self.waiter.take() {
             waiter.granted(grant.waiters.is_some_and(|waiters| waiters > 0));
             if self.question == LastQuestion::Fresh && grant.waiters == Some(0) {
@@ -109,7 +110,7 @@ impl Acquire<'_> {
         self.partial_grants.supersede();
         self.record_attempts();
         let span = hold_span(self.plan);
-        let lease = Lease::new(Arc::clone(self.engine), schedule, claim, self.plan.options, grant, span);
+        let lease = Lease::new(Arc::clone(self.engine), schedule, claim, self.plan.options, granted, span);
         self.engine.lease_began();
         lease
     }

@@ -145,7 +145,7 @@ impl Drop for AcquireRecorder<'_> {
 fn name(plan: &Plan) -> LockName {
     LockName {
         key: plan.key.clone(),
-        more: std::sync::Arc::clone(&plan.more),
+        more: plan.more.to_arc(),
         template: plan.template.clone(),
         label: plan.label.clone(),
         kind: plan.options.kind,

@@ -13,16 +13,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tracing::{Instrument, Span};
+use tracing::Span;
 
-use super::event::{Next, Wake, Won};
+use super::event::{Answer, Next, Wake, Won};
+use super::first::Answered;
 use super::partial_grants::PartialGrants;
 use super::plan::Plan;
-use super::recorder::{AcquireRecorder, store_fails};
-use super::spans::acquire_span;
+use super::recorder::store_fails;
 use super::state::{Holder, LastQuestion, Waiting};
 use super::watch::Watch;
-use crate::backend::{Ask, Attempt, Held, Queue};
+use crate::backend::{Ask, Held, Queue};
 use crate::clock::Moment;
 use crate::engine::{Acquiring, Engine};
 use crate::error::{LockError, LockErrorKind, Result};
@@ -40,32 +40,8 @@ const STORE_PAUSE: Duration = Duration::from_millis(25);
 /// The longest pause of a claim with a queue entry, which it must keep alive.
 const LONGEST_STORE_PAUSE: Duration = Duration::from_secs(1);
 
-/// Acquires what is planned.
-pub(crate) async fn acquire(plan: Box<Plan>) -> Result<LockGuard> {
-    let span = acquire_span(&plan);
-    let key = plan.key.clone();
-    observed(plan, span.clone()).instrument(span).await.map_err(|error| error.or_key(&key))
-}
-
-/// Acquires, and records the outcome. Entering a lock again is not recorded.
-async fn observed(mut plan: Box<Plan>, span: Span) -> Result<LockGuard> {
-    plan.engine().check_process()?;
-    let entered = plan.entered();
-    if let Ok(Some(guard)) = entered {
-        return Ok(guard);
-    }
-    let started = plan.engine().clock.now();
-    let recorder = AcquireRecorder::begin(&plan, &span, started);
-    let outcome = match entered {
-        Ok(_) => Acquire::new(&plan, started, Some(&span)).run().await,
-        Err(error) => Err(error),
-    };
-    let start = recorder.finish(&outcome);
-    if let Ok(guard) = &outcome {
-        guard.lease().open_record(plan.template.take(), start);
-    }
-    outcome
-}
+/// The answer to the first question, if it was asked before the loop.
+pub(super) type FirstAnswer = Option<(Ask, Result<Answer>)>;
 
 /// One acquisition under way.
 pub(super) struct Acquire<'a> {
@@ -74,6 +50,8 @@ pub(super) struct Acquire<'a> {
     pub(super) claim: PendingClaim,
     pub(super) started: Moment,
     pub(super) attempts: u32,
+    /// Whether it may have been suspended since the process was checked.
+    pub(super) has_awaited: bool,
     /// The last question to the store.
     pub(super) question: LastQuestion,
     /// Whether it was in the local queue before. Nobody who comes back is turned down.
@@ -100,14 +78,15 @@ pub(super) struct Acquire<'a> {
 }
 
 impl<'a> Acquire<'a> {
-    pub(super) fn new(plan: &'a Plan, started: Moment, span: Option<&'a Span>) -> Self {
+    pub(super) fn new(plan: &'a Plan, started: Moment, span: Option<&'a Span>, claim: PendingClaim) -> Self {
         let engine = plan.engine();
         Self {
             plan,
             engine,
-            claim: PendingClaim::new(&engine.cleanup, plan.claim()),
+            claim,
             started,
             attempts: 0,
+            has_awaited: false,
             question: LastQuestion::None,
             has_queued: false,
             ask_again: None,
@@ -123,16 +102,35 @@ impl<'a> Acquire<'a> {
         }
     }
 
-    pub(super) async fn run(mut self) -> Result<LockGuard> {
+    /// An acquisition whose first question is answered already. Returns the answer, for [`run`](Self::run).
+    pub(super) fn after(
+        plan: &'a Plan,
+        started: Moment,
+        span: &'a Span,
+        answered: Answered<'a>,
+    ) -> (Self, FirstAnswer) {
+        let Answered { claim, ask, asked_in, answer, .. } = answered;
+        let mut acquire = Self::new(plan, started, Some(span), claim);
+        (acquire.attempts, acquire.asked_in, acquire.has_awaited) = (1, asked_in, true);
+        acquire.question = LastQuestion::Fresh;
+        (acquire, Some((ask, answer)))
+    }
+
+    /// Runs until there is a guard, or none any more. `first` is the answer to the first question, if it was asked
+    /// already.
+    pub(super) async fn run(mut self, mut first: FirstAnswer) -> Result<LockGuard> {
         // Before the first byte is sent: without a renewer nothing could be held.
         let schedule = self.plan.hub.renewers.here()?;
         let (mut held, mut last) = (Held::default(), None);
-        let mut wake = self.first();
+        let mut wake = match &first {
+            Some((ask, _)) => Wake::Ask(*ask),
+            None => self.first(),
+        };
         loop {
             let won = match wake {
-                Wake::Ask(ask) => match self.ask(ask).await {
-                    Ok(Attempt::Granted(grant)) => Some(Won::Store(grant)),
-                    Ok(Attempt::Held(news)) => {
+                Wake::Ask(ask) => match self.ask(ask, first.take()).await {
+                    Ok(Answer::Granted(granted)) => Some(Won::Store(granted)),
+                    Ok(Answer::Held(news)) => {
                         held = news;
                         None
                     }
@@ -174,66 +172,69 @@ impl<'a> Acquire<'a> {
         let waits = || {
             matches!(self.plan.strategy.decide(&self.contention(&Held::default())), Decision::RetryAfter(_))
         };
-        let queues = self.engine.capability.waiting.in_order();
         match self.claim.claim.queue {
             // After a failure of the store, a claim that waits already keeps its place. `ask_again` says when it asks.
             _ if self.waiting() != Waiting::Nowhere => Wake::Again,
             _ if self.is_of_several() => Wake::Ask(Ask::Try),
             Queue::Fifo if waits() => Wake::Ask(Ask::Enqueue { room: self.plan.max_waiters }),
             Queue::Fifo => Wake::Ask(Ask::Try),
-            // Where a question costs nothing, the strategy need not be asked first.
-            Queue::Barging
-                if !self.engine.capability.waiting.by_heartbeats()
-                    && !self.engine.local_queue.is_busy(&self.plan.key) =>
-            {
-                Wake::Ask(Ask::Try)
-            }
-            Queue::Barging if !waits() => Wake::Ask(Ask::Try),
-            // It waits for nobody, so it must ask to know anything.
-            Queue::Barging if self.plan.max_waiters == Some(0) => Wake::Ask(Ask::Probe),
-            // The key is held or waited for in this process, so the request joins the local queue without a question. A
-            // newcomer that asked could overtake those who wait.
-            Queue::Barging if self.engine.local_queue.is_busy(&self.plan.key) => Wake::Again,
-            Queue::Barging if queues && self.engine.local_queue.was_held(&self.plan.key) => Wake::Again,
-            Queue::Barging => Wake::Ask(Ask::Probe),
+            Queue::Barging => self.plan.barging_question(waits).map_or(Wake::Again, Wake::Ask),
         }
     }
 
-    async fn ask(&mut self, ask: Ask) -> Result<Attempt> {
+    /// Asks the store, unless it has answered `first`.
+    async fn ask(&mut self, ask: Ask, first: FirstAnswer) -> Result<Answer> {
+        if let Some((_, answer)) = first {
+            return self.hears(ask, answer);
+        }
         self.engine.check_open()?;
         // The copy of a waiting future, polled in a forked child, would use the connection of its parent.
-        self.engine.check_process()?;
+        if self.has_awaited {
+            self.engine.check_process(self.engine.clock.now())?;
+        }
+        self.has_awaited = true;
         self.attempts = self.attempts.saturating_add(1);
         self.question = LastQuestion::Fresh;
         // Before the question: a reconnect while it is under way may lose the notification that follows its answer.
         self.asked_in = self.engine.reconnects();
         let answer = self.answer_behind(ask).await;
+        self.hears(ask, answer)
+    }
+
+    /// Notes an answer of the store.
+    fn hears(&mut self, ask: Ask, answer: Result<Answer>) -> Result<Answer> {
         // Also after an error. The floor begins with the next pause.
         self.relies_since = None;
         let answer = answer?;
         self.ask_again = None;
-        if let Attempt::Held(held) = &answer {
-            if ask == Ask::Probe {
-                self.engine.local_queue.record_held(&self.plan.key, true);
-            }
-            if let Ask::Enqueue { room: Some(room) } = ask
-                && held.queued_at.is_none()
-                && held.waiters.is_some_and(|waiters| waiters >= room)
-            {
-                return Err(self.overloaded(held, room));
-            }
-            let free_at = held.remaining.map(|left| self.engine.clock.now().plus(left));
-            self.holder = if held.own { Holder::Here { free_at } } else { Holder::Elsewhere };
-            if held.own && held.waiters.is_some_and(|waiters| waiters > 0) {
-                // The store's notification may have come before there was a queue to receive it.
-                self.engine.local_queue.contended(self.plan.key.as_str());
-            }
+        if let Answer::Held(held) = &answer {
+            self.is_held(ask, held)?;
         }
         Ok(answer)
     }
 
+    /// Notes the answer that the key is held.
+    fn is_held(&mut self, ask: Ask, held: &Held) -> Result<()> {
+        if ask == Ask::Probe {
+            self.engine.local_queue.record_held(&self.plan.key, true);
+        }
+        if let Ask::Enqueue { room: Some(room) } = ask
+            && held.queued_at.is_none()
+            && held.waiters.is_some_and(|waiters| waiters >= room)
+        {
+            return Err(self.overloaded(held, room));
+        }
+        let free_at = held.remaining.map(|left| self.engine.clock.now().plus(left));
+        self.holder = if held.own { Holder::Here { free_at } } else { Holder::Elsewhere };
+        if held.own && held.waiters.is_some_and(|waiters| waiters > 0) {
+            // The store's notification may have come before there was a queue to receive it.
+            self.engine.local_queue.contended(self.plan.key.as_str());
+        }
+        Ok(())
+    }
+
     /// Asks the store. Meanwhile the local queue does not take its head for stalled.
-    pub(super) async fn answer(&mut self, ask: Ask) -> Result<Attempt> {
+    pub(super) async fn answer(&mut self, ask: Ask) -> Result<Answer> {
         let is_asking = |waiter: &Option<Waiter<'_>>, asking| {
             if let Some(waiter) = waiter {
                 waiter.set_asking(asking, self.engine.clock.now());
@@ -247,6 +248,7 @@ impl<'a> Acquire<'a> {
 
     /// Asks the strategy, and waits as it says.
     async fn next(&mut self, held: &Held) -> Result<Next> {
+        self.has_awaited = true;
         self.engine.check_open()?;
         // Before the strategy, which would turn away a waiter that has the grant already.
         if let Some(wake) = self.queue_news() {

@@ -1,13 +1,12 @@
 //! The claim that a backend is asked for.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::FencingToken;
 #[cfg(doc)]
 use super::{Backend, Capability, Fencing, Held};
+use super::{FencingToken, MoreKeys};
 use crate::key::Key;
 use crate::owner::{Owner, OwnerRecord};
 
@@ -88,7 +87,7 @@ pub struct Claim {
     pub key: Key,
     /// Further keys: the claim gets all of them or none. Sorted, without duplicates, and all after `key`. Empty for
     /// most claims; a claim of several keys is exclusive.
-    pub more: Arc<[Key]>,
+    pub more: MoreKeys,
     /// How the claim excludes others.
     pub mode: Mode,
     /// How the claim waits.
@@ -151,7 +150,7 @@ impl Claim {
     pub fn new(key: Key, owner: Owner, ttl: Duration, record: OwnerRecord) -> Self {
         Self {
             key,
-            more: Arc::default(),
+            more: MoreKeys::default(),
             mode: Mode::Exclusive,
             queue: Queue::Barging,
             owner,

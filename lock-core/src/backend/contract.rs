@@ -13,6 +13,7 @@ use super::{
 };
 #[cfg(doc)]
 use super::{Grant, Held, LeaseScope, Mode, Placement, Queue};
+use crate::clock::Moment;
 use crate::error::{LockError, LockErrorKind, LossReason, Result};
 use crate::key::Key;
 use crate::owner::Owner;
@@ -78,6 +79,13 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// # Errors
     /// The store cannot be reached, refuses the claim, or does not support its mode.
     fn acquire(&self, claim: &Claim, ask: Ask) -> impl Future<Output = Result<Attempt>> + Send;
+
+    /// Attempts the claim once without waiting, for a store in this process. Returns `None` if that needs I/O; see
+    /// [`acquire`](Self::acquire), which answers the same. `now` is the [clock](Placement::clock) of such a store, which
+    /// was just read.
+    fn acquire_now(&self, _claim: &Claim, _ask: Ask, _now: Moment) -> Option<Result<Attempt>> {
+        None
+    }
 
     /// Keeps a waiting claim in the queue, and grants it if its turn has come.
     ///

@@ -12,6 +12,7 @@ use super::{
     Ask, Attempt, Backend, Capability, Claim, FencingToken, GrantId, Heartbeat, LatchState, LatchStep,
     Listed, Listener, LockInfo, Released, Renew, Renewal,
 };
+use crate::clock::Moment;
 use crate::error::Result;
 use crate::key::Key;
 
@@ -25,6 +26,8 @@ pub trait DynBackend: Send + Sync + fmt::Debug + 'static {
     fn capability_dyn(&self) -> Capability;
     /// See [`Backend::acquire`].
     fn acquire_dyn<'a>(&'a self, claim: &'a Claim, ask: Ask) -> BoxFuture<'a, Result<Attempt>>;
+    /// See [`Backend::acquire_now`].
+    fn acquire_now_dyn(&self, claim: &Claim, ask: Ask, now: Moment) -> Option<Result<Attempt>>;
     /// See [`Backend::heartbeat`].
     fn heartbeat_dyn<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Heartbeat>>;
     /// See [`Backend::downgrade`].
@@ -63,6 +66,10 @@ impl<B: Backend> DynBackend for B {
 
     fn acquire_dyn<'a>(&'a self, claim: &'a Claim, ask: Ask) -> BoxFuture<'a, Result<Attempt>> {
         Box::pin(self.acquire(claim, ask))
+    }
+
+    fn acquire_now_dyn(&self, claim: &Claim, ask: Ask, now: Moment) -> Option<Result<Attempt>> {
+        self.acquire_now(claim, ask, now)
     }
 
     fn heartbeat_dyn<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Heartbeat>> {

@@ -16,6 +16,7 @@ mod erased;
 mod inspect;
 mod latch;
 pub mod memory;
+mod more_keys;
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
 pub mod redis;
@@ -35,4 +36,5 @@ pub use contract::{Backend, Listener};
 pub use erased::{BoxFuture, DynBackend};
 pub use inspect::{GrantId, HOLDERS_TOLD, HolderInfo, Listed, LockInfo, WAITERS_TOLD, WaiterInfo};
 pub use latch::{LatchState, LatchStep};
+pub use more_keys::MoreKeys;
 pub use waiting::{Order, WAITER_LEASE, Waiting};

@@ -10,7 +10,7 @@ use crate::backoff::Pauses;
 use crate::clock::Moment;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::kind::Kind;
-use crate::lease::{Lease, LeaseOptions};
+use crate::lease::{Granted, Lease, LeaseOptions};
 use crate::pending::Certainty;
 
 /// Pauses between requests that are not answered.
@@ -68,10 +68,11 @@ async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
     shared.answered = true;
     let claim = shared.claim.clone();
     let grant = Grant::new(sent, length).with_fence(lease.known_fence());
+    let granted = Granted { grant, arrived: lease.now() };
     let options = LeaseOptions { kind: Kind::Read, ..lease.options };
     let (engine, span) = (Arc::clone(&lease.engine), lease.span.clone());
     // `max_hold` and `min_hold` count from the grant, which goes on.
-    let reader = Lease::since(lease.since, engine, &schedule, claim, options, &grant, span);
+    let reader = Lease::since(lease.since, engine, &schedule, claim, options, &granted, span);
     reader.set_ttl(lease.ttl());
     reader.recorder.continue_from(&lease.recorder);
     lease.engine.lease_began();

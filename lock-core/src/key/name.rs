@@ -78,6 +78,11 @@ impl Key {
         &self.0
     }
 
+    /// As [`in_namespace`](Self::in_namespace), for a key that is not used any more without.
+    pub(crate) fn into_namespace(self, namespace: &str) -> Self {
+        if namespace.is_empty() { self } else { self.in_namespace(namespace) }
+    }
+
     /// Returns the key `<namespace>:<key>`, or the key itself if `namespace` is empty.
     ///
     /// A result longer than [`Key::MAX_LEN`] bytes is shortened like any other key. Different keys of one namespace

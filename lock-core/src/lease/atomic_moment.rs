@@ -15,9 +15,9 @@ pub(super) struct AtomicMoment {
 }
 
 impl AtomicMoment {
-    /// A moment before every other.
-    pub(super) fn never() -> Self {
-        Self { mono: AtomicI64::new(i64::MIN), boot: AtomicI64::new(i64::MIN) }
+    pub(super) fn new(moment: Moment) -> Self {
+        let (mono, boot) = moment.parts();
+        Self { mono: AtomicI64::new(mono), boot: AtomicI64::new(boot) }
     }
 
     pub(super) fn get(&self) -> Moment {

@@ -3,10 +3,43 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::lease::{Lease, nanos};
+use super::lease::{Granted, Lease, LeaseOptions, nanos};
 use super::state;
 use crate::clock::Moment;
+use crate::engine::Engine;
 use crate::expiry;
+
+/// Until when a grant is held, and how that is known.
+pub(super) struct Bounds {
+    pub(super) deadline: Moment,
+    pub(super) store_until: Moment,
+    pub(super) confirmed: Moment,
+}
+
+impl Bounds {
+    /// The bounds of a grant that the store gave to a claim for `ttl`.
+    pub(super) fn of_grant(
+        engine: &Engine,
+        options: &LeaseOptions,
+        ttl: Duration,
+        Granted { grant, arrived }: &Granted,
+    ) -> Self {
+        let length = if ends_by_itself(engine, options) { grant.lease.min(ttl) } else { grant.lease };
+        let store_until = match engine.cleanup.has_session() {
+            true => expiry::forgotten(grant.sent, length),
+            // The claim asked for `ttl`; a grant from the queue is shorter, and a heartbeat without an answer may have
+            // made it `ttl`.
+            false => expiry::forgotten(*arrived, ttl.max(grant.lease)),
+        };
+        let deadline = grant.sent.plus(expiry::safe(engine.capability.placement, length));
+        Self { deadline, store_until, confirmed: grant.sent }
+    }
+}
+
+/// Returns whether a lease ends although the store keeps the grant: it is not renewed, and its session is.
+pub(super) fn ends_by_itself(engine: &Engine, options: &LeaseOptions) -> bool {
+    engine.cleanup.has_session() && !options.renew
+}
 
 impl Lease {
     pub(crate) fn ttl(&self) -> Duration {
@@ -33,18 +66,14 @@ impl Lease {
         self.store_until.get()
     }
 
-    /// Returns whether the lease ends although the store keeps the grant: it is not renewed, and its session is.
-    pub(super) fn ends_by_itself(&self) -> bool {
-        self.engine.cleanup.has_session() && !self.options.renew
-    }
-
     /// Notes that the store promised `length` from `sent` on. A deadline never moves back.
     ///
     /// A session promises the same to all of its grants. A lease that is not renewed counts no more than its own ttl.
     pub(crate) fn leased(&self, sent: Moment, length: Duration) {
         // The session is kept alive by other means, so the store never ends this lease: the holder has to, after its
         // ttl.
-        let length = if self.ends_by_itself() { length.min(self.ttl()) } else { length };
+        let length =
+            if ends_by_itself(&self.engine, &self.options) { length.min(self.ttl()) } else { length };
         if self.engine.cleanup.has_session() {
             self.store_until.raise(expiry::forgotten(sent, length));
         }

@@ -11,11 +11,12 @@ impl Lease {
     /// Returns the fencing token. Asks the store once, unless the token came with the grant or can be numbered here.
     pub(crate) async fn fence(&self) -> Result<FencingToken> {
         self.check()?;
-        let made = match self.fence.get() {
-            Some(made) => Ok(*made),
+        let known = *self.fence.lock();
+        let made = match known {
+            Some(made) => Ok(made),
             // Two callers that ask at once both ask the store, and the first answer counts for both. If one waited for
             // the other, a future that nobody polls would keep the token from all callers.
-            None => self.make_fence().await.map(|made| *self.fence.get_or_init(|| made)),
+            None => self.make_fence().await.map(|made| *self.fence.lock().get_or_insert(made)),
         };
         match made {
             Ok(sequence) => {
@@ -61,6 +62,6 @@ impl Lease {
 
     /// Returns the fencing token if it is known, without asking the store.
     pub(crate) fn known_fence(&self) -> Option<FencingToken> {
-        self.fence.get().map(|sequence| sequence.token())
+        self.fence.lock().map(|sequence| sequence.token())
     }
 }

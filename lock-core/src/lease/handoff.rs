@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{self, Ordering};
 use std::time::Duration;
 
-use super::lease::{Lease, LeaseOptions};
+use super::deadline::{Bounds, ends_by_itself};
+use super::lease::{Lease, LeaseOptions, Start};
 use super::schedule::Schedule;
 use super::state;
 use crate::backend::{Mode, Queue};
@@ -24,17 +25,15 @@ impl Lease {
     ) -> Arc<Self> {
         let now = engine.clock.now();
         let HandoffLease { claim, mut deadline, mut store_until, confirmed, sequence } = handed;
-        let lease = Self::unleased(engine, schedule, claim, options, ttl, now, span, sequence);
-        if lease.ends_by_itself() {
+        if ends_by_itself(&engine, &options) {
             // The holder before it may have counted the whole lease of the session.
-            let safe = expiry::safe(lease.engine.capability.placement, ttl);
+            let safe = expiry::safe(engine.capability.placement, ttl);
             deadline = deadline.earlier(confirmed.plus(safe), now);
             store_until = store_until.earlier(expiry::forgotten(confirmed, ttl), now);
         }
-        lease.deadline.raise(deadline);
-        lease.store_until.raise(store_until);
-        lease.confirmed.raise(confirmed);
-        Arc::new(lease)
+        let bounds = Bounds { deadline, store_until, confirmed };
+        let start = Start { since: now, ttl, bounds, fence: None, earlier: sequence };
+        Self::start(engine, schedule, claim, options, start, span)
     }
 
     /// Returns the grant for the next holder. Returns `None` where it must go back to the store: it is lost, its
@@ -65,10 +64,11 @@ impl Lease {
         // Pairs with the fence in `fence`. Either this sees the number that was just given, or the lease that gave it
         // sees that it has ended, and keeps the number to itself.
         atomic::fence(Ordering::SeqCst);
-        let sequence = match self.fence.get() {
+        let known = *self.fence.lock();
+        let sequence = match known {
             // The store's token is ahead of this process: the next holder asks the store.
             Some(_) if self.claim.is_fence_ahead() => None,
-            Some(made) => Some(*made),
+            Some(made) => Some(made),
             None => self.earlier,
         };
         let mut claim = self.claim.clone();

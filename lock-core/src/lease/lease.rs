@@ -1,21 +1,30 @@
 //! A grant in use, and how many guards share it.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
 use super::atomic_moment::AtomicMoment;
+use super::deadline::Bounds;
 use super::schedule::{Schedule, Scheduled};
 use super::state;
 use crate::backend::{Claim, Grant};
-use crate::clock::Moment;
+use crate::clock::{self, Moment};
 use crate::engine::Engine;
 use crate::kind::Kind;
 use crate::local_queue::FenceSequence;
 use crate::observe::HoldRecorder;
 use crate::options::Release;
+use crate::sync::Mutex;
+
+/// A grant of the store, and when the answer that brought it arrived.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Granted {
+    pub(crate) grant: Grant,
+    pub(crate) arrived: Moment,
+}
 
 /// How a lease is kept.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +35,15 @@ pub(crate) struct LeaseOptions {
     pub(crate) renew_every: Option<Duration>,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) min_hold: Option<Duration>,
+}
+
+/// What a lease begins with.
+pub(super) struct Start {
+    pub(super) since: Moment,
+    pub(super) ttl: Duration,
+    pub(super) bounds: Bounds,
+    pub(super) fence: Option<FenceSequence>,
+    pub(super) earlier: Option<FenceSequence>,
 }
 
 /// A grant in use, shared by its guards and handles. The schedule has a weak reference: a lease that nobody holds is
@@ -53,7 +71,7 @@ pub(crate) struct Lease {
     /// When the last request was sent that the store has answered with yes.
     pub(super) confirmed: AtomicMoment,
     /// The fencing token: the first that was made.
-    pub(super) fence: OnceLock<FenceSequence>,
+    pub(super) fence: Mutex<Option<FenceSequence>>,
     /// The sequence of the holders before this one, who had the same grant.
     pub(super) earlier: Option<FenceSequence>,
     pub(super) changed: Notify,
@@ -69,10 +87,10 @@ impl Lease {
         schedule: &Arc<Schedule<Self>>,
         claim: Claim,
         options: LeaseOptions,
-        grant: &Grant,
+        granted: &Granted,
         span: tracing::Span,
     ) -> Arc<Self> {
-        Self::since(grant.sent, engine, schedule, claim, options, grant, span)
+        Self::since(granted.grant.sent, engine, schedule, claim, options, granted, span)
     }
 
     /// As [`new`](Self::new), with `max_hold` and `min_hold` counted from `since`.
@@ -82,54 +100,48 @@ impl Lease {
         schedule: &Arc<Schedule<Self>>,
         claim: Claim,
         options: LeaseOptions,
-        grant: &Grant,
+        granted: &Granted,
         span: tracing::Span,
     ) -> Arc<Self> {
-        let ttl = claim.ttl;
-        let lease = Self::unleased(engine, schedule, claim, options, ttl, since, span, None);
-        if let Some(first) = grant.fence {
-            // The time of arrival is later than that at which the store made the token. So the numbers that are counted
-            // on from it stay below the time of the store.
-            let _ = lease.fence.set(FenceSequence::new(first, lease.now()));
-        }
-        // The claim asked for `ttl`; a grant from the queue is shorter, and a heartbeat without an answer may have made
-        // it `ttl`.
-        lease.asked(ttl.max(grant.lease));
-        lease.leased(grant.sent, grant.lease);
-        Arc::new(lease)
+        let (ttl, Granted { grant, arrived }) = (claim.ttl, granted);
+        let bounds = Bounds::of_grant(&engine, &options, ttl, granted);
+        // The time of arrival is later than that at which the store made the token. So the numbers that are counted on
+        // from it stay below the time of the store.
+        let fence = grant.fence.map(|first| FenceSequence::new(first, *arrived));
+        let start = Start { since, ttl, bounds, fence, earlier: None };
+        Self::start(engine, schedule, claim, options, start, span)
     }
 
-    #[allow(clippy::too_many_arguments, reason = "the two public ways to make one say what each is")]
-    pub(super) fn unleased(
+    /// Made in its place on the heap, because every grant passes here.
+    pub(super) fn start(
         engine: Arc<Engine>,
         schedule: &Arc<Schedule<Self>>,
         claim: Claim,
         options: LeaseOptions,
-        ttl: Duration,
-        since: Moment,
+        start: Start,
         span: tracing::Span,
-        earlier: Option<FenceSequence>,
-    ) -> Self {
-        Self {
+    ) -> Arc<Self> {
+        let Start { since, ttl, bounds, fence, earlier } = start;
+        Arc::new(Self {
             options,
             since,
             span,
             recorder: HoldRecorder::default(),
             state: AtomicU8::new(state::HELD),
             entries: AtomicUsize::new(1),
-            deadline: AtomicMoment::never(),
-            store_until: AtomicMoment::never(),
-            confirmed: AtomicMoment::never(),
+            deadline: AtomicMoment::new(bounds.deadline),
+            store_until: AtomicMoment::new(bounds.store_until),
+            confirmed: AtomicMoment::new(bounds.confirmed),
             schedule: Arc::downgrade(schedule),
             ttl: AtomicU64::new(nanos(ttl)),
-            fence: OnceLock::new(),
+            fence: Mutex::new(fence),
             earlier,
             changed: Notify::new(),
             next_look: AtomicI64::new(i64::MAX),
             renewal_in_flight: AtomicBool::new(false),
             engine,
             claim,
-        }
+        })
     }
 
     pub(crate) fn now(&self) -> Moment {
@@ -194,5 +206,5 @@ impl Scheduled for Lease {
 }
 
 pub(super) fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+    clock::nanos(duration).unsigned_abs()
 }

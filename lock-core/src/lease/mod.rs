@@ -49,6 +49,6 @@ mod state;
 mod tests;
 mod watch;
 
-pub(crate) use lease::{Lease, LeaseOptions};
+pub(crate) use lease::{Granted, Lease, LeaseOptions};
 pub(crate) use renewers::Renewers;
 pub(crate) use schedule::Schedule;

@@ -164,6 +164,7 @@ mod tests {
     use super::*;
     use crate::backend::Grant;
     use crate::guard::LockGuard;
+    use crate::lease::Granted;
     use crate::manager::LockManager;
     use crate::observe::Meter;
 
@@ -171,8 +172,9 @@ mod tests {
     fn another(guard: &LockGuard) -> Arc<Lease> {
         let lease = guard.lease();
         let (engine, grant) = (Arc::clone(&lease.engine), Grant::new(lease.since, Duration::from_secs(9)));
+        let granted = Granted { grant, arrived: lease.since };
         let schedule = guard.lease().schedule().expect("its runtime is there");
-        Lease::new(engine, &schedule, lease.claim.clone(), lease.options, &grant, Span::none())
+        Lease::new(engine, &schedule, lease.claim.clone(), lease.options, &granted, Span::none())
     }
 
     fn start() -> HoldStart {

@@ -55,11 +55,11 @@ impl Renewers {
         }
         // Locked until the new schedule is listed, or two first locks of one runtime would start two loops.
         let mut others = self.others();
-        others.retain(|one| one.schedule.strong_count() > 0);
         let here = others.iter().find(|one| one.runtime.id() == runtime.id());
         if let Some(schedule) = here.and_then(|one| one.schedule.upgrade()) {
             return Ok(schedule);
         }
+        others.retain(|one| one.schedule.strong_count() > 0);
         let schedule = self.start(&runtime);
         others.push(OnRuntime { runtime, schedule: Arc::downgrade(&schedule) });
         Ok(schedule)
@@ -125,8 +125,9 @@ mod tests {
         assert_eq!(renewers.all().len(), 2);
         drop((first, one));
         assert_eq!(renewers.all().len(), 1);
-        here(&two);
-        assert_eq!(renewers.others().len(), 1, "the dead one is forgotten");
+        let three = runtime();
+        here(&three);
+        assert_eq!(renewers.others().len(), 2, "the dead one is forgotten");
         assert!(renewers.here().is_err(), "outside a runtime");
     }
 }

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::clock::Moment;
+use crate::clock::{Moment, nanos};
 use crate::sync::Mutex;
 
-/// The longest time by which a renewal is sent early, to travel in the batch of another.
-const MAX_SLACK: Duration = Duration::from_millis(100);
+/// The longest time by which a renewal is sent early, to travel in the batch of another, in nanoseconds.
+const MAX_SLACK: i64 = 100_000_000;
 
 /// Returns a moment by the clock that orders the queue: the one that counts suspend. After a suspend everything is due
 /// at once.
@@ -39,9 +39,15 @@ impl Due {
     /// Due a third of the lease after `sent`. `jitter` (0 to 1) of a twelfth is taken off, so that processes that
     /// started together drift apart. In company it is sent up to a twelfth earlier.
     pub(super) fn renewal(sent: Moment, ttl: Duration, jitter: f64) -> Self {
-        let twelfth = ttl / 12;
-        let late = sent.plus(ttl / 3 - twelfth.mul_f64(jitter.clamp(0.0, 1.0)));
-        let late = instant(late);
+        // In whole nanoseconds, because every grant passes here and a `Duration` is slow to divide.
+        let ttl = nanos(ttl);
+        #[allow(
+            clippy::cast_precision_loss,
+            clippy::cast_possible_truncation,
+            reason = "a part of a twelfth"
+        )]
+        let earlier = ((ttl / 12) as f64 * jitter.clamp(0.0, 1.0)) as i64;
+        let late = instant(sent).saturating_add(ttl / 3 - earlier);
         Self { early: late - slack(ttl), late }
     }
 
@@ -59,8 +65,9 @@ impl Due {
     }
 }
 
-fn slack(ttl: Duration) -> i64 {
-    i64::try_from((ttl / 12).min(MAX_SLACK).as_nanos()).unwrap_or(i64::MAX)
+/// Returns by how much the renewal of a lease of `ttl` nanoseconds may be early.
+fn slack(ttl: i64) -> i64 {
+    (ttl / 12).min(MAX_SLACK)
 }
 
 /// What a schedule keeps.
@@ -198,7 +205,7 @@ impl<T: Scheduled> DueQueue<T> {
     fn take_due(&mut self, now: Moment) -> Vec<Arc<T>> {
         let now = instant(now);
         // No item is worth a look earlier than `MAX_SLACK` before its `late`, so none behind the horizon is due.
-        let horizon = now.saturating_add(slack(Duration::MAX));
+        let horizon = now.saturating_add(MAX_SLACK);
         let (mut due, mut not_yet) = (Vec::new(), Vec::new());
         while self.heap.peek().is_some_and(|Reverse(entry)| entry.due.late <= horizon) {
             let Some(Reverse(entry)) = self.heap.pop() else { break };

@@ -31,7 +31,7 @@ impl LockName {
     pub(crate) fn of_claim(claim: &Claim, kind: Kind, template: Option<Cow<'static, str>>) -> Self {
         Self {
             key: claim.key.clone(),
-            more: Arc::clone(&claim.more),
+            more: claim.more.to_arc(),
             template,
             label: claim.record.label().map(|label| Cow::Owned(label.to_owned())),
             kind,

@@ -23,6 +23,10 @@ const IDLE: u8 = 0;
 const OPEN: u8 = 1;
 const CLOSED: u8 = 2;
 
+/// The subject of a record of which nothing is known: as a rule, since most locks have no template and most programs no
+/// recorder. It is not written down, because writing once what many may read costs as much as a clock.
+static NOBODY: Subject = Subject { template: None, meter: Meter::NONE };
+
 /// The lock that a record is about.
 #[derive(Clone, Debug)]
 pub(crate) struct Subject {
@@ -41,12 +45,16 @@ pub(crate) struct HoldStart {
 impl HoldRecorder {
     /// Sets the subject, and returns it.
     pub(crate) fn describe(&self, template: Option<Cow<'static, str>>, meter: Meter) -> &Subject {
+        if template.is_none() && !meter.is_on() {
+            return &NOBODY;
+        }
         self.subject.get_or_init(|| Subject { template, meter })
     }
 
     /// Returns the subject; `None` before the guard has reached its caller.
     pub(crate) fn subject(&self) -> Option<&Subject> {
-        self.subject.get()
+        let is_open = || self.phase.load(Ordering::Acquire) == OPEN;
+        self.subject.get().or_else(|| is_open().then_some(&NOBODY))
     }
 
     /// Opens the record. Returns `false` where it is closed already: the lock was lost on its way to the caller.
@@ -56,17 +64,21 @@ impl HoldRecorder {
 
     /// Closes the record. Returns its subject if this call was the one that closed an open record.
     pub(crate) fn close(&self) -> Option<&Subject> {
-        (self.phase.swap(CLOSED, Ordering::AcqRel) == OPEN).then(|| self.subject.get()).flatten()
+        (self.phase.swap(CLOSED, Ordering::AcqRel) == OPEN).then(|| self.subject.get().unwrap_or(&NOBODY))
     }
 
     /// Goes on with the record of `before`, which is closed without a report: the hold has not ended. For a record that
     /// no other thread knows yet.
     pub(crate) fn continue_from(&self, before: &Self) {
-        let Some(subject) = before.subject.get() else { return };
+        let subject = match before.subject.get() {
+            Some(subject) => subject,
+            None if before.phase.load(Ordering::Acquire) == IDLE => return,
+            None => &NOBODY,
+        };
         if before.phase.swap(CLOSED, Ordering::AcqRel) != OPEN {
             subject.meter.hold_began();
         }
-        let _ = self.subject.set(subject.clone());
+        self.describe(subject.template.clone(), subject.meter.clone());
         self.reported_long.store(before.has_reported_long(), Ordering::Relaxed);
         self.phase.store(OPEN, Ordering::Release);
     }

@@ -7,6 +7,7 @@ use super::cleanup::{Certainty, Cleanup};
 use crate::backend::{Claim, Grant};
 use crate::clock::Moment;
 use crate::expiry;
+use crate::lease::Granted;
 use crate::notifications::Subscription;
 use crate::owner::OwnerSource;
 
@@ -107,13 +108,14 @@ impl PendingClaim {
 
     /// Returns the grant that a notification promised; `None` where it is too late to be sure of it, so that the store
     /// must be asked.
-    pub(crate) fn served(&self, waiters: usize) -> Option<Grant> {
+    pub(crate) fn served(&self, waiters: usize) -> Option<Granted> {
         let entry = self.entry.as_ref()?;
         let grant = Grant::new(entry.sent, entry.lease).with_waiters(Some(waiters));
         // The grant began after `sent`, because a claim that holds already is not answered with "keep waiting". The
         // later time at which the notification arrived proves nothing: it may have been delayed.
         let end = grant.sent.plus(expiry::safe(self.cleanup.capability.placement, entry.lease));
-        (!end.is_past(self.cleanup.clock.now())).then_some(grant)
+        let arrived = self.cleanup.clock.now();
+        (!end.is_past(arrived)).then_some(Granted { grant, arrived })
     }
 
     /// Notes that a request is about to be sent.

@@ -23,7 +23,7 @@ use std::time::Duration;
 use tokio::runtime::Id;
 use tokio::sync::Notify;
 
-use crate::backend::Claim;
+use crate::backend::{Claim, MoreKeys};
 use crate::clock::Moment;
 use crate::key::Key;
 use crate::sync::Mutex;
@@ -84,7 +84,7 @@ impl Progress {
 #[derive(Debug)]
 pub(crate) struct Earlier {
     key: Key,
-    more: Arc<[Key]>,
+    more: MoreKeys,
     progress: Mutex<Progress>,
     changed: Notify,
     /// From here on it keeps nobody waiting.
@@ -159,7 +159,7 @@ impl ReleasesUnderWay {
     pub(crate) fn add(self: &Arc<Self>, claim: &Claim, now: Moment) -> ReleaseUnderWay {
         let release = Arc::new(Earlier {
             key: claim.key.clone(),
-            more: Arc::clone(&claim.more),
+            more: claim.more.clone(),
             progress: Mutex::new(Progress::Anywhere),
             changed: Notify::new(),
             until: now.plus(PATIENCE),

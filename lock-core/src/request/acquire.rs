@@ -53,7 +53,7 @@ impl LockRequest {
     /// Dropping the future leaves nothing behind: what may have been granted is released in the background, and the
     /// queue entry is removed.
     pub async fn acquire(self) -> Result<LockGuard> {
-        acquire::acquire(self.plan()?).await
+        acquire::acquire(&mut self.plan()?).await
     }
 
     /// Tries exactly once. Returns `None` when the key is held. The strategy is not asked, and nothing waits.
@@ -67,7 +67,7 @@ impl LockRequest {
         self.options.strategy = Some(Arc::new(strategy::fail_fast()));
         self.options.wait = None;
         self.backoff = None;
-        match acquire::acquire(self.plan()?).await {
+        match acquire::acquire(&mut self.plan()?).await {
             Ok(guard) => Ok(Some(guard)),
             Err(error) if error.kind() == LockErrorKind::Contended => Ok(None),
             Err(error) => Err(error),
@@ -138,7 +138,7 @@ impl LockRequest {
     }
 
     /// Checks everything that can be checked without the store.
-    fn plan(self) -> Result<Box<Plan>> {
+    fn plan(self) -> Result<Plan> {
         let key = self.key.map_err(|bad| LockError::new(bad.kind, bad.text.to_string()))?;
         let hub = self.hub;
         let profiles = &hub.engine.profiles;
@@ -154,8 +154,7 @@ impl LockRequest {
                 with_backoff(&*strategy, backoff).map_err(|error| error.with_key(&key))?
             }
         };
-        // Boxed, because it is passed through several futures.
-        let plan = Box::new(Plan {
+        let plan = Plan {
             ttl: options.ttl(),
             wait: options.wait,
             options: LeaseOptions {
@@ -175,7 +174,7 @@ impl LockRequest {
             hub,
             key,
             more: self.more,
-        });
+        };
         plan.check().map_err(|error| error.with_key(&plan.key))?;
         Ok(plan)
     }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::backend::MoreKeys;
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::guard::OnLost;
 use crate::hub::Hub;
@@ -45,7 +46,7 @@ use crate::strategy::Backoff;
 pub struct LockRequest {
     pub(super) hub: Arc<Hub>,
     pub(super) key: Result<Key, BadKey>,
-    pub(super) more: Arc<[Key]>,
+    pub(super) more: MoreKeys,
     pub(super) kind: Kind,
     pub(super) options: Options,
     pub(super) backoff: Option<Backoff>,
@@ -98,8 +99,8 @@ pub(super) struct BadKey {
 
 impl LockRequest {
     pub(crate) fn new(hub: Arc<Hub>, key: impl IntoKey, kind: Kind) -> Self {
-        let key = key.into_key().map(|key| key.in_namespace(&hub.engine.namespace));
-        Self::with_key(hub, key, Arc::default(), kind)
+        let key = key.into_key().map(|key| key.into_namespace(&hub.engine.namespace));
+        Self::with_key(hub, key, MoreKeys::default(), kind)
     }
 
     /// A request for all of `keys`, in one order and none twice, so that two requests never wait for each other.
@@ -118,12 +119,12 @@ impl LockRequest {
                 };
                 (keys.next().ok_or_else(none), keys.collect())
             }
-            Err(error) => (Err(error), Arc::default()),
+            Err(error) => (Err(error), MoreKeys::default()),
         };
         Self::with_key(hub, key, more, Kind::Reentrant)
     }
 
-    fn with_key(hub: Arc<Hub>, key: Result<Key>, more: Arc<[Key]>, kind: Kind) -> Self {
+    fn with_key(hub: Arc<Hub>, key: Result<Key>, more: MoreKeys, kind: Kind) -> Self {
         Self {
             hub,
             key: key.map_err(|error| BadKey { kind: error.kind(), text: error.detail().into() }),

@@ -20,6 +20,7 @@ use lock_core::backend::{
     Ask, Attempt, Backend, Capability, Claim, Fencing, FencingToken, Grant, GrantId, Heartbeat, LatchState,
     LatchStep, Listed, Listener, LockInfo, Mode, Order, Queue, Released, Renew, Renewal, Waiting,
 };
+use lock_core::clock::Moment;
 use lock_core::key::Key;
 use lock_core::{LockError, LockErrorKind, Result};
 
@@ -218,6 +219,10 @@ impl Backend for Broken {
         }
         let queues = self.fault == Fault::TryTakesPlace;
         self.ask(claim, if queues && !ask.enqueues() { Ask::Enqueue { room: None } } else { ask }).await
+    }
+
+    fn acquire_now(&self, claim: &Claim, _ask: Ask, now: Moment) -> Option<Result<Attempt>> {
+        (self.fault == Fault::AcquireNowLies).then(|| Ok(Attempt::Granted(Grant::new(now, claim.ttl))))
     }
 
     async fn heartbeat(&self, claim: &Claim) -> Result<Heartbeat> {

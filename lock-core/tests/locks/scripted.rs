@@ -165,7 +165,7 @@ impl Scripted {
     /// Frees only `key` of the first claim, as a deletion would.
     pub(crate) async fn forget(&self, key: &Key) {
         let mut claim = self.claims().remove(0);
-        (claim.key, claim.more) = (key.clone(), Arc::default());
+        (claim.key, claim.more) = (key.clone(), [].into());
         self.store.release(&claim, None).await.unwrap();
     }
 

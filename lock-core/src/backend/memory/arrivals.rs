@@ -27,6 +27,11 @@ impl<K: Eq + Hash, T> Arrivals<K, T> {
         self.members.is_empty()
     }
 
+    /// Returns whether there ever was a member.
+    pub(super) fn had_any(&self) -> bool {
+        self.next > 0
+    }
+
     /// Adds a member at the end and returns its number.
     pub(super) fn push(&mut self, name: K, member: T) -> u64 {
         let number = self.next;

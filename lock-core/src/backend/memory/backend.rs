@@ -41,7 +41,11 @@ impl Backend for Memory {
     }
 
     async fn acquire(&self, claim: &Claim, ask: Ask) -> Result<Attempt> {
-        self.attempt(claim, ask)
+        self.attempt(claim, ask, Clock::Tokio.now())
+    }
+
+    fn acquire_now(&self, claim: &Claim, ask: Ask, now: Moment) -> Option<Result<Attempt>> {
+        Some(self.attempt(claim, ask, now))
     }
 
     async fn renew<'a>(&'a self, batch: &'a [Renew<'a>]) -> Vec<Renewal> {
@@ -130,8 +134,7 @@ impl Backend for Memory {
 }
 
 impl Memory {
-    fn attempt(&self, claim: &Claim, ask: Ask) -> Result<Attempt> {
-        let now = Clock::Tokio.now();
+    fn attempt(&self, claim: &Claim, ask: Ask, now: Moment) -> Result<Attempt> {
         let verdict = if claim.more.is_empty() {
             self.with_new(&claim.key, now, |entry| entry.acquire(claim, ask, now, || fence::next(claim)))
         } else {

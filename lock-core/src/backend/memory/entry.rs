@@ -35,7 +35,8 @@ pub(super) enum Relation {
     Conflict(Use),
 }
 
-/// The state of one key. A key that has no holder and no waiter has no entry.
+/// The state of one key. A key that has no holder and no waiter may have an entry until its shard is swept: it is likely
+/// to be claimed again, and making and dropping an entry costs more than that.
 #[derive(Debug, Default)]
 pub(super) struct Entry {
     pub(super) holders: Holders,
@@ -55,6 +56,11 @@ impl Entry {
             && self.holders.latest().is_none_or(|end| end.is_past(now))
             && self.tickets.are_all_dead(now)
             && self.latch.as_ref().is_none_or(|latch| latch.is_past(now))
+    }
+
+    /// Whether there was a queue since the entry was made: then it has memory to give back.
+    pub(super) fn had_queue(&self) -> bool {
+        self.waiters.capacity() > 0 || self.tickets.had_any()
     }
 
     /// Returns the events since the last call.

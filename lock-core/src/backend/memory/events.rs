@@ -41,7 +41,15 @@ impl Listeners {
     }
 
     /// Delivers the events of a change of `key`. The caller holds no lock of the store, because a listener may call back.
+    #[inline]
     pub(super) fn send(&self, key: &Key, events: Vec<Event>) {
+        // The common case: nobody waits.
+        if !events.is_empty() {
+            self.deliver(key, events);
+        }
+    }
+
+    fn deliver(&self, key: &Key, events: Vec<Event>) {
         for event in events {
             match event {
                 Event::Wake(wake) => wake.notify_one(),

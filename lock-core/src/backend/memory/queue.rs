@@ -57,6 +57,10 @@ impl Entry {
     /// Removes a ticket and its watchers; their futures find that and complete. Returns the mode that it waited for, if there
     /// was a ticket.
     pub(super) fn forget_ticket(&mut self, owner: Owner) -> Option<Mode> {
+        // The common case, an uncontended key, has no ticket to remove.
+        if self.tickets.is_empty() {
+            return None;
+        }
         let ticket = self.tickets.remove(owner)?;
         self.events.extend(ticket.watchers.into_iter().map(|watcher| Event::Wake(watcher.wake)));
         Some(ticket.mode)

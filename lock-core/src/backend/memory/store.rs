@@ -1,9 +1,7 @@
 //! The store: shards of entries.
 
 use std::collections::HashMap;
-use std::collections::hash_map::RandomState;
 use std::fmt;
-use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard};
 
@@ -34,13 +32,12 @@ pub struct Memory(Arc<Store>);
 
 struct Store {
     shards: [Mutex<Shard>; SHARDS],
-    hasher: RandomState,
     watchers: AtomicU64,
     listeners: Listeners,
 }
 
 pub(super) struct Shard {
-    pub(super) entries: HashMap<Key, Entry, RandomState>,
+    pub(super) entries: HashMap<Key, Entry>,
     /// The number of entries at which expired ones are swept again.
     sweep_at: usize,
 }
@@ -49,19 +46,24 @@ impl Memory {
     /// An empty store.
     #[must_use]
     pub fn new() -> Self {
-        let hasher = RandomState::new();
-        let shard = |_| {
-            let entries = HashMap::with_hasher(hasher.clone());
-            Mutex::new(Shard { entries, sweep_at: SWEEP_FROM })
-        };
+        let shard = |_| Mutex::new(Shard { entries: HashMap::new(), sweep_at: SWEEP_FROM });
         let shards = std::array::from_fn(shard);
-        Self(Arc::new(Store { shards, hasher, watchers: AtomicU64::new(0), listeners: Listeners::default() }))
+        Self(Arc::new(Store { shards, watchers: AtomicU64::new(0), listeners: Listeners::default() }))
     }
 
-    /// Returns how many keys have an entry, expired ones included that were not swept yet.
+    /// Returns how many keys have an entry, idle ones included that were not swept yet.
     #[cfg(test)]
     pub(super) fn entries(&self) -> usize {
         self.0.shards.iter().map(|shard| shard.lock().entries.len()).sum()
+    }
+
+    /// Returns how many keys have an entry that is not idle.
+    #[cfg(test)]
+    pub(super) fn in_use(&self) -> usize {
+        let now = crate::clock::Clock::Tokio.now();
+        let of_shard =
+            |shard: &Mutex<Shard>| shard.lock().entries.values().filter(|entry| !entry.is_idle(now)).count();
+        self.0.shards.iter().map(of_shard).sum()
     }
 
     /// Returns how many claims of others than `owner` wait for `key`.
@@ -86,8 +88,9 @@ impl Memory {
 
     /// Returns the number of the shard of `key`.
     pub(super) fn shard_index(&self, key: &Key) -> usize {
-        // From the middle of the hash: the map takes its bucket from the low bits and its tag from the highest seven.
-        (self.0.hasher.hash_one(key) >> 40) as usize % SHARDS
+        // The map hashes the whole key. Whoever chooses keys that all fall into one shard only makes its lock busy.
+        let end = key.as_str().as_bytes().iter().rev().take(8);
+        end.fold(0, |sum: usize, byte| sum.wrapping_mul(31).wrapping_add(usize::from(*byte))) % SHARDS
     }
 
     pub(super) fn shard(&self, place: usize) -> MutexGuard<'_, Shard> {
@@ -100,7 +103,7 @@ impl Memory {
         let entry = shard.entries.get_mut(key)?;
         let answer = change(entry);
         let events = entry.take_events();
-        if entry.is_idle(now) {
+        if entry.had_queue() && entry.is_idle(now) {
             shard.entries.remove(key);
         }
         drop(shard);
@@ -111,10 +114,15 @@ impl Memory {
     /// As [`with`](Self::with), and makes the entry if there is none.
     pub(super) fn with_new<T>(&self, key: &Key, now: Moment, change: impl FnOnce(&mut Entry) -> T) -> T {
         let mut shard = self.shard(self.shard_index(key));
-        shard.sweep(now);
-        let entry = shard.entries.entry(key.clone()).or_default();
-        let answer = change(entry);
-        let events = entry.take_events();
+        let answer_of = |entry: &mut Entry| (change(entry), entry.take_events());
+        // In this order, because a key that is claimed is one that was claimed before, as a rule.
+        let (answer, events) = match shard.entries.get_mut(key) {
+            Some(entry) => answer_of(entry),
+            None => {
+                shard.sweep(now);
+                answer_of(shard.entries.entry(key.clone()).or_default())
+            }
+        };
         drop(shard);
         self.0.listeners.send(key, events);
         answer
@@ -122,7 +130,7 @@ impl Memory {
 }
 
 impl Shard {
-    /// Drops the expired entries each time that the shard has doubled. Keys that are never claimed again thus cost no memory,
+    /// Drops the idle entries each time that the shard has doubled. Keys that are never claimed again thus cost no memory,
     /// and a call pays for it with a constant amount of work on average.
     pub(super) fn sweep(&mut self, now: Moment) {
         if self.entries.len() >= self.sweep_at {

@@ -30,6 +30,11 @@ impl Tickets {
         self.arrivals.is_empty()
     }
 
+    /// Returns whether there ever was a ticket.
+    pub(super) fn had_any(&self) -> bool {
+        self.arrivals.had_any()
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &Ticket> {
         self.arrivals.iter()
     }

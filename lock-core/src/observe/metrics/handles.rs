@@ -79,6 +79,11 @@ pub(crate) fn quarantined(node: &str, is: bool) {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Meter(Option<Arc<Series>>);
 
+impl Meter {
+    /// Counts nothing.
+    pub(crate) const NONE: Self = Self(None);
+}
+
 /// The handles of one template.
 ///
 /// Counters are registered at once, so that a rate has a zero to start from. The histograms of refusals and losses are

@@ -84,7 +84,7 @@ async fn random_sets_of_keys_exclude_each_other_and_all_are_served() {
         }
     };
     tokio::time::timeout(Duration::from_secs(8), done).await.expect("somebody waits for ever");
-    assert_eq!(memory.entries(), 0);
+    assert_eq!(memory.in_use(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -108,7 +108,7 @@ async fn a_wait_for_several_keys_ends_when_all_are_free_and_leaves_nothing() {
     ));
     memory.release_now(&both, None);
     memory.release_now(&late, None);
-    assert_eq!(memory.entries(), 0);
+    assert_eq!(memory.in_use(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -197,7 +197,7 @@ async fn a_latch_leaves_no_entry_behind_and_tells_each_process_once() {
     let owner = claims.owners.mint();
     let set = LatchStep::Set { count: 1, owner, ttl: TTL };
     assert!(matches!(memory.latch(&key, &LatchStep::Look).await, Ok(LatchState::Unset)));
-    assert_eq!(memory.entries(), 0);
+    assert_eq!(memory.in_use(), 0);
     let _ = memory.latch(&key, &set).await;
     for _ in 0..3 {
         let _ = memory.latch(&key, &LatchStep::Wait { process: owner.process(), ttl: TTL }).await;
@@ -211,7 +211,7 @@ async fn a_latch_leaves_no_entry_behind_and_tells_each_process_once() {
     assert_eq!(told.take(), ["opened k"]);
     tokio::time::advance(TTL).await;
     assert!(matches!(memory.latch(&key, &LatchStep::Look).await, Ok(LatchState::Unset)));
-    assert_eq!(memory.entries(), 0);
+    assert_eq!(memory.in_use(), 0);
     let nothing = LatchStep::Set { count: 0, owner, ttl: TTL };
     memory.latch(&key, &nothing).await.expect_err("open from the start");
 }

@@ -27,7 +27,7 @@ async fn random_operations_leave_no_entry_behind() {
     for claim in &open {
         memory.release_now(claim, None);
     }
-    assert_eq!(memory.entries(), 0);
+    assert_eq!(memory.in_use(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -40,6 +40,28 @@ async fn keys_that_ran_out_are_swept() {
         tokio::time::advance(TTL).await;
     }
     assert!(memory.entries() < 5_000, "{} of 10,000 are left", memory.entries());
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_that_were_released_are_swept() {
+    let (memory, claims) = (Memory::new(), Claims::new());
+    for number in 0..10_000 {
+        let claim = claims.exclusive(&number.to_string());
+        let _ = memory.acquire(&claim, Ask::Try).await;
+        memory.release_now(&claim, None);
+    }
+    assert!(memory.entries() < 2_100, "{} of 10,000 are left", memory.entries());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_had_a_queue_keeps_nothing() {
+    let (memory, claims) = (Memory::new(), Claims::new());
+    let (holder, waiting) = (claims.exclusive("k"), claims.claim("k", Mode::Exclusive, Queue::Fifo));
+    let _ = memory.acquire(&holder, Ask::Try).await;
+    let _ = memory.acquire(&waiting, Ask::Enqueue { room: None }).await;
+    memory.release_now(&waiting, None);
+    memory.release_now(&holder, None);
+    assert_eq!(memory.entries(), 0);
 }
 
 #[tokio::test]
@@ -57,7 +79,7 @@ async fn kinds_that_have_nothing_in_common_refuse_each_other_by_name() {
         assert!(text.contains(name) && text.contains("2 permits"), "{text}");
     }
     memory.release_now(&held, None);
-    assert_eq!(memory.entries(), 0);
+    assert_eq!(memory.in_use(), 0);
 }
 
 #[tokio::test]

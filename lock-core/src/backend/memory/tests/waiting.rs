@@ -119,7 +119,7 @@ async fn a_waiter_that_is_dropped_after_its_wake_passes_it_on() {
         assert!(granted(&memory, &c).await, "fifo {fifo}");
         drop(wc);
         memory.release_now(&c, None);
-        assert_eq!(memory.entries(), 0);
+        assert_eq!(memory.in_use(), 0);
     }
 }
 
@@ -289,7 +289,7 @@ async fn under_load_nobody_is_forgotten() {
         };
         tokio::time::timeout(Duration::from_secs(8), all).await.expect("a wake-up was lost");
         assert_eq!(turns.load(Ordering::SeqCst), 1_600);
-        assert_eq!(memory.entries(), 0);
+        assert_eq!(memory.in_use(), 0);
     }
 }
 
