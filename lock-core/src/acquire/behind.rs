@@ -30,8 +30,19 @@ impl Acquire<'_> {
             earlier.retain(|release| !release.is_over());
         }
         let answer = self.answer(ask).await;
+        self.unless_in_doubt(ask, answer, &earlier).await
+    }
+
+    /// Returns the answer to a question that was asked behind the releases `earlier`. Asks once more where it is a refusal
+    /// that may be due to one of them.
+    pub(super) async fn unless_in_doubt(
+        &mut self,
+        ask: Ask,
+        answer: Result<Answer>,
+        earlier: &[Arc<Earlier>],
+    ) -> Result<Answer> {
         let is_refused = matches!(&answer, Ok(Answer::Held(held)) if held.queued_at.is_none());
-        if earlier.is_empty() || !is_refused || !Box::pin(self.is_in_doubt(&earlier)).await? {
+        if earlier.is_empty() || !is_refused || !Box::pin(self.is_in_doubt(earlier)).await? {
             return answer;
         }
         self.attempts = self.attempts.saturating_add(1);

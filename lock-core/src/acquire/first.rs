@@ -38,6 +38,8 @@ pub(super) struct Answered<'a> {
     /// [`Engine::reconnects`] before the question.
     pub(super) asked_in: u64,
     pub(super) answer: Result<Answer>,
+    /// The releases of this process that the question was asked behind.
+    pub(super) earlier: Vec<Arc<Earlier>>,
     _under_way: Acquiring<'a>,
 }
 
@@ -113,7 +115,14 @@ pub(super) fn at_once(plan: &Plan, ask: Ask, now: Moment) -> Result<Option<First
         claim.begin_request();
         claim.start_over(&engine.owners);
     }
-    Ok(Some(First::Answered(Box::new(Answered { claim, ask, asked_in, answer, _under_way }))))
+    Ok(Some(First::Answered(Box::new(Answered {
+        claim,
+        ask,
+        asked_in,
+        answer,
+        earlier: Vec::new(),
+        _under_way,
+    }))))
 }
 
 /// Asks the store.
@@ -123,7 +132,8 @@ pub(super) async fn ask_first(plan: &Plan, ask: Ask, started: Moment) -> Result<
     engine.check_open()?;
     // Before the first byte is sent: without a renewer nothing could be held.
     let schedule = plan.hub.renewers.here()?;
-    let earlier = engine.cleanup.under_way.of(plan.keys());
+    let mut earlier = engine.cleanup.under_way.of(plan.keys());
+    earlier.retain(|release| !release.is_over());
     if !earlier.is_empty() && !are_ahead(&earlier) {
         // The loop waits for them.
         return Ok(First::NotAsked);
@@ -142,11 +152,7 @@ pub(super) async fn ask_first(plan: &Plan, ask: Ask, started: Moment) -> Result<
         let claim = claim.take(&engine.owners);
         return Ok(First::Granted(guard(plan, &schedule, claim, granted, span)));
     }
-    if !earlier.is_empty() && matches!(answer, Ok(Answer::Held(_))) {
-        // The refusal may be due to one of them that fell behind. The loop finds out, and asks again.
-        return Ok(First::NotAsked);
-    }
-    Ok(First::Answered(Box::new(Answered { claim, ask, asked_in, answer, _under_way })))
+    Ok(First::Answered(Box::new(Answered { claim, ask, asked_in, answer, earlier, _under_way })))
 }
 
 /// Returns whether what this task sends now arrives behind all these releases.

@@ -28,7 +28,7 @@ use crate::engine::{Acquiring, Engine};
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::guard::LockGuard;
 use crate::local_queue::Waiter;
-use crate::pending::PendingClaim;
+use crate::pending::{Earlier, PendingClaim};
 use crate::strategy::Decision;
 
 /// How often the log says that the store keeps failing.
@@ -40,8 +40,8 @@ const STORE_PAUSE: Duration = Duration::from_millis(25);
 /// The longest pause of a claim with a queue entry, which it must keep alive.
 const LONGEST_STORE_PAUSE: Duration = Duration::from_secs(1);
 
-/// The answer to the first question, if it was asked before the loop.
-pub(super) type FirstAnswer = Option<(Ask, Result<Answer>)>;
+/// The answer to the first question, if it was asked before the loop, and the releases that it was asked behind.
+pub(super) type FirstAnswer = Option<(Ask, Result<Answer>, Vec<Arc<Earlier>>)>;
 
 /// One acquisition under way.
 pub(super) struct Acquire<'a> {
@@ -109,11 +109,11 @@ impl<'a> Acquire<'a> {
         span: &'a Span,
         answered: Answered<'a>,
     ) -> (Self, FirstAnswer) {
-        let Answered { claim, ask, asked_in, answer, .. } = answered;
+        let Answered { claim, ask, asked_in, answer, earlier, .. } = answered;
         let mut acquire = Self::new(plan, started, Some(span), claim);
         (acquire.attempts, acquire.asked_in, acquire.has_awaited) = (1, asked_in, true);
         acquire.question = LastQuestion::Fresh;
-        (acquire, Some((ask, answer)))
+        (acquire, Some((ask, answer, earlier)))
     }
 
     /// Runs until there is a guard, or none any more. `first` is the answer to the first question, if it was asked
@@ -123,7 +123,7 @@ impl<'a> Acquire<'a> {
         let schedule = self.plan.hub.renewers.here()?;
         let (mut held, mut last) = (Held::default(), None);
         let mut wake = match &first {
-            Some((ask, _)) => Wake::Ask(*ask),
+            Some((ask, ..)) => Wake::Ask(*ask),
             None => self.first(),
         };
         loop {
@@ -184,7 +184,8 @@ impl<'a> Acquire<'a> {
 
     /// Asks the store, unless it has answered `first`.
     async fn ask(&mut self, ask: Ask, first: FirstAnswer) -> Result<Answer> {
-        if let Some((_, answer)) = first {
+        if let Some((_, answer, earlier)) = first {
+            let answer = self.unless_in_doubt(ask, answer, &earlier).await;
             return self.hears(ask, answer);
         }
         self.engine.check_open()?;
