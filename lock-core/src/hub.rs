@@ -66,6 +66,7 @@ impl Hub {
         // First: a grant that is on its way to its next holder has no lease yet.
         self.engine.note_lost(owners, reason);
         let owners: HashSet<&Owner> = owners.iter().collect();
+        self.engine.local_queue.lose_lingering(&owners);
         for lease in self.leases().into_iter().filter(|lease| owners.contains(&lease.claim.owner)) {
             // Of several keys one may be lost, and the others must be free as well. A session takes all with it.
             if lease.lose(reason) && reason != LossReason::SessionEnded {
@@ -108,6 +109,8 @@ impl Listener for Hub {
     }
 
     fn reconnected(&self) {
+        // Somebody may wait for a grant that lingers here, or that will.
+        self.engine.local_queue.missed();
         self.engine.reconnected();
     }
 }
@@ -118,6 +121,7 @@ impl Drop for Hub {
         let cleanup = Arc::clone(&self.engine.cleanup);
         // The thread must not stay for releases that are only repeated to be safe: their next try is the last.
         cleanup.hurry();
+        self.engine.local_queue.end_all_lingering();
         self.background.stop(async move { cleanup.settled().await });
     }
 }

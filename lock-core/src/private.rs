@@ -88,6 +88,7 @@ impl Request {
         renew_every(every: Duration);
         max_hold(max: Duration);
         min_hold(min: Duration);
+        linger(linger: Duration);
         label(label: &'static str);
         profile(name: &'static str);
     }

@@ -87,11 +87,12 @@ fn options(spec: &LockSpec) -> TokenStream {
         }
     });
     let wait = spec.wait.as_ref().map(|(_, wait)| *wait);
-    let [wait, renew_every, max_hold, min_hold] = [
+    let [wait, renew_every, max_hold, min_hold, linger] = [
         ("wait", wait),
         ("renew_every", spec.renew_every),
         ("max_hold", spec.max_hold.as_ref().map(|(_, max)| *max)),
         ("min_hold", spec.min_hold.as_ref().map(|(_, min)| *min)),
+        ("linger", spec.linger.as_ref().map(|(_, linger)| *linger)),
     ]
     .map(|(name, value)| {
         let (name, value) = (format_ident!("{name}"), duration(value?));
@@ -115,9 +116,9 @@ fn options(spec: &LockSpec) -> TokenStream {
         Release::Background => quote!(.release(#private::Release::Background)),
     });
     let label = spec.label.as_ref().map(|label| quote!(.label(#label)));
-    quote!(
-        #profile #ttl #strategy #wait #backoff #max_waiters #renew #renew_every #max_hold #min_hold #on_lost #release #label
-    )
+    quote! {
+        #profile #ttl #strategy #wait #backoff #max_waiters #renew #renew_every #max_hold #min_hold #linger #on_lost #release #label
+    }
 }
 
 // Output:

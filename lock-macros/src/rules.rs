@@ -17,6 +17,7 @@ pub(crate) struct Readings<'a> {
     pub(crate) renew: Option<bool>,
     pub(crate) max_hold: Option<&'a (LitStr, Duration)>,
     pub(crate) min_hold: Option<&'a (LitStr, Duration)>,
+    pub(crate) linger: Option<&'a (LitStr, Duration)>,
 }
 
 /// Applies all rules.
@@ -28,6 +29,9 @@ pub(crate) fn check(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
     min_hold_beyond_max_hold(args, read, errors);
     min_hold_beyond_a_fixed_ttl(args, read, errors);
     renew_every_without_renewal(args, read, errors);
+    linger_of_another_kind(args, read, errors);
+    linger_of_several_keys(args, errors);
+    linger_beyond_its_bound(args, read, errors);
 }
 
 /// Returns the strategy, if it has a name.
@@ -119,6 +123,51 @@ fn renew_every_without_renewal(args: &Args, read: &Readings<'_>, errors: &mut Er
         let message =
             "`renew_every` cannot be combined with `renew = false`, which does not renew: remove one of them";
         errors.at(every.later_of(renew).name.span(), message);
+    }
+}
+
+/// The longest linger. `lock-core` has the same bounds (`options/linger.rs`), and refuses what this lets pass.
+const LONGEST_LINGER: Duration = Duration::from_secs(1);
+
+/// Only the holder of an exclusive lock without an order is told of those who wait.
+fn linger_of_another_kind(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
+    let (Some(linger), Some(arg), Some(kind)) = (&args.linger, &args.kind, read.kind) else { return };
+    let why = match kind {
+        Kind::Reentrant => return,
+        Kind::Fair => {
+            "it gets the key in the order of the store's queue, and a lock that stays would break that"
+        }
+        Kind::Read | Kind::Write => "readers and writers get the key in the order of the store's queue",
+        Kind::Semaphore { .. } => "the store tells nobody who holds a permit that somebody waits for one",
+    };
+    let message =
+        format!("`linger` cannot be combined with `kind = \"{}\"`: {why}; remove one of them", kind.name());
+    errors.at(linger.later_of(arg).name.span(), message);
+}
+
+/// A request for several keys waits for one after another.
+fn linger_of_several_keys(args: &Args, errors: &mut Errors) {
+    let (Some(linger), Some(keys)) = (&args.linger, &args.keys) else { return };
+    let message = "`linger` cannot be combined with `keys`: it waits for one key after another, and a lock of all of them \
+                   would be in its own way; remove `linger`, or lock one `key`";
+    errors.at(linger.later_of(keys).name.span(), message);
+}
+
+/// Whoever waits elsewhere may have to wait for its end, and what is left of the lease must be enough for it.
+fn linger_beyond_its_bound(args: &Args, read: &Readings<'_>, errors: &mut Errors) {
+    let (Some(linger), Some((text, length))) = (&args.linger, read.linger) else { return };
+    if *length > LONGEST_LINGER {
+        let message = format!("`linger = \"{}\"` is too long: it is at most 1 s", text.value());
+        errors.at(linger.name.span(), message);
+    } else if let (Some(ttl), Some((ttl_text, lease))) = (&args.ttl, read.ttl)
+        && *length > *lease / 3
+    {
+        let message = format!(
+            "`linger = \"{}\"` is longer than a third of `ttl = \"{}\"`: change one of them",
+            text.value(),
+            ttl_text.value()
+        );
+        errors.at(linger.later_of(ttl).name.span(), message);
     }
 }
 

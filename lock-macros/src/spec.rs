@@ -36,6 +36,7 @@ pub(crate) struct LockSpec {
     pub(crate) renew_every: Option<Duration>,
     pub(crate) max_hold: Option<(LitStr, Duration)>,
     pub(crate) min_hold: Option<(LitStr, Duration)>,
+    pub(crate) linger: Option<(LitStr, Duration)>,
     pub(crate) on_lost: Option<OnLost>,
     pub(crate) release: Option<Release>,
     pub(crate) handle: Option<Ident>,
@@ -75,6 +76,7 @@ impl LockSpec {
         let renew_every = check(args.renew_every.as_ref(), errors, |arg| Ok(duration_of(arg)?.1));
         let max_hold = check(args.max_hold.as_ref(), errors, duration_of);
         let min_hold = check(args.min_hold.as_ref(), errors, duration_of);
+        let linger = check(args.linger.as_ref(), errors, duration_of);
         let on_lost = check(args.on_lost.as_ref(), errors, on_lost);
         let release = check(args.release.as_ref(), errors, release);
         let handle = check(args.handle.as_ref(), errors, |arg| handle(arg, &params));
@@ -87,6 +89,7 @@ impl LockSpec {
             renew: given(&renew).copied(),
             max_hold: given(&max_hold),
             min_hold: given(&min_hold),
+            linger: given(&linger),
         };
         rules::check(args, &readings, errors);
         let krate = errors.take(krate(args.krate.as_ref()));
@@ -103,6 +106,7 @@ impl LockSpec {
             renew_every: renew_every?,
             max_hold: max_hold?,
             min_hold: min_hold?,
+            linger: linger?,
             on_lost: on_lost?,
             release: release?,
             handle: handle?,

@@ -133,6 +133,10 @@ const OPTIONS: &[Row] = &[
         &["cooldown", "lock_at_least_for", "min_time"],
         "; did you mean `min_hold`, how long the key stays taken at least?",
     ),
+    (
+        &["keep_alive_after", "keep_for", "stay", "sticky", "warm"],
+        "; did you mean `linger`, how long the lock stays at hand after its release?",
+    ),
     (&["on_loss", "when_lost"], "; did you mean `on_lost`, what happens to the body when the lock is lost?"),
     (
         &["async_release", "background", "on_end", "on_release", "release_mode", "unlock"],

@@ -21,9 +21,15 @@ pub(crate) const BEGIN: Size = Size {
     turns: true,
     leaves: false,
     foreign: None,
+    lingers: false,
+    closes: false,
     faults: &[],
     without: &[],
 };
+
+/// Two processes start from nothing, and what they release may linger.
+pub(crate) const LINGERS: Size =
+    Size { tasks: &[&[LONG, LONG], &[LONG]], unanswered: 0, turns: false, lingers: true, ..BEGIN };
 
 /// One process holds and has another task to come; the other waits in the store's queue.
 pub(crate) const QUEUED: Size = Size {
@@ -37,6 +43,8 @@ pub(crate) const QUEUED: Size = Size {
     turns: true,
     leaves: true,
     foreign: None,
+    lingers: false,
+    closes: false,
     faults: &[],
     without: &[],
 };
@@ -142,6 +150,20 @@ fn with_three_processes() {
 fn with_a_process_that_dies() {
     queue("crash", Size { faults: &[Fault::Crash], ..QUEUED });
     queue("crash, from nothing", Size { faults: &[Fault::Crash], turns: false, ..BEGIN });
+}
+
+#[test]
+fn with_grants_that_linger() {
+    queue("lingers", LINGERS);
+    queue("lingers, with a waiter", Size { lingers: true, leaves: false, ..QUEUED });
+    queue("lingers, three", Size { lingers: true, leaves: false, turns: false, ..THREE });
+}
+
+#[test]
+fn with_grants_that_linger_and_a_process_that_ends() {
+    let size = Size { tasks: &[&[LONG], &[LONG]], ..LINGERS };
+    queue("lingers, one closes", Size { closes: true, ..size.clone() });
+    queue("lingers, one dies", Size { faults: &[Fault::Crash], ..size });
 }
 
 #[test]

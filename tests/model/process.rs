@@ -1,6 +1,6 @@
 //! The behavior of a process: its local queue, its entry in the store's queue, its grant.
 
-use super::protocol::{Head, Hold, LATE, Message, NOW, Owner, Rule, Tick, waiter_lease};
+use super::protocol::{Head, Hold, LATE, LINGER, Linger, Message, NOW, Owner, Rule, Tick, waiter_lease};
 use super::world::World;
 
 /// The time of a release after which no request of its owner can arrive.
@@ -37,10 +37,14 @@ impl World<'_> {
         }
     }
 
-    /// Puts a task into the local queue. The head asks, unless the holder was queued there as well.
+    /// Puts a task into the local queue. The head asks, unless the holder was queued there as well. A task that finds a
+    /// lingering grant has the key at once.
     pub(crate) fn join_line(&mut self, i: usize) {
+        let ttl = self.state.processes[i].tasks.remove(0);
+        if self.takes_linger(i, ttl) {
+            return;
+        }
         let process = &mut self.state.processes[i];
-        let ttl = process.tasks.remove(0);
         process.line.push(ttl);
         if process.line.len() == 1 {
             process.head = Head::Rests;
@@ -48,6 +52,15 @@ impl World<'_> {
                 self.ask(i, None);
             }
         }
+    }
+
+    /// Lets a task have the lingering grant. Returns whether there is one.
+    fn takes_linger(&mut self, i: usize, ttl: Tick) -> bool {
+        let takes = self.has(Rule::JoinTakesLinger);
+        let Some(linger) = self.state.processes[i].linger.take_if(|_| takes) else { return false };
+        let until = if self.has(Rule::LingerKeepsLease) { linger.until } else { NOW + ttl };
+        self.hold(linger.owner, until, ttl);
+        true
     }
 
     /// Lets the head ask for a queue entry: as `owner`, if that one has not asked yet.
@@ -135,7 +148,54 @@ impl World<'_> {
     /// Lets the holder release to the store, or lose its grant.
     pub(crate) fn finish(&mut self, i: usize) {
         if let Some(hold) = self.state.processes[i].hold.take() {
+            self.state.processes[i].contended = false;
             self.give_back(hold.owner);
+        }
+    }
+
+    /// Lets the holder release, and its grant linger.
+    pub(crate) fn linger(&mut self, i: usize) {
+        let process = &mut self.state.processes[i];
+        if let Some(Hold { owner, until, .. }) = process.hold.take() {
+            process.linger = Some(Linger { owner, until, end: NOW + LINGER });
+        }
+    }
+
+    /// Gives a lingering grant back.
+    pub(crate) fn end_linger(&mut self, i: usize) {
+        let process = &mut self.state.processes[i];
+        let Some(linger) = process.linger else { return };
+        (process.linger, process.contended) = (None, false);
+        self.give_back(linger.owner);
+    }
+
+    /// Ends a process in good order: its waiters give up, and what lingers goes back. Holders end by themselves.
+    pub(crate) fn close(&mut self, i: usize) {
+        self.grab_unanswered(i);
+        while !self.state.processes[i].line.is_empty() {
+            self.leave_line(i);
+        }
+        let process = &mut self.state.processes[i];
+        process.tasks.clear();
+        process.closed = true;
+        (process.minted, process.beats, process.unanswered) = (u8::MAX, 0, 0);
+        if self.has(Rule::CloseEndsLinger) {
+            self.end_linger(i);
+        }
+    }
+
+    /// Learns that somebody waits elsewhere.
+    fn contended(&mut self, i: usize) {
+        if !self.state.processes[i].is_concerned() {
+            return;
+        }
+        self.state.processes[i].contended = true;
+        let linger = self.state.processes[i].linger;
+        if self.has(Rule::ContendedEndsLinger) {
+            self.end_linger(i);
+        }
+        if !self.has(Rule::GivenBackIsGone) {
+            self.state.processes[i].linger = linger;
         }
     }
 
@@ -155,7 +215,9 @@ impl World<'_> {
     }
 
     fn hold(&mut self, owner: Owner, until: Tick, ttl: Tick) {
+        let early = self.has(Rule::ContendedCountsEarly);
         let process = &mut self.state.processes[usize::from(owner.process)];
+        process.contended &= early;
         if process.hold.is_some() {
             self.state.wrong.get_or_insert("at most one holds for certain");
         }
@@ -166,7 +228,10 @@ impl World<'_> {
     pub(crate) fn receive(&mut self, message: Message) {
         match message {
             Message::Taken { owner } => self.taken(owner),
-            Message::Granted { owner, until } => self.granted(owner, until),
+            Message::Granted { owner, until, others } => {
+                self.granted(owner, until);
+                self.told_of_others(owner, others);
+            }
             Message::Waiting { owner, sent, ttl } => self.waiting(owner, sent, ttl),
             Message::Own { owner, free } => {
                 let process = &mut self.state.processes[usize::from(owner.process)];
@@ -178,10 +243,11 @@ impl World<'_> {
                 }
             }
             Message::Gone { owner } => self.gone(owner),
-            Message::Renewed { owner, until } => {
+            Message::Renewed { owner, until, others } => {
                 let hold = self.state.processes[usize::from(owner.process)].hold.as_mut();
                 if let Some(hold) = hold.filter(|hold| hold.owner == owner) {
                     hold.until = hold.until.max(until);
+                    self.told_of_others(owner, others);
                 }
             }
             Message::NotOwned { owner } => {
@@ -189,7 +255,11 @@ impl World<'_> {
                     self.lose(usize::from(owner.process));
                 }
             }
-            Message::Push { owner } => self.pushed(owner),
+            Message::Push { owner, others } => {
+                self.pushed(owner);
+                self.told_of_others(owner, others);
+            }
+            Message::Contended { process } => self.contended(usize::from(process)),
             Message::Freed { process } => {
                 if self.state.processes[usize::from(process)].waits_to_be_told() {
                     self.freed(usize::from(process));
@@ -206,6 +276,12 @@ impl World<'_> {
         }
     }
 
+    /// Learns with its grant that others wait.
+    fn told_of_others(&mut self, owner: Owner, others: bool) {
+        let process = &mut self.state.processes[usize::from(owner.process)];
+        process.contended |= others && process.hold.is_some_and(|hold| hold.owner == owner);
+    }
+
     /// Learns that the key is held: the task joins the local queue. It asks as the same owner, which has no queue entry
     /// yet.
     fn taken(&mut self, owner: Owner) {
@@ -214,7 +290,13 @@ impl World<'_> {
         let Some((_, ttl)) = process.grab.take_if(|(grab, _)| *grab == owner) else { return };
         if self.size.foreign == Some(owner.process) {
             process.tasks.insert(0, ttl);
-        } else if process.line.is_empty() {
+            return;
+        }
+        if self.takes_linger(i, ttl) {
+            return;
+        }
+        let process = &mut self.state.processes[i];
+        if process.line.is_empty() {
             process.line.push(ttl);
             self.ask(i, Some(owner));
         }

@@ -11,6 +11,8 @@ pub(crate) const KEPT: &str = "no place is dropped while its owner counts on it"
 pub(crate) const NO_ORPHAN: &str = "what nobody wants any more is being given back";
 pub(crate) const TOLD: &str = "a head that waits for its own process is going to be told";
 pub(crate) const SERVED: &str = "a release serves who has asked since the grant";
+pub(crate) const BRIEFLY: &str = "a grant lingers no longer than its linger and its lease";
+pub(crate) const GIVES_WAY: &str = "a lingering grant gives way to who waits elsewhere";
 pub(crate) const PROGRESS: &str = "signs of life alone serve everybody";
 
 impl Protocol {
@@ -28,6 +30,8 @@ impl Protocol {
             (BOTH_KEYS, loses(Fault::LoseQueue) || both_keys(state)),
             (NO_ORPHAN, no_orphan(state)),
             (TOLD, told(state)),
+            (BRIEFLY, briefly(state)),
+            (GIVES_WAY, gives_way(state)),
         ];
         let broken = checks.into_iter().find(|(_, holds)| !holds).map(|(name, _)| name);
         broken.or_else(|| (!self.settles(state)).then_some(PROGRESS))
@@ -37,6 +41,23 @@ impl Protocol {
 fn one_holder(state: &State) -> bool {
     let certain = |hold: super::protocol::Hold| hold.until > NOW;
     state.processes.iter().filter(|process| process.hold.is_some_and(certain)).count() <= 1
+}
+
+fn briefly(state: &State) -> bool {
+    let lasts = |linger: super::protocol::Linger| linger.end > NOW && linger.until > NOW;
+    state.processes.iter().all(|process| process.linger.is_none_or(lasts))
+}
+
+/// Checks that a grant does not linger while somebody waits for it in the store's queue, unless the notification of that
+/// or the release is in flight. A holder by a plain SET that overtook the queue is not notified: its linger ends by time.
+fn gives_way(state: &State) -> bool {
+    let lives = |entry: &super::protocol::Entry| entry.until > NOW && state.process(entry.owner).alive;
+    let kept = |(i, process): (usize, &super::protocol::Process)| {
+        let is_told = |message: &Message| matches!(message, Message::Contended { process } if usize::from(*process) == i);
+        let blocks = |owner| state.holds(owner) && !is_cancelled(state, owner);
+        process.linger.is_some_and(|linger| blocks(linger.owner)) && !state.net.iter().any(is_told)
+    };
+    state.overtook || !state.waiting.iter().any(lives) || !state.processes.iter().enumerate().any(kept)
 }
 
 fn both_keys(state: &State) -> bool {

@@ -14,6 +14,8 @@ pub(crate) const PLACE: Tick = 2;
 /// A request for the key that is in flight for longer has no effect any more: a SET because its connection is closed,
 /// the script because of its not-after time.
 pub(crate) const LATE: Tick = 1;
+/// How long a released grant lingers at most.
+pub(crate) const LINGER: Tick = 1;
 
 /// Returns the lease of a grant from the queue.
 pub(crate) fn waiter_lease(ttl: Tick) -> Tick {
@@ -67,6 +69,26 @@ pub(crate) enum Rule {
     ReleaseLooksWhereMarked,
     /// The value of a holder of another library is left alone.
     OnlyOursMarked,
+    /// A grant lingers only where no task of its process waits.
+    LineBeforeLinger,
+    /// A task that begins to wait takes the grant that lingers in its process.
+    JoinTakesLinger,
+    /// The next holder of a lingering grant has what is left of its lease.
+    LingerKeepsLease,
+    /// A grant that lingers is given back at the end of its linger.
+    LingerEnds,
+    /// A grant that lingers is given back when its process is notified of a waiter elsewhere.
+    ContendedEndsLinger,
+    /// A grant does not linger if its process was notified of a waiter elsewhere while it was held.
+    ContendedForbidsLinger,
+    /// The notification of a waiter counts for a grant whose answer it overtook.
+    ContendedCountsEarly,
+    /// A grant by a script, and the push of one, say whether others wait.
+    GrantTellsOfOthers,
+    /// Nobody takes a lingering grant once its release is sent.
+    GivenBackIsGone,
+    /// A process that ends gives lingering grants back.
+    CloseEndsLinger,
 }
 
 /// A fault that may happen once in a run.
@@ -105,6 +127,10 @@ pub(crate) struct Size {
     /// The process of another library: it takes the key by a plain SET, compares its whole value to release it, and
     /// never waits.
     pub(crate) foreign: Option<u8>,
+    /// Whether released grants may linger.
+    pub(crate) lingers: bool,
+    /// Whether process 0 may end in good order.
+    pub(crate) closes: bool,
     /// At most one of these faults happens.
     pub(crate) faults: &'static [Fault],
     /// The rules that are removed.
@@ -154,9 +180,11 @@ pub(crate) enum Message {
     Taken {
         owner: Owner,
     },
+    /// `others`: others wait. Not said in a model without lingering grants.
     Granted {
         owner: Owner,
         until: Tick,
+        others: bool,
     },
     /// The claim is queued, or its entry was kept.
     Waiting {
@@ -175,6 +203,7 @@ pub(crate) enum Message {
     Renewed {
         owner: Owner,
         until: Tick,
+        others: bool,
     },
     NotOwned {
         owner: Owner,
@@ -182,6 +211,11 @@ pub(crate) enum Message {
     /// The store's notification that a queue entry was granted.
     Push {
         owner: Owner,
+        others: bool,
+    },
+    /// The store's notification that somebody waits elsewhere. Not sent in a model without lingering grants.
+    Contended {
+        process: u8,
     },
     /// A release of this process was answered.
     Freed {
@@ -210,9 +244,21 @@ pub(crate) struct Hold {
     pub(crate) ttl: Tick,
 }
 
+/// A released grant that its process keeps at hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Linger {
+    pub(crate) owner: Owner,
+    /// Until when the process certainly has the key.
+    pub(crate) until: Tick,
+    /// The end of the linger.
+    pub(crate) end: Tick,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Process {
     pub(crate) alive: bool,
+    /// It has ended in good order: it begins nothing, and ends what it holds.
+    pub(crate) closed: bool,
     /// The tasks that have not begun, by their ttl.
     pub(crate) tasks: Vec<Tick>,
     /// The tasks in the local queue, by their ttl; the first is the head.
@@ -221,6 +267,9 @@ pub(crate) struct Process {
     /// A plain SET that was not answered yet.
     pub(crate) grab: Option<(Owner, Tick)>,
     pub(crate) hold: Option<Hold>,
+    pub(crate) linger: Option<Linger>,
+    /// Whether it knows that somebody waits elsewhere for the grant that it has or asks for.
+    pub(crate) contended: bool,
     pub(crate) minted: u8,
     pub(crate) beats: u8,
     pub(crate) renewals: u8,
@@ -255,6 +304,8 @@ pub(crate) struct State {
     pub(crate) fault: bool,
     /// Whether the clock was set back, and nobody was queued since.
     pub(crate) set_back: bool,
+    /// For the properties: whether the holder came by a plain SET although others waited.
+    pub(crate) overtook: bool,
     /// For the properties: the queued owners in order of arrival, and all that were ever queued, as bits.
     pub(crate) arrived: Vec<Owner>,
     pub(crate) queued: u32,
@@ -266,11 +317,14 @@ impl State {
     pub(crate) fn new(size: &Size) -> Self {
         let process = |(i, tasks): (usize, &&[Tick])| Process {
             alive: true,
+            closed: false,
             tasks: tasks.to_vec(),
             line: Vec::new(),
             head: Head::Rests,
             grab: None,
             hold: None,
+            linger: None,
+            contended: false,
             minted: 0,
             beats: size.beats,
             renewals: size.renewals,
@@ -285,6 +339,7 @@ impl State {
             net: Vec::new(),
             fault: !size.faults.is_empty(),
             set_back: false,
+            overtook: false,
             arrived: Vec::new(),
             queued: 0,
             wrong: None,
@@ -356,7 +411,24 @@ impl Process {
         self.alive
             && (self.waits_as() == Some(owner)
                 || self.hold.is_some_and(|hold| hold.owner == owner)
+                || !self.closed && self.linger.is_some_and(|linger| linger.owner == owner)
                 || self.grab.is_some_and(|(grab, _)| grab == owner))
+    }
+
+    /// Returns whether a holder that releases may leave its grant at hand.
+    pub(crate) fn may_linger(&self, size: &Size) -> bool {
+        let has = |rule| !size.without.contains(&rule);
+        size.lingers
+            && self.hold.is_some()
+            && !self.closed
+            && (self.line.is_empty() || !has(Rule::LineBeforeLinger))
+            && !(self.contended && has(Rule::ContendedForbidsLinger))
+    }
+
+    /// Returns whether it has the key or wants it, so that it takes note of waiters elsewhere.
+    pub(crate) fn is_concerned(&self) -> bool {
+        self.alive
+            && (self.hold.is_some() || self.linger.is_some() || self.grab.is_some() || !self.line.is_empty())
     }
 
     /// Returns whether the head of the local queue waits for a notification.

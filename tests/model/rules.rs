@@ -3,10 +3,12 @@
 use super::explorer::{Model, explore};
 use super::fencing::{self, Fencing, GROW, SetBack};
 use super::holds::{
-    BACK_AS_KEPT, BACK_WHILE_HELD, BEGIN, FOREIGN, FORGETS, LEFT, LOST_MARK, NUMBERS, OVERTAKEN, QUEUED,
-    THREE,
+    BACK_AS_KEPT, BACK_WHILE_HELD, BEGIN, FOREIGN, FORGETS, LEFT, LINGERS, LOST_MARK, NUMBERS, OVERTAKEN,
+    QUEUED, THREE,
 };
-use super::properties::{BOTH_KEYS, KEPT, NO_ORPHAN, ONE_HOLDER, ORDER, PROGRESS, QUEUED_ONCE, SERVED, TOLD};
+use super::properties::{
+    BOTH_KEYS, BRIEFLY, GIVES_WAY, KEPT, NO_ORPHAN, ONE_HOLDER, ORDER, PROGRESS, QUEUED_ONCE, SERVED, TOLD,
+};
 use super::protocol::{BRIEF, Fault, LONG, Rule, Size};
 use super::world::Protocol;
 
@@ -52,10 +54,22 @@ without! {
     who_is_served_before_others_starts_marked: GrantedMarked, THREE, SERVED;
     a_release_looks_where_the_mark_is: ReleaseLooksWhereMarked, QUEUED, SERVED;
     a_value_of_another_library_is_left_alone: OnlyOursMarked, FOREIGN, NO_ORPHAN;
+    a_grant_lingers_only_where_nobody_waits_here: LineBeforeLinger, LINGERS, TOLD;
+    who_begins_to_wait_takes_what_lingers: JoinTakesLinger, LINGERS, TOLD;
+    what_lingers_keeps_the_end_of_its_lease: LingerKeepsLease, LINGERS, ONE_HOLDER;
+    a_linger_ends_by_time: LingerEnds, LINGERS, BRIEFLY;
+    what_lingers_gives_way_to_a_waiter: ContendedEndsLinger, LINGERS, GIVES_WAY;
+    what_others_wait_for_does_not_linger: ContendedForbidsLinger, LINGERS, GIVES_WAY;
+    a_notification_may_overtake_the_grant: ContendedCountsEarly, LINGERS, GIVES_WAY;
+    a_grant_from_the_queue_tells_of_those_behind: GrantTellsOfOthers, THREE_LINGER, GIVES_WAY;
+    what_was_given_back_is_not_taken: GivenBackIsGone, LINGERS, ONE_HOLDER;
+    a_process_that_ends_gives_back_what_lingers: CloseEndsLinger, CLOSES, NO_ORPHAN;
 }
 
 const FROM_BRIEF: Size = Size { tasks: &[&[LONG, LONG], &[BRIEF, LONG]], beats: 2, ..LEFT };
 const LEFT_ALIKE: Size = Size { tasks: &[&[LONG, LONG], &[LONG, LONG]], ..LEFT };
+const THREE_LINGER: Size = Size { lingers: true, leaves: false, turns: false, ..THREE };
+const CLOSES: Size = Size { tasks: &[&[LONG], &[LONG]], closes: true, ..LINGERS };
 const SET_BACK: Size = Size { faults: &[Fault::SetBack], ..THREE };
 
 macro_rules! tokens_without {

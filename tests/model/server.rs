@@ -28,29 +28,33 @@ impl World<'_> {
             return Some(Message::Taken { owner });
         }
         self.state.hold_by(Some((owner, NOW + ttl)));
-        Some(Message::Granted { owner, until: sent + ttl })
+        self.state.overtook = self.others();
+        // The answer to a plain SET says nothing of others.
+        Some(Message::Granted { owner, until: sent + ttl, others: false })
     }
 
     fn acquire(&mut self, owner: Owner, sent: Tick, ttl: Tick) -> Option<Message> {
         if NOW > sent + LATE {
             return None;
         }
-        let granted = Message::Granted { owner, until: sent + ttl };
         if self.state.holds(owner) {
             self.extend(ttl);
-            return Some(granted);
+            return Some(self.granted_by_script(owner, sent + ttl));
         }
         if self.state.holder.is_none() && self.has(Rule::OldestFirst) && self.serve_queue(Some(owner), ttl) {
-            return Some(granted);
+            return Some(self.granted_by_script(owner, sent + ttl));
         }
         if self.state.holder.is_none() {
             self.put(owner, ttl);
-            return Some(granted);
+            return Some(self.granted_by_script(owner, sent + ttl));
         }
         let (holder, free) = self.state.holder.expect("BUG: it is held");
         if self.state.entry(owner).is_none() {
             if holder.process == owner.process {
                 return Some(Message::Own { owner, free });
+            }
+            if self.size.lingers && self.state.waiting.is_empty() {
+                self.state.send(Message::Contended { process: holder.process });
             }
             self.join(owner);
         }
@@ -59,13 +63,21 @@ impl World<'_> {
         Some(Message::Waiting { owner, sent, ttl })
     }
 
+    /// Returns whether others wait, as far as the model takes note of it.
+    fn others(&self) -> bool {
+        self.size.lingers && !self.state.waiting.is_empty()
+    }
+
+    fn granted_by_script(&self, owner: Owner, until: Tick) -> Message {
+        Message::Granted { owner, until, others: self.others() && self.has(Rule::GrantTellsOfOthers) }
+    }
+
     fn heartbeat(&mut self, owner: Owner, sent: Tick, ttl: Tick) -> Message {
-        let granted = Message::Granted { owner, until: sent + ttl };
         if self.state.holds(owner) {
             if self.has(Rule::HeartbeatExtends) {
                 self.extend(ttl);
             }
-            return granted;
+            return self.granted_by_script(owner, sent + ttl);
         }
         let half = self.state.entry(owner).is_some() && !self.state.queue.contains(&owner);
         if self.has(Rule::DropBoth) && half || self.state.entry(owner).is_none() {
@@ -78,7 +90,7 @@ impl World<'_> {
         // First, so that a paused waiter is not dropped by its own heartbeat.
         self.stay(owner, ttl);
         if self.state.holder.is_none() && self.serve_queue(Some(owner), ttl) {
-            return granted;
+            return self.granted_by_script(owner, sent + ttl);
         }
         self.drop_beside(owner);
         self.mark(owner, Rule::MarkedByHeartbeat);
@@ -90,7 +102,7 @@ impl World<'_> {
             return Message::NotOwned { owner };
         }
         self.extend(ttl);
-        Message::Renewed { owner, until: sent + ttl }
+        Message::Renewed { owner, until: sent + ttl, others: self.others() }
     }
 
     /// Executes a release, and the reaction of the process to its answer: it repeats a release that may have come too
@@ -154,7 +166,8 @@ impl World<'_> {
                 return true;
             }
             self.put(first, entry.lease);
-            self.state.send(Message::Push { owner: first });
+            let others = self.others() && self.has(Rule::GrantTellsOfOthers);
+            self.state.send(Message::Push { owner: first, others });
             return false;
         }
         false
@@ -197,6 +210,7 @@ impl World<'_> {
             self.state.wrong = Some("who waits is served in order of arrival");
         }
         self.leave(owner);
+        self.state.overtook = false;
         self.state.hold_by(Some((owner, NOW + lease)));
         self.state.marked = !self.state.waiting.is_empty() && self.has(Rule::GrantedMarked);
         let unnoticed = !self.state.marked;

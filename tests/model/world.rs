@@ -1,7 +1,7 @@
 //! A state on its way to the next one: steps, time, and what can be forgotten.
 
 use super::explorer::{Fingerprints, Model, fingerprint};
-use super::protocol::{Fault, Head, Hold, LATE, LONG, Message, NOW, Owner, Rule, Size, State, Tick};
+use super::protocol::{Fault, Head, Hold, LATE, LONG, Linger, Message, NOW, Owner, Rule, Size, State, Tick};
 
 /// A state that is being changed.
 pub(crate) struct World<'a> {
@@ -31,6 +31,10 @@ pub(crate) enum Step {
     Turn(usize),
     /// The holder releases to the store.
     Release(usize),
+    /// The holder releases, and its grant lingers.
+    Linger(usize),
+    /// The process ends in good order.
+    Close(usize),
     /// The head of the local queue gives up.
     Leave(usize),
     Crash(usize),
@@ -73,6 +77,7 @@ impl World<'_> {
                 | Message::Gone { .. }
                 | Message::NotOwned { .. }
                 | Message::Push { .. }
+                | Message::Contended { .. }
                 | Message::Freed { .. } => {}
             }
             if let Message::Cancel { until, .. } = message {
@@ -89,6 +94,10 @@ impl World<'_> {
             if let Some(hold) = &mut process.hold {
                 older(&mut hold.until);
             }
+            if let Some(linger) = &mut process.linger {
+                older(&mut linger.until);
+                older(&mut linger.end);
+            }
         }
         for i in 0..self.state.processes.len() {
             let process = &self.state.processes[i];
@@ -96,6 +105,10 @@ impl World<'_> {
                 self.lose(i);
             } else if matches!(process.head, Head::Sleeps { free, .. } if free <= NOW) {
                 self.freed(i);
+            }
+            let is_over = |linger: &Linger| linger.end <= NOW || linger.until <= NOW;
+            if self.state.processes[i].linger.as_ref().is_some_and(is_over) && self.has(Rule::LingerEnds) {
+                self.end_linger(i);
             }
         }
     }
@@ -136,13 +149,17 @@ impl World<'_> {
             },
             Message::Own { owner, .. } => matches!(head(owner), Some(Head::Asks { .. })),
             Message::Gone { owner } => matches!(head(owner), Some(Head::Placed { .. })),
-            Message::Renewed { owner, until } => {
-                hold(owner).is_some_and(|Hold { until: known, .. }| known < until)
+            Message::Renewed { owner, until, others } => {
+                hold(owner).is_some_and(|Hold { until: known, .. }| known < until || others)
             }
             Message::NotOwned { owner } => hold(owner).is_some(),
-            Message::Push { owner } => {
+            Message::Push { owner, .. } => {
                 matches!(head(owner), Some(Head::Asks { .. } | Head::Placed { .. }))
                     || !self.has(Rule::PushIgnored) && state.process(owner).alive && state.is_known(owner)
+            }
+            Message::Contended { process } => {
+                let process = &state.processes[usize::from(process)];
+                process.is_concerned() && !(process.contended && process.linger.is_none())
             }
             Message::Freed { process } => state.processes[usize::from(process)].can_be_told(),
         }
@@ -172,6 +189,8 @@ impl World<'_> {
             }
             Step::Turn(i) => self.turn(i),
             Step::Release(i) => self.finish(i),
+            Step::Linger(i) => self.linger(i),
+            Step::Close(i) => self.close(i),
             Step::Leave(i) => self.leave_line(i),
             Step::Crash(i) => self.crash(i),
             Step::Lose(fault) => self.lose_data(fault),
@@ -183,6 +202,7 @@ impl World<'_> {
         let process = &mut self.state.processes[i];
         process.alive = false;
         (process.grab, process.hold, process.head) = (None, None, Head::Rests);
+        (process.linger, process.contended) = (None, false);
         process.line.clear();
         process.tasks.clear();
         (process.minted, process.beats, process.renewals, process.unanswered) = (0, 0, 0, 0);
@@ -319,11 +339,15 @@ impl Model for Protocol {
         for (i, process) in state.processes.iter().enumerate().filter(|(_, process)| process.alive) {
             let may = process.minted < self.size.owners;
             let foreign = self.size.foreign.is_some_and(|foreign| usize::from(foreign) == i);
-            let sets = (self.size.grabs || foreign) && process.grab.is_none() && process.hold.is_none();
+            let sets = (self.size.grabs || foreign)
+                && process.grab.is_none()
+                && process.hold.is_none()
+                && process.linger.is_none();
             if may && sets && !process.tasks.is_empty() {
                 steps.push(Step::Grab(i));
             }
-            if !foreign && !process.tasks.is_empty() && (may || !process.line.is_empty()) {
+            let finds = !process.line.is_empty() || process.linger.is_some();
+            if !foreign && !process.tasks.is_empty() && (may || finds) {
                 steps.push(Step::Join(i));
             }
             let unanswered = may && process.unanswered > 0;
@@ -348,6 +372,12 @@ impl Model for Protocol {
                     steps.push(Step::Turn(i));
                 }
                 steps.push(Step::Release(i));
+                if process.may_linger(&self.size) {
+                    steps.push(Step::Linger(i));
+                }
+            }
+            if self.size.closes && i == 0 && !process.closed {
+                steps.push(Step::Close(i));
             }
         }
         if state.fault {

@@ -85,6 +85,9 @@ impl Config {
         if let Some(min) = options.min_hold {
             request = request.min_hold(min);
         }
+        if let Some(linger) = options.linger {
+            request = request.linger(linger);
+        }
         if let Some(max) = options.max_hold {
             request = request.max_hold(max);
         }

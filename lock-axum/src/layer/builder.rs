@@ -112,6 +112,7 @@ impl LockLayer {
     /// - more `keys` than the manager [allows](lock_core::ManagerBuilder::max_keys);
     /// - a [`ttl`](Self::ttl) that the store does not support, a [`min_hold`](Self::min_hold) above
     ///   [`max_hold`](Self::max_hold), or [`renew_every`](Self::renew_every) without renewal;
+    /// - a [`linger`](Self::linger) that is too long, or that the kind or the number of keys does not allow;
     /// - an empty list of [`methods`](Self::methods), [`max_keys`](Self::max_keys) below the number of keys of a request, or
     ///   [`after_body`](Self::after_body) of 0;
     /// - a [`status`](Self::status) other than 4xx and 5xx, or [`grpc`](Self::grpc) with `status` or

@@ -145,6 +145,26 @@ impl<K> LockLayer<K> {
         self
     }
 
+    /// Sets how long a lock stays at hand for this process after its request: the next request for the same key then costs
+    /// the store nothing. Requests that wait elsewhere are served at once all the same. Those that do not wait, which is
+    /// the default of the layer, may be answered with 409 for so long. See
+    /// [`LockRequest::linger`](lock_core::LockRequest::linger). Default: that of the profile or the manager, else not at
+    /// all.
+    ///
+    /// [`check`](LockLayer::check) refuses more than a second or a third of the ttl, several [`keys`](Self::keys), and
+    /// each [`kind`](Self::kind) but `Reentrant`.
+    ///
+    /// # Examples
+    /// ```
+    /// # use std::time::Duration;
+    /// # let locks = lock_core::LockManager::in_memory();
+    /// let sticky = lock_axum::LockLayer::new(locks).key("cart:<id>").linger(Duration::from_millis(5));
+    /// ```
+    pub fn linger(mut self, linger: Duration) -> Self {
+        self.options.linger = Some(linger);
+        self
+    }
+
     /// Sets whether the fencing token comes with the lock, so that the extractor [`FencingToken`](crate::FencingToken) need
     /// not ask the store. Default: no.
     ///

@@ -8,6 +8,7 @@
 //! | `first` | the first question, which is enough for a free key |
 //! | `ask` | one question to the store |
 //! | `behind` | that question, behind the releases of this process that are under way |
+//! | `linger` | the grant that lingers in this process |
 //! | `state` | where it waits, and what it knows |
 //! | `wait` | what the loop waits for |
 //! | `watch` | the pending notification of a store that is watched, and how long it is relied on |
@@ -59,6 +60,7 @@ mod ask;
 mod behind;
 mod event;
 mod first;
+mod linger;
 mod multi;
 mod outcome;
 mod partial_grants;

@@ -43,6 +43,7 @@ impl Plan {
                 renew_every: None,
                 max_hold: None,
                 min_hold: None,
+                linger: None,
             },
             strategy: Arc::clone(&self.strategy),
             wait: self.wait,

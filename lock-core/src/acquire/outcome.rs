@@ -40,7 +40,10 @@ async fn observed(plan: &mut Plan, span: &Span) -> Result<LockGuard> {
 
 /// Acquires with one question, or else with the loop.
 async fn by_question(plan: &Plan, span: &Span, started: Moment) -> Result<LockGuard> {
-    let first = match plan.first_question() {
+    // A grant that lingers is taken, or given back, before the store is asked, and one that will linger is expected.
+    let lingers =
+        plan.options.linger.is_some() || plan.keys().any(|key| plan.engine().local_queue.lingers(key));
+    let first = match if lingers { None } else { plan.first_question() } {
         None => First::NotAsked,
         Some(ask) => match span.in_scope(|| first::at_once(plan, ask, started))? {
             Some(first) => first,

@@ -58,7 +58,7 @@ impl Acquire<'_> {
             Won::Store(granted) | Won::Queued(granted) => self.granted(&granted, schedule),
             Won::Handoff(handoff) => {
                 // It has left the queue. If the hand-off is worth nothing, it joins again, and is not turned down.
-                (self.waiter, self.has_queued) = (None, true);
+                self.has_queued |= self.waiter.take().is_some();
                 let Some(handoff) = self.extended(handoff).await else { return Ok(None) };
                 // Once more: a shutdown may have begun while the renewal was under way.
                 self.engine.check_open()?;
@@ -100,11 +100,14 @@ impl Acquire<'_> {
 
     fn granted(&mut self, granted: &Granted, schedule: &Arc<Schedule<Lease>>) -> Arc<Lease> {
         let grant = &granted.grant;
+        let contended = grant.waiters.is_some_and(|waiters| waiters > 0);
         if let Some(mut waiter) = self.waiter.take() {
-            waiter.granted(grant.waiters.is_some_and(|waiters| waiters > 0));
+            waiter.granted(contended);
             if self.question == LastQuestion::Fresh && grant.waiters == Some(0) {
                 self.engine.local_queue.record_held(&self.plan.key, false);
             }
+        } else if let Some(expected) = &self.expected {
+            expected.granted(contended);
         }
         let claim = self.claim.take(&self.engine.owners);
         self.partial_grants.supersede();

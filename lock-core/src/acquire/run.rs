@@ -27,7 +27,7 @@ use crate::clock::Moment;
 use crate::engine::{Acquiring, Engine};
 use crate::error::{LockError, LockErrorKind, Result};
 use crate::guard::LockGuard;
-use crate::local_queue::Waiter;
+use crate::local_queue::{Expected, Waiter};
 use crate::pending::{Earlier, PendingClaim};
 use crate::strategy::Decision;
 
@@ -69,6 +69,8 @@ pub(super) struct Acquire<'a> {
     /// When the log last said that the store fails.
     warned: Option<Moment>,
     pub(super) waiter: Option<Waiter<'a>>,
+    /// Its grant may linger.
+    pub(super) expected: Option<Expected<'a>>,
     /// The span of the request. One key of several has none.
     span: Option<&'a Span>,
     /// The keys that a request for several has already.
@@ -96,6 +98,7 @@ impl<'a> Acquire<'a> {
             holder: Holder::Elsewhere,
             warned: None,
             waiter: None,
+            expected: None,
             span,
             partial_grants: PartialGrants::default(),
             _under_way: engine.begin_acquiring(),
@@ -122,9 +125,12 @@ impl<'a> Acquire<'a> {
         // Before the first byte is sent: without a renewer nothing could be held.
         let schedule = self.plan.hub.renewers.here()?;
         let (mut held, mut last) = (Held::default(), None);
-        let mut wake = match &first {
-            Some((ask, ..)) => Wake::Ask(*ask),
-            None => self.first(),
+        // With an answer, the key was asked for before the loop. Who joins the local queue takes a grant that lingers since.
+        let lingering = if first.is_none() { self.lingering().await } else { None };
+        let mut wake = match (lingering, &first) {
+            (Some(handoff), _) => Wake::Handoff(handoff),
+            (None, Some((ask, ..))) => Wake::Ask(*ask),
+            (None, None) => self.first(),
         };
         loop {
             let won = match wake {

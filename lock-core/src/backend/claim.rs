@@ -103,6 +103,9 @@ pub struct Claim {
     /// The number of hand-offs of the grant inside the process: 0 for the holder that the store granted it to. Each
     /// holder has a fencing token of its own.
     pub handoffs: u64,
+    /// Whether the holder must be [told](crate::backend::Listener::contended) that somebody began to wait, from the grant
+    /// on: its grant may stay with its process for a moment after the release, and must not keep a waiter waiting.
+    pub told: bool,
     pub(crate) marks: Marks,
 }
 
@@ -158,6 +161,7 @@ impl Claim {
             fencing: false,
             record,
             handoffs: 0,
+            told: false,
             marks: Marks::default(),
         }
     }

@@ -40,11 +40,17 @@ impl Releasing {
         &self.lease.claim.key
     }
 
-    /// Hands the grant off to the next waiter of this process. Returns whether there is one that may have it.
+    /// Hands the grant off to the next waiter of this process, or lets it linger. Returns whether it stays here.
     fn handed_off(&self) -> bool {
-        let (lease, local_queue) = (&self.lease, &self.lease.engine.local_queue);
-        lease.options.kind.queue() == Queue::Barging
-            && local_queue.hand_off(&lease.claim.key, |ttl| lease.as_handoff(ttl))
+        let (lease, engine) = (&self.lease, &self.lease.engine);
+        let linger = lease.options.linger;
+        let stays = lease.options.kind.queue() == Queue::Barging
+            && engine.local_queue.hand_off(&lease.claim.key, linger, |ttl| lease.as_handoff(ttl));
+        // A shutdown that began since may have looked for lingering grants before this one was there.
+        if stays && linger.is_some() && engine.check_open().is_err() {
+            engine.local_queue.end_all_lingering();
+        }
+        stays
     }
 
     pub(super) async fn release(mut self) -> Result<Released> {

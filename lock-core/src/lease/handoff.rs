@@ -39,12 +39,12 @@ impl Lease {
     /// Returns the grant for the next holder. Returns `None` where it must go back to the store: it is lost, its
     /// `min_hold` is not over, its kind queues in the store, or the manager closes.
     ///
-    /// `ttl` is what the next holder asks for. What is left of the lease must not be longer, or a crash of the next
+    /// `ttl` is what the next holder asks for; `None` where there is none yet, who then looks for itself. What is left of the lease must not be longer, or a crash of the next
     /// holder would keep others out for longer than it said. Where all grants live in a session, every crash costs what
     /// is left of that.
     ///
     /// For the last guard, once it has left: nobody uses the grant any more, and nobody else can hand it off.
-    pub(crate) fn as_handoff(&self, ttl: Duration) -> Option<Handoff> {
+    pub(crate) fn as_handoff(&self, ttl: Option<Duration>) -> Option<Handoff> {
         // A waiter of a local queue waits for one key, so a grant of several would keep the others taken. A manager
         // that closes waits for the guards it has, and a hand-off would make another.
         let passes = self.options.kind.queue() == Queue::Barging
@@ -57,7 +57,7 @@ impl Lease {
         if !passes
             || self.deadline().is_past(now)
             || self.is_revoked()
-            || self.engine.outlasts(self.store_until(), ttl, now)
+            || ttl.is_some_and(|ttl| self.engine.outlasts(self.store_until(), ttl, now))
         {
             return None;
         }

@@ -35,6 +35,8 @@ pub(crate) struct LeaseOptions {
     pub(crate) renew_every: Option<Duration>,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) min_hold: Option<Duration>,
+    /// How long the grant stays at hand after its release.
+    pub(crate) linger: Option<Duration>,
 }
 
 /// What a lease begins with.

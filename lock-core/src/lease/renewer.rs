@@ -23,7 +23,8 @@ const SHORTEST_CALL: Duration = Duration::from_millis(50);
 /// The longest sleep. tokio's timers stand still while the machine is suspended, and leases do not.
 const MAX_SLEEP: Duration = Duration::from_secs(1);
 
-/// The loop of one runtime. It renews its leases in batches, and reclaims what waiters of the local queue do not take.
+/// The loop of one runtime. It renews its leases in batches, reclaims what waiters of the local queue do not take, and
+/// gives back the grants that have lingered for long enough.
 #[derive(Debug)]
 pub(super) struct Renewer {
     store: Store,
@@ -48,6 +49,7 @@ impl Renewer {
             let due = self.schedule.take_due(self.clock.now());
             self.look_at(due);
             reclaim = self.reclaim(reclaim);
+            survives(|| self.local_queue.end_lingering());
             self.sleep(reclaim).await;
         }
     }
@@ -75,7 +77,9 @@ impl Renewer {
         if reclaim.is_none() && self.local_queue.needs_reclaim() {
             return;
         }
-        let limit = reclaim.map_or(i64::MAX, instant);
+        let mut lingers = pin!(self.local_queue.lingering_due_earlier());
+        lingers.as_mut().enable();
+        let limit = reclaim.map_or(i64::MAX, instant).min(self.local_queue.lingering_due());
         let Some(next) = self.schedule.sleeps_until(limit) else { return };
         let now = instant(self.clock.now());
         let pause = Duration::from_nanos(u64::try_from(next.saturating_sub(now)).unwrap_or(0));
@@ -84,6 +88,7 @@ impl Renewer {
             biased;
             () = self.schedule.woken() => {}
             () = needed, if reclaim.is_none() => {}
+            () = lingers => {}
             () = tokio::time::sleep(pause.min(MAX_SLEEP)), if next < i64::MAX => {}
         }
     }

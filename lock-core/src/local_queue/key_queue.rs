@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::handoff::Handoff;
+use super::lingering::Lingering;
 use super::quantum::Quantum;
 use super::waiter_node::{NodeState, WaiterNode};
 use crate::clock::Moment;
@@ -31,19 +32,37 @@ pub(super) struct Reclaimed {
     nodes: Vec<Arc<WaiterNode>>,
 }
 
+/// What became of a grant whose holder releases it.
+#[derive(Debug)]
+pub(super) enum Passed {
+    /// The next waiter has it.
+    On(Arc<WaiterNode>),
+    /// It lingers until then. Whether the key is listed as one that lingers.
+    Lingers(Moment, bool),
+    /// It belongs to the store.
+    No,
+}
+
 /// Who was given something, and when. Weak, for the same reason.
 type Given = Option<(Weak<WaiterNode>, Moment)>;
 
 /// The waiters of one key.
 ///
-/// The queue exists while somebody waits, and while a holder that came through it holds. So newcomers join it without
-/// asking a store that would refuse.
+/// The queue exists while somebody waits, while a holder that came through it holds, and while a grant lingers. So
+/// newcomers join it without asking a store that would refuse. It also exists while the store is asked for a grant that
+/// may linger.
 #[derive(Debug, Default)]
 pub(super) struct KeyQueue {
     /// In order of arrival; the first is the head.
     nodes: VecDeque<Arc<WaiterNode>>,
     /// A grant that came through this queue is in use.
     held: bool,
+    /// A grant that was released, and that nobody else has taken yet.
+    lingering: Option<Lingering>,
+    /// The key is listed as one that lingers.
+    listed: bool,
+    /// How many ask the store for a grant that may linger.
+    expected: usize,
     quantum: Quantum,
     /// The waiter that was handed the grant last.
     handed: Given,
@@ -53,7 +72,37 @@ pub(super) struct KeyQueue {
 
 impl KeyQueue {
     pub(super) fn is_idle(&self) -> bool {
-        self.nodes.is_empty() && !self.held
+        !self.is_busy() && self.expected == 0
+    }
+
+    /// Returns whether somebody waits or holds, or a grant lingers.
+    pub(super) fn is_busy(&self) -> bool {
+        !self.nodes.is_empty() || self.held || self.lingering.is_some()
+    }
+
+    pub(super) fn expect(&mut self) {
+        self.expected += 1;
+    }
+
+    pub(super) fn no_more_expected(&mut self) {
+        self.expected -= 1;
+    }
+
+    pub(super) fn lingering(&self) -> Option<&Lingering> {
+        self.lingering.as_ref()
+    }
+
+    pub(super) fn take_lingering(&mut self) -> Option<Handoff> {
+        self.lingering.take().map(|lingering| lingering.handoff)
+    }
+
+    pub(super) fn set_listed(&mut self, listed: bool) {
+        self.listed = listed;
+    }
+
+    /// Notes that a grant which lingered is in use.
+    pub(super) fn hold(&mut self) {
+        self.held = true;
     }
 
     pub(super) fn waiting(&self) -> usize {
@@ -69,25 +118,38 @@ impl KeyQueue {
     }
 
     /// Adds a waiter at the end. The first one asks the store, unless the key is held through the queue: then it is
-    /// notified when that changes.
-    pub(super) fn join(&mut self, ttl: Duration, now: Moment) -> Arc<WaiterNode> {
+    /// notified when that changes. Returns whether it got the grant that lingered, and so is not in the queue.
+    pub(super) fn join(&mut self, ttl: Duration, now: Moment) -> (Arc<WaiterNode>, bool) {
         let node = Arc::new(WaiterNode::new(ttl, now));
-        self.push(&node);
-        node
+        let lingered = self.push(&node, now);
+        (node, lingered)
     }
 
-    /// Adds a waiter that was skipped at the end.
-    pub(super) fn rejoin(&mut self, node: &Arc<WaiterNode>) {
-        if std::mem::take(&mut node.state().skipped) {
-            self.push(node);
+    /// Adds a waiter that was skipped at the end. Returns whether it got the grant that lingered.
+    pub(super) fn rejoin(&mut self, node: &Arc<WaiterNode>, now: Moment) -> bool {
+        let skipped = std::mem::take(&mut node.state().skipped);
+        skipped && self.push(node, now)
+    }
+
+    fn push(&mut self, node: &Arc<WaiterNode>, now: Moment) -> bool {
+        // It was released after this waiter found the key held. Nobody else waits, or it would not linger.
+        if let Some(handoff) = self.take_lingering() {
+            self.give(node, handoff, now);
+            return true;
         }
-    }
-
-    fn push(&mut self, node: &Arc<WaiterNode>) {
         self.nodes.push_back(Arc::clone(node));
         if self.nodes.len() == 1 && !self.held {
             node.state().must_ask = true;
         }
+        false
+    }
+
+    /// Gives the grant to a waiter that is out of the queue.
+    fn give(&mut self, node: &Arc<WaiterNode>, handoff: Handoff, now: Moment) {
+        self.quantum.count_handoff();
+        self.held = true;
+        node.state().handoff = Some(handoff);
+        self.handed = Some((Arc::downgrade(node), now));
     }
 
     /// Removes a waiter. What it had goes to the next one.
@@ -159,6 +221,12 @@ impl KeyQueue {
         now: Moment,
     ) -> Option<PendingClaim> {
         self.nodes.retain(|other| !Arc::ptr_eq(other, node));
+        self.granted_here(contended, now);
+        node.state().entry.take()
+    }
+
+    /// Notes that the store granted the key to an acquisition outside the queue. `contended`: others may wait there.
+    pub(super) fn granted_here(&mut self, contended: bool, now: Moment) {
         self.held = true;
         // The notification that others wait may be older than this answer, so it counts for the new grant too.
         let contended = contended || self.quantum.is_contended();
@@ -167,11 +235,34 @@ impl KeyQueue {
         if contended {
             self.quantum.contend(now);
         }
-        node.state().entry.take()
     }
 
-    /// Hands the grant off to the next waiter, if there is one and the quantum is not over.
-    pub(super) fn hand_off(
+    /// Hands the grant off to the next waiter, if there is one and the quantum is not over. If there is none, the grant
+    /// may stay for `linger`.
+    pub(super) fn pass(
+        &mut self,
+        linger: Option<Duration>,
+        handoff: impl FnOnce(Option<Duration>) -> Option<Handoff>,
+        now: Moment,
+    ) -> Passed {
+        let held = self.held;
+        match linger {
+            // Only where the queue has noted all that was told of others since the grant.
+            Some(linger) if self.nodes.is_empty() && held && !self.quantum.is_contended() => {
+                (self.handed, self.held) = (None, false);
+                handoff(None).map_or(Passed::No, |handoff| self.linger(handoff, linger, now))
+            }
+            _ => self.hand_off(|ttl| handoff(Some(ttl)), now).map_or(Passed::No, Passed::On),
+        }
+    }
+
+    fn linger(&mut self, handoff: Handoff, linger: Duration, now: Moment) -> Passed {
+        let until = now.plus(linger).earlier(handoff.lease().deadline, now);
+        self.lingering = Some(Lingering { handoff, until });
+        Passed::Lingers(until, std::mem::replace(&mut self.listed, true))
+    }
+
+    fn hand_off(
         &mut self,
         handoff: impl FnOnce(Duration) -> Option<Handoff>,
         now: Moment,
@@ -187,10 +278,7 @@ impl KeyQueue {
         // Made while the waiter is still in the queue: where there is none, that waiter must be there to ask the store.
         let handoff = handoff(ttl)?;
         let next = self.nodes.pop_front()?;
-        self.quantum.count_handoff();
-        self.held = true;
-        next.state().handoff = Some(handoff);
-        self.handed = Some((Arc::downgrade(&next), now));
+        self.give(&next, handoff, now);
         Some(next)
     }
 

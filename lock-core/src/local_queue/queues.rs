@@ -9,7 +9,8 @@ use std::time::Duration;
 use tokio::sync::futures::Notified;
 
 use super::handoff::Handoff;
-use super::key_queue::{Effects, KeyQueue, Reclaimed};
+use super::key_queue::{Effects, KeyQueue, Passed, Reclaimed};
+use super::lingering::LingeringKeys;
 use super::recently_held::RecentlyHeld;
 use super::reclaim::ReclaimSignal;
 use super::waiter_node::WaiterNode;
@@ -32,11 +33,12 @@ pub(crate) struct LocalQueue {
     queues: AtomicUsize,
     recently_held: RecentlyHeld,
     signal: ReclaimSignal,
+    pub(super) lingering: LingeringKeys,
     /// Whether the store tells a holder that somebody waits elsewhere. Where it does not, somebody may at any time.
     tells_holder: bool,
     /// Whether the store has no queue, so that the head tries again by itself.
     polls: bool,
-    clock: Clock,
+    pub(super) clock: Clock,
 }
 
 impl LocalQueue {
@@ -47,6 +49,7 @@ impl LocalQueue {
             queues: AtomicUsize::new(0),
             recently_held: RecentlyHeld::default(),
             signal: ReclaimSignal::default(),
+            lingering: LingeringKeys::default(),
             tells_holder: store.waiting.tells_holder(),
             polls: !store.waiting.in_order(),
             clock: store.placement.clock(),
@@ -60,7 +63,7 @@ impl LocalQueue {
     }
 
     /// Changes the queue of `key`, if there is one, and removes it when nobody needs it any more.
-    fn with<T>(&self, key: &str, change: impl FnOnce(&mut KeyQueue) -> T) -> Option<T> {
+    pub(super) fn with<T>(&self, key: &str, change: impl FnOnce(&mut KeyQueue) -> T) -> Option<T> {
         if self.queues.load(Ordering::Acquire) == 0 {
             return None;
         }
@@ -80,9 +83,14 @@ impl LocalQueue {
         self.with(key.as_str(), |queue| queue.waiting()).unwrap_or(0)
     }
 
-    /// Returns whether somebody of this process waits for `key`, or waited for it and holds it.
+    /// Returns whether somebody of this process waits for `key`, or has it in a way that the queue knows of.
     pub(crate) fn is_busy(&self, key: &Key) -> bool {
-        self.with(key.as_str(), |_| ()).is_some()
+        self.with(key.as_str(), |queue| queue.is_busy()).unwrap_or(false)
+    }
+
+    /// Notes that the store is asked for a grant of `key` that may linger.
+    pub(super) fn expect(&self, key: &Key) {
+        self.queue(&mut self.shard(key.as_str()), key).expect();
     }
 
     /// Joins the queue of `key`, behind those who wait already. `Err` says how many they are, if they are `max` or
@@ -98,19 +106,30 @@ impl LocalQueue {
             // A head that tries again by itself may do so seldom as long as it is alone.
             alone = queue.head().filter(|_| waiting == 1 && self.polls);
         }
-        let node = (waiting < max).then(|| self.queue(&mut shard, key).join(ttl, now));
+        let (node, lingered) = (waiting < max).then(|| self.queue(&mut shard, key).join(ttl, now)).unzip();
         // A waker may drop the future of another waiter, which leaves the queue and so takes this lock.
         drop(shard);
         if let Some(head) = alone.filter(|_| node.is_some()) {
             head.notify();
         }
+        self.gave_lingering(lingered.unwrap_or(false));
         self.carry_out(effects);
         node.ok_or(waiting)
     }
 
     /// Adds a waiter that was skipped, and is polled again, at the end.
     pub(super) fn rejoin(&self, key: &Key, node: &Arc<WaiterNode>) {
-        self.queue(&mut self.shard(key.as_str()), key).rejoin(node);
+        let now = self.clock.now();
+        let lingered = self.queue(&mut self.shard(key.as_str()), key).rejoin(node, now);
+        self.gave_lingering(lingered);
+    }
+
+    /// Notes that a waiter which joined got the grant that lingered. It takes it at once, if it is polled.
+    fn gave_lingering(&self, gave: bool) {
+        if gave {
+            self.lingering.ended();
+            self.signal.raise();
+        }
     }
 
     /// Returns the queue of `key`, made if there is none.
@@ -121,32 +140,50 @@ impl LocalQueue {
         })
     }
 
-    /// Hands the grant of a holder that releases `key` off to the next waiter. Returns `false` where nobody waits,
-    /// where the quantum is over, or where there is no `handoff` to give: then the grant belongs to the store.
+    /// Hands the grant of a holder that releases `key` off to the next waiter, or keeps it for `linger` if nobody waits.
+    /// Returns `false` where it belongs to the store: nobody waits and it does not linger, others wait elsewhere, or
+    /// there is no `handoff` to give.
     ///
-    /// `handoff` makes it for a waiter that asks for a lease of this length. It runs under the lock of the queue, and
-    /// must not use it.
-    pub(crate) fn hand_off(&self, key: &Key, handoff: impl FnOnce(Duration) -> Option<Handoff>) -> bool {
+    /// `handoff` makes it for a waiter that asks for a lease of this length, or for one that is not there yet. It runs
+    /// under the lock of the queue, and must not use it.
+    pub(crate) fn hand_off(
+        &self,
+        key: &Key,
+        linger: Option<Duration>,
+        handoff: impl FnOnce(Option<Duration>) -> Option<Handoff>,
+    ) -> bool {
         // A waiter that joins after this load asks the store itself after that, and relies on no hand-off of this
         // holder.
         if self.queues.load(Ordering::Acquire) == 0 {
             return false;
         }
         let (now, mut effects) = (self.clock.now(), Effects::default());
-        let next = self.with(key.as_str(), |queue| {
+        let passed = self.with(key.as_str(), |queue| {
             if !self.tells_holder {
                 // Somebody may wait elsewhere at any time, so each process ends its hand-offs after a quantum.
                 queue.contend(now);
             }
             // Before the hand-off, which a waiter that nobody polls would keep for 250 ms.
             queue.skip_stalled(now, &mut effects);
-            queue.hand_off(handoff, now)
+            let passed = queue.pass(linger, handoff, now);
+            if matches!(passed, Passed::Lingers(..)) {
+                self.lingering.began();
+            }
+            passed
         });
         self.carry_out(effects);
-        let Some(node) = next.flatten() else { return false };
-        node.notify();
-        self.signal.raise();
-        true
+        match passed.unwrap_or(Passed::No) {
+            Passed::On(node) => {
+                node.notify();
+                self.signal.raise();
+                true
+            }
+            Passed::Lingers(until, listed) => {
+                self.lingering.list(key, listed, until);
+                true
+            }
+            Passed::No => false,
+        }
     }
 
     /// Hands `handoff` off to the next waiter, because its own is gone, or not polled.
@@ -158,7 +195,7 @@ impl LocalQueue {
         let key = handoff.key().clone();
         let mut handoff = Some(handoff);
         // What nobody takes is dropped here, and so goes back to the store.
-        self.hand_off(&key, |_| handoff.take());
+        self.hand_off(&key, None, |_| handoff.take());
     }
 
     /// Notes that a guard of this process released `key` to the store, or lost it. The head asks.
@@ -179,7 +216,19 @@ impl LocalQueue {
         let now = self.clock.now();
         // Without a queue the news is dropped. Whoever joins later learns from the answer of the store that others
         // wait.
-        self.with(key, |queue| queue.contend(now));
+        let lingering = self.with(key, |queue| {
+            queue.contend(now);
+            queue.take_lingering().inspect(|_| self.lingering.ended())
+        });
+        // Dropped here, out of the lock, and so released: whoever waits gets it now.
+        drop(lingering);
+    }
+
+    /// Counts every key as wanted elsewhere.
+    pub(super) fn contend_all(&self, now: Moment) {
+        for shard in &self.shards {
+            shard.lock().values_mut().for_each(|queue| queue.contend(now));
+        }
     }
 
     /// Returns whether somebody is known to wait elsewhere.

@@ -107,6 +107,14 @@ impl ManagerBuilder {
         self
     }
 
+    /// Sets how long a released lock stays at hand for this process: see
+    /// [`LockRequest::linger`](crate::LockRequest::linger). It counts for those requests that can have it, at most for a
+    /// third of their ttl; the others do without. Default: not at all.
+    pub fn linger(mut self, linger: Duration) -> Self {
+        self.profiles.defaults.linger = Some(linger);
+        self
+    }
+
     /// Sets how many keys one request for [several](LockManager::all) may have, from 1 to 1,000. The store takes all of
     /// them in one step, and serves nobody else meanwhile: on Redis 100 keys take about a millisecond, and 1,000 about
     /// ten. A request for more fails with [`InvalidRequest`](LockErrorKind::InvalidRequest). Default: 100.

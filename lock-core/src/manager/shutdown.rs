@@ -28,6 +28,7 @@ impl LockManager {
         engine.close();
         // A hand-off whose waiter is not polled is no lease that could be waited for.
         engine.local_queue.reclaim(Duration::ZERO);
+        engine.local_queue.end_all_lingering();
         let _ = tokio::time::timeout(grace, engine.idle()).await;
         engine.local_queue.reclaim(Duration::ZERO);
         let mut report = ShutdownReport::default();

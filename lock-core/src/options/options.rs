@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::linger;
 use super::release::Release;
 use crate::backend::Capability;
 use crate::error::{LockError, LockErrorKind, Result};
@@ -17,6 +18,8 @@ pub(crate) struct Options {
     pub(crate) wait: Option<Duration>,
     pub(crate) renew: Option<bool>,
     pub(crate) release: Option<Release>,
+    /// How long the grant stays at hand after its release; zero for not at all.
+    pub(crate) linger: Option<Duration>,
 }
 
 impl Options {
@@ -31,6 +34,7 @@ impl Options {
             wait: None,
             renew: Some(true),
             release: Some(Release::Await),
+            linger: None,
         }
     }
 
@@ -46,6 +50,7 @@ impl Options {
             strategy: self.strategy.or_else(|| defaults.strategy.clone()),
             renew: self.renew.or(defaults.renew),
             release: self.release.or(defaults.release),
+            linger: self.linger.or(defaults.linger),
         }
     }
 
@@ -72,6 +77,10 @@ impl Options {
         let invalid = |detail: String| Err(LockError::new(LockErrorKind::InvalidRequest, detail));
         if let Some(Err(error)) = self.ttl.map(|ttl| store.check_ttl(ttl)) {
             return invalid(format!("{whose} {}; set another with `.ttl(..)`", error.detail()));
+        }
+        let ttl = self.ttl.or(defaults.ttl).unwrap_or(Self::TTL);
+        if let Some(Err(error)) = self.linger.map(|linger| linger::check(linger, ttl, store)) {
+            return invalid(format!("{whose} {}", error.detail()));
         }
         if let (Some(wait), Some(strategy)) =
             (self.wait, self.strategy.as_ref().or(defaults.strategy.as_ref()))
@@ -101,7 +110,7 @@ mod tests {
             _ => Arc::new(strategy::fail_fast()),
         });
         let (ttl, wait) = (ttl.map(Duration::from_secs), wait.map(Duration::from_secs));
-        Options { ttl, strategy, wait, renew, release: None }
+        Options { ttl, strategy, wait, renew, release: None, linger: None }
     }
 
     #[test]
@@ -121,6 +130,10 @@ mod tests {
             assert_eq!(all.wait.map(|wait| wait.as_secs()), wait, "{all:?}");
             assert_eq!(all.take_strategy().name(), name);
         }
+        let linger = |ms| Options { linger: Some(Duration::from_millis(ms)), ..Options::default() };
+        let lingers = linger(0).or(&linger(2)).or(&linger(3)).linger;
+        assert_eq!(lingers, Some(Duration::ZERO), "a request switches it off");
+        assert_eq!(Options::default().or(&linger(2)).or(&linger(3)).linger, Some(Duration::from_millis(2)));
         let profile = options(None, Some("fail_fast"), None, None);
         let all = Options::default().or(&profile).or(&manager);
         assert_eq!(all.wait, None, "the limit of the manager belongs to the strategy of the manager");

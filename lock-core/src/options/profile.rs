@@ -61,6 +61,15 @@ impl Profile {
         self
     }
 
+    /// Sets how long a released lock stays at hand for this process: see
+    /// [`LockRequest::linger`](crate::LockRequest::linger). It counts for those requests of the profile that can have
+    /// it, at most for a third of their ttl. Zero switches off what the manager says. Default: the manager's, not at
+    /// all.
+    pub fn linger(mut self, linger: Duration) -> Self {
+        self.options.linger = Some(linger);
+        self
+    }
+
     /// Returns whether it sets what to do when the key is held: a strategy, or how long to wait.
     #[must_use]
     pub fn has_strategy(&self) -> bool {
@@ -171,6 +180,10 @@ mod tests {
             (
                 Profile::new().strategy(strategy::skip()).wait(Duration::from_secs(1)),
                 "profile `p`: wait is 1s, but strategy `skip` takes no limit",
+            ),
+            (
+                Profile::new().linger(Duration::from_millis(5)),
+                "profile `p`: linger is 5ms, and the small store tells no holder that somebody waits",
             ),
         ];
         for (profile, expected) in table {

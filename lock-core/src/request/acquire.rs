@@ -9,6 +9,7 @@ use crate::error::{LockError, LockErrorKind, Result};
 use crate::guard::body;
 use crate::guard::{LockGuard, LockHandle};
 use crate::lease::LeaseOptions;
+use crate::options::Lingers;
 use crate::strategy::{self, Backoff, Strategy};
 
 impl LockRequest {
@@ -143,6 +144,7 @@ impl LockRequest {
         let hub = self.hub;
         let profiles = &hub.engine.profiles;
         let named = self.profile.as_deref().map(|name| profiles.get(name)).transpose();
+        let own_linger = self.options.linger;
         let options = match named.map_err(|error| error.with_key(&key))? {
             Some(profile) => self.options.or(&profile.options),
             None => self.options,
@@ -154,6 +156,8 @@ impl LockRequest {
                 with_backoff(&*strategy, backoff).map_err(|error| error.with_key(&key))?
             }
         };
+        let lingers = Lingers { kind: self.kind, several: !self.more.is_empty(), ttl: options.ttl() };
+        let linger = lingers.decide(own_linger, options.linger, &hub.engine.capability);
         let plan = Plan {
             ttl: options.ttl(),
             wait: options.wait,
@@ -164,6 +168,7 @@ impl LockRequest {
                 renew_every: self.renew_every,
                 max_hold: self.max_hold,
                 min_hold: self.min_hold,
+                linger: linger.map_err(|error| error.with_key(&key))?,
             },
             fencing: self.fencing,
             reentrant: self.reentrant,

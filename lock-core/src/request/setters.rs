@@ -105,6 +105,50 @@ impl LockRequest {
         self
     }
 
+    /// Sets how long the lock stays at hand for this process after its release. The next request of this process for the
+    /// key then gets it at once, without a command to the store, and with a fencing token of its own. At most a second,
+    /// and a third of the ttl; zero for not at all. Default: that of the profile, else of the manager, else not at all.
+    ///
+    /// What it gives up:
+    /// - **Who only tries elsewhere is refused for so long** after the last release: a request that fails at once or
+    ///   skips, and the first try of one that waits. Where this process takes the key again and again within that time,
+    ///   such a request may be refused each time.
+    /// - Who **waits** elsewhere is served at once, because the store notifies this process, which then gives the key
+    ///   back. If that notification is lost, the waiter waits for the end of the linger, or for about a second where this
+    ///   process goes on to use the key.
+    /// - To the store, and to [`inspect`](crate::LockManager::inspect), the key is held by this process meanwhile. No
+    ///   guard holds it, so it counts neither as held in the metrics nor for a shutdown, which gives it back.
+    /// - If the process dies meanwhile, the key is free when its lease is over, as if it died with the lock. A lingering
+    ///   lock is not renewed.
+    ///
+    /// A task of this process that waits already has precedence, and a task that needs the key in another way (fair,
+    /// together with other keys, with a shorter ttl) has it given back first. [`release`](LockGuard::release) returns at
+    /// once. Each acquisition counts `max_hold` and `min_hold` anew, and until the end of its `min_hold` a lock is kept in
+    /// the store instead. Without [renewal](Self::renew), each acquisition costs one renewal.
+    ///
+    /// Only for [`lock`](crate::LockManager::lock), and on stores that notify a holder of waiters
+    /// ([`Waiting::tells_holder`](crate::backend::Waiting::tells_holder)): not on a `redlock://` of several servers.
+    /// Anything else is refused.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), lock_core::LockError> {
+    /// use std::time::Duration;
+    ///
+    /// let locks = lock_core::LockManager::in_memory();
+    /// for _ in 0..3 {
+    ///     // Over Redis, the second and the third cost no command.
+    ///     locks.lock("cart:7").linger(Duration::from_millis(5)).run(async { /* .. */ }).await?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn linger(mut self, linger: Duration) -> Self {
+        self.options.linger = Some(linger);
+        self
+    }
+
     /// Sets how many may wait for the key before a further request fails with
     /// [`Overloaded`](LockErrorKind::Overloaded). For [`lock`](crate::LockManager::lock) the waiters of this process
     /// count, and for every other kind those in the store's queue, of all processes. A waiter that died counts for its

@@ -14,6 +14,8 @@ mod hazards;
 mod keeping;
 mod kinds;
 mod latch;
+#[cfg(feature = "testkit")]
+mod lingering;
 mod loss;
 mod manager;
 mod queue_store;

@@ -209,7 +209,8 @@ async fn storm<B: Backend + Clone>(seed: u64, store: B, failing: bool) {
                 trouble.spawn(faults(seed * 10 + number, control.clone()));
             }
             controls.push(control);
-            LockManager::builder(flaky).build().unwrap()
+            // In every second storm, grants linger.
+            LockManager::builder(flaky).linger(millis(seed % 2 * (seed + 3))).build().unwrap()
         })
         .collect();
     for task in 0..TASKS {

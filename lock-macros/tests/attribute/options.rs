@@ -239,6 +239,21 @@ async fn a_body_that_ends_early_keeps_the_key_for_min_hold() {
     assert_eq!(nightly(&locks).await.unwrap(), Some(()));
 }
 
+#[distributed_lock(key = "lingers", linger = "50ms", manager = locks)]
+async fn lingering(locks: &LockManager) -> Result<(), LockError> {
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_lingers_for_as_long_as_the_attribute_says() {
+    let locks = LockManager::in_memory();
+    lingering(&locks).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(49)).await;
+    assert!(locks.is_locked("lingers").await.unwrap());
+    tokio::time::sleep(Duration::from_millis(3)).await;
+    assert!(!locks.is_locked("lingers").await.unwrap());
+}
+
 #[distributed_lock(key = "profile", profile = "checkout", handle = lock, manager = locks)]
 async fn of_profile(locks: &LockManager) -> Result<Duration, LockError> {
     Ok(lock.remaining())

@@ -47,8 +47,9 @@ impl Server<Primary> {
             Some(live) => (live, start),
             None => (self.connections.get().await?, Clock::Suspend.now()),
         };
-        if ask.enqueues() {
-            // Subscribes before the request is sent, because the grant may be pushed before the answer arrives.
+        if ask.enqueues() || claim.told {
+            // Subscribes before the request is sent, because the grant may be pushed before the answer arrives, and
+            // the notification of a waiter too.
             Box::pin(live.subscribe_waiters(self.shared().listeners(), &claim.key)).await?;
             // The grant may come by push. Then nothing is sent before the first renewal, so subscribe as a holder now.
             live.subscribe_holders(self.shared().shared_listeners());

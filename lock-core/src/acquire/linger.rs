@@ -1,0 +1,47 @@
+//! The grant that lingers in this process: taken by the next acquisition, or given back before it asks.
+
+use super::run::Acquire;
+use crate::backend::{Mode, Queue};
+use crate::local_queue::{Expected, Handoff};
+
+impl Acquire<'_> {
+    /// Takes the grant that lingers in this process, if this request may have it. One that it may not have is given
+    /// back first: the store would refuse the request because of it.
+    pub(super) async fn lingering(&mut self) -> Option<Handoff> {
+        for key in self.plan.keys() {
+            let Some(handoff) = self.engine.local_queue.take_lingering(key) else { continue };
+            if self.may_have(&handoff) {
+                return Some(handoff);
+            }
+            // Boxed, because it is rare, and the future of every acquisition would hold it.
+            Box::pin(self.give_back(handoff)).await;
+            self.has_awaited = true;
+        }
+        if self.plan.options.linger.is_some() {
+            // Before the store is asked: the notification that somebody waits may overtake the answer.
+            self.expected = Some(Expected::new(&self.engine.local_queue, &self.plan.key));
+        }
+        None
+    }
+
+    fn may_have(&self, handoff: &Handoff) -> bool {
+        let (plan, engine, lease) = (self.plan, self.engine, handoff.lease());
+        let now = engine.clock.now();
+        // As for a hand-off: a kind that queues in the store has its place there, and a crash of the new holder must not
+        // keep others out for longer than it said.
+        plan.options.kind.queue() == Queue::Barging
+            && plan.options.kind.mode() == Mode::Exclusive
+            && plan.more.is_empty()
+            && !lease.deadline.is_past(now)
+            && !engine.outlasts(lease.store_until, plan.ttl, now)
+            && engine.reported_lost(lease.claim.owner).is_none()
+    }
+
+    /// Gives a grant back, and waits for the answer. Without one, the background goes on.
+    async fn give_back(&self, handoff: Handoff) {
+        // Accepted only with the answer: a future that is dropped at this await releases it in the background.
+        if self.engine.release(&handoff.lease().claim, None).await.is_ok() {
+            drop(handoff.accept());
+        }
+    }
+}

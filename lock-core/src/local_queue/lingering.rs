@@ -1,0 +1,198 @@
+//! Grants that linger: released, and kept at hand for the next holder of this process.
+//!
+//! A grant that lingers is a [`Handoff`] without a taker, in the queue of its key. It ends when somebody takes it, when
+//! the store notifies the process of a waiter elsewhere, by its time, or with the manager. The renewers end it by time:
+//! one list of keys and one due time serve all of them, because a busy key lingers after each release, and an entry in a
+//! schedule for each would cost more than the release.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+
+use super::handoff::Handoff;
+use super::queues::LocalQueue;
+use crate::clock::Moment;
+use crate::key::Key;
+use crate::owner::Owner;
+use crate::sync::Mutex;
+
+/// A grant that lingers.
+#[derive(Debug)]
+pub(super) struct Lingering {
+    pub(super) handoff: Handoff,
+    /// Its end: that of the linger, or of the lease if that is earlier.
+    pub(super) until: Moment,
+}
+
+/// Which keys may have a grant that lingers, and when the first of them ends.
+#[derive(Debug)]
+pub(super) struct LingeringKeys {
+    /// How many grants linger. While none does, nothing need be looked up.
+    count: AtomicUsize,
+    /// Each key whose queue says `listed`. It is locked before the queues, never while one is locked.
+    keys: Mutex<HashSet<Key>>,
+    /// When the renewers look next, by the clock that orders their schedules. Never later than the first end.
+    due: AtomicI64,
+    earlier: Notify,
+}
+
+impl Default for LingeringKeys {
+    fn default() -> Self {
+        Self {
+            count: AtomicUsize::new(0),
+            keys: Mutex::default(),
+            due: AtomicI64::new(i64::MAX),
+            earlier: Notify::new(),
+        }
+    }
+}
+
+impl LingeringKeys {
+    pub(super) fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Acquire) == 0
+    }
+
+    /// Counts a grant that begins to linger. Call it under the lock of the queue, as `ended`.
+    pub(super) fn began(&self) {
+        self.count.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(super) fn ended(&self) {
+        self.count.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Lists `key`, whose grant ends at `until`, and wakes the renewers where they would look too late. `listed`: the key
+    /// is in the list. Call it without a lock.
+    pub(super) fn list(&self, key: &Key, listed: bool, until: Moment) {
+        if !listed {
+            self.keys.lock().insert(key.clone());
+        }
+        let until = instant(until);
+        if until < self.due.load(Ordering::Acquire) && until < self.due.fetch_min(until, Ordering::AcqRel) {
+            self.earlier.notify_waiters();
+        }
+    }
+}
+
+/// By the clock that counts suspend, as the schedules of the renewers.
+fn instant(moment: Moment) -> i64 {
+    moment.parts().1
+}
+
+impl LocalQueue {
+    /// Returns whether a grant of `key` lingers.
+    pub(crate) fn lingers(&self, key: &Key) -> bool {
+        !self.lingering.is_empty()
+            && self.with(key.as_str(), |queue| queue.lingering().is_some()).unwrap_or(false)
+    }
+
+    /// Takes the grant of `key` that lingers, if there is one. The caller is its holder now, and tells the queue when it
+    /// is not any more.
+    pub(crate) fn take_lingering(&self, key: &Key) -> Option<Handoff> {
+        if self.lingering.is_empty() {
+            return None;
+        }
+        self.with(key.as_str(), |queue| {
+            let taken = queue.take_lingering()?;
+            self.lingering.ended();
+            queue.hold();
+            Some(taken)
+        })
+        .flatten()
+    }
+
+    /// Returns when [`end_lingering`](Self::end_lingering) is due, by the clock of the schedules.
+    pub(crate) fn lingering_due(&self) -> i64 {
+        self.lingering.due.load(Ordering::Acquire)
+    }
+
+    /// Completes when that has become earlier. Enable it before asking when it is due.
+    pub(crate) fn lingering_due_earlier(&self) -> Notified<'_> {
+        self.lingering.earlier.notified()
+    }
+
+    /// Gives the grants back whose time is over.
+    pub(crate) fn end_lingering(&self) {
+        let now = self.clock.now();
+        if instant(now) < self.lingering_due() {
+            return;
+        }
+        // Before the look: whatever begins to linger from now on brings its own time.
+        self.lingering.due.store(i64::MAX, Ordering::Release);
+        drop(self.take_all_lingering(|lingering| lingering.until.is_past(now)));
+    }
+
+    /// Gives all of them back: the manager ends.
+    pub(crate) fn end_all_lingering(&self) {
+        drop(self.take_all_lingering(|_| true));
+    }
+
+    /// Gives the grants back that the store has reported as lost.
+    pub(crate) fn lose_lingering(&self, owners: &HashSet<&Owner>) {
+        if !self.lingering.is_empty() {
+            drop(
+                self.take_all_lingering(|lingering| owners.contains(&lingering.handoff.lease().claim.owner)),
+            );
+        }
+    }
+
+    /// Gives all of them back, and counts those that are held as wanted elsewhere: the store has lost notifications.
+    pub(crate) fn missed(&self) {
+        let now = self.clock.now();
+        self.contend_all(now);
+        self.end_all_lingering();
+    }
+
+    /// Takes the grants for which `ends` says so. Dropping them gives them back, which takes the locks of the queues.
+    fn take_all_lingering(&self, ends: impl Fn(&Lingering) -> bool) -> Vec<Handoff> {
+        let (mut ended, mut next) = (Vec::new(), i64::MAX);
+        // Kept to the end, so that nobody finds a list from which the keys that stay are missing.
+        let mut keys = self.lingering.keys.lock();
+        keys.retain(|key| {
+            let listed = self.with(key.as_str(), |queue| {
+                if queue.lingering().is_some_and(&ends) {
+                    self.lingering.ended();
+                    ended.extend(queue.take_lingering());
+                }
+                let until = queue.lingering().map(|lingering| instant(lingering.until));
+                next = next.min(until.unwrap_or(i64::MAX));
+                // A key that is held is listed again when it lingers again.
+                queue.set_listed(until.is_some());
+                until.is_some()
+            });
+            listed.unwrap_or(false)
+        });
+        drop(keys);
+        self.lingering.due.fetch_min(next, Ordering::AcqRel);
+        ended
+    }
+}
+
+/// An acquisition whose grant may linger. While it lives, its key has a queue, which notes that somebody waits elsewhere:
+/// the notification may overtake the grant.
+#[derive(Debug)]
+pub(crate) struct Expected<'a> {
+    local_queue: &'a LocalQueue,
+    key: Key,
+}
+
+impl<'a> Expected<'a> {
+    pub(crate) fn new(local_queue: &'a LocalQueue, key: &Key) -> Self {
+        local_queue.expect(key);
+        Self { local_queue, key: key.clone() }
+    }
+
+    /// Notes that the store granted the key, and whether others wait there.
+    pub(crate) fn granted(&self, contended: bool) {
+        let now = self.local_queue.clock.now();
+        self.local_queue.with(self.key.as_str(), |queue| queue.granted_here(contended, now));
+    }
+}
+
+impl Drop for Expected<'_> {
+    fn drop(&mut self) {
+        self.local_queue.with(self.key.as_str(), super::key_queue::KeyQueue::no_more_expected);
+    }
+}
