@@ -15,6 +15,7 @@ mod inspect;
 mod interop;
 mod kinds;
 mod latch;
+mod lingering;
 mod loss;
 mod mark;
 mod observed;

@@ -90,6 +90,28 @@ async fn after_a_dead_holder(kind: &str, ttl: Duration) -> Duration {
     took
 }
 
+/// A process lets its lock linger and dies. Returns how long the key is locked after that.
+async fn after_a_dead_one_that_let_it_linger(ttl: Duration) -> Duration {
+    let server = RedisServer::start();
+    let arguments = ["linger", "--url", &server.url(), "--key", "k", "--ttl", &ttl.as_millis().to_string()];
+    let mut worker = Worker::start(WORKER, &arguments);
+    worker.expect("HELD").await;
+    // Long enough for a renewal: the lock is kept for as long as it is used.
+    tokio::time::sleep(ttl).await;
+    let locks = connect(&server).await;
+    worker.process().kill9();
+    let died = monotonic();
+    request(&locks, "lock", LONG).acquire().await.expect("it gets the key").release().await.expect("an answer");
+    monotonic() - died
+}
+
+#[tokio::test]
+async fn one_that_dies_while_its_lock_lingers_costs_its_ttl_at_most() {
+    let ttl = Duration::from_millis(1_500);
+    let took = least(|| after_a_dead_one_that_let_it_linger(ttl)).await;
+    assert!(took < ttl + SLACK && took > ttl / 3, "{took:?}");
+}
+
 #[tokio::test]
 async fn a_holder_that_dies_costs_those_who_wait_its_ttl_at_most() {
     let ttl = Duration::from_millis(1_500);

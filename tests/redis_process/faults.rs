@@ -101,6 +101,12 @@ async fn one_holder_at_a_time_on_a_hot_key() {
 }
 
 #[tokio::test]
+async fn one_holder_at_a_time_where_grants_linger() {
+    let outcome = contend(terms(&["linger:k", "linger:k", "lock:k", "fair:k"]), span() / 3).await;
+    assert!(outcome.of_kind("linger") > 50, "{}", outcome.grants.len());
+}
+
+#[tokio::test]
 async fn a_writer_is_alone_and_readers_are_not() {
     let outcome = contend(terms(&["read:k", "read:k", "read:k", "write:k"]), span() / 3).await;
     assert!(outcome.of_kind("read") > 50 && outcome.of_kind("write") > 15, "{}", outcome.grants.len());

@@ -150,6 +150,7 @@ fn request(locks: &LockManager, spec: &str) -> LockRequest {
     let (kind, keys) = spec.split_once(':').expect("a kind is followed by `:` and its keys");
     match kind {
         "lock" => locks.lock(keys),
+        "linger" => locks.lock(keys).linger(Duration::from_millis(20)),
         "fair" => locks.fair(keys),
         "read" => locks.read(keys),
         "write" => locks.write(keys),

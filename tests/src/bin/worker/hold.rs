@@ -35,3 +35,16 @@ pub(crate) async fn hold(options: &Options) {
     assert_eq!(error.kind(), LockErrorKind::Lost);
     println!("LOST {:?}", error.loss_reason());
 }
+
+/// Uses the lock over and over, so that it is held, or lingers.
+pub(crate) async fn linger(options: &Options) {
+    let ttl = Duration::from_millis(options.number("--ttl"));
+    let locks = options.manager().await;
+    let request = locks.lock(options.text("--key")).ttl(ttl).linger(ttl / 3);
+    request.clone().run(async {}).await.expect("the key is free");
+    println!("HELD");
+    loop {
+        tokio::time::sleep(PAUSE).await;
+        request.clone().run(async {}).await.expect("it is this process's");
+    }
+}

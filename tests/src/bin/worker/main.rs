@@ -6,6 +6,8 @@
 //! - `hold --url U --key K --ttl MS --effect F`: acquires K (with `--kind fair` in order of arrival, with `--wait`
 //!   without a time limit), prints `HELD`, and writes to F in every round once F exists. Prints `LOST <reason>` and
 //!   ends when the lock is lost.
+//! - `linger --url U --key K --ttl MS`: acquires and releases K over and over, and lets it linger for as long as it
+//!   may. Prints `HELD` after the first time.
 //! - `end --url U --key K --how H`: acquires K for a minute, prints `HELD`, waits for a line, ends the lock in the way
 //!   H (see `ends`) and prints `ENDED`.
 //! - `contend --url U --kinds K,K.. --tasks N --ttl MS --hold US --seed S --resource U`: acquires keys again and again,
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
         "increment" => runtime().block_on(increment(&options)),
         "contend" => runtime().block_on(contend::contend(&options)),
         "hold" => runtime().block_on(hold::hold(&options)),
+        "linger" => runtime().block_on(hold::linger(&options)),
         "end" => ends::end(&options),
         "fork" => forks::fork_while_held(&options),
         "latch" => runtime().block_on(latch(&options)),
