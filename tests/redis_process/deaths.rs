@@ -101,7 +101,13 @@ async fn after_a_dead_one_that_let_it_linger(ttl: Duration) -> Duration {
     let locks = connect(&server).await;
     worker.process().kill9();
     let died = monotonic();
-    request(&locks, "lock", LONG).acquire().await.expect("it gets the key").release().await.expect("an answer");
+    request(&locks, "lock", LONG)
+        .acquire()
+        .await
+        .expect("it gets the key")
+        .release()
+        .await
+        .expect("an answer");
     monotonic() - died
 }
 

@@ -247,8 +247,14 @@ impl KeyQueue {
     ) -> Passed {
         let held = self.held;
         match linger {
-            // Only where the queue has noted all that was told of others since the grant.
-            Some(linger) if self.nodes.is_empty() && held && !self.quantum.is_contended() => {
+            // Only where the queue has noted all that was told of others since the grant. An earlier grant whose time is
+            // over may still be here, and must not be dropped under the lock.
+            Some(linger)
+                if self.nodes.is_empty()
+                    && held
+                    && self.lingering.is_none()
+                    && !self.quantum.is_contended() =>
+            {
                 (self.handed, self.held) = (None, false);
                 handoff(None).map_or(Passed::No, |handoff| self.linger(handoff, linger, now))
             }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::LocalQueue;
 use super::waiter::Waiter;
+use super::{Expected, LocalQueue};
 use crate::backend::memory::Memory;
 use crate::backend::{Backend, Capability, Order, Waiting};
 use crate::key::Key;
@@ -89,6 +89,28 @@ async fn a_store_that_cannot_tell_of_others_counts_as_contended() {
         local_queue.contended("order:1");
         assert!(local_queue.is_contended(&key()));
     }
+}
+
+#[test]
+fn the_notification_of_a_waiter_may_overtake_a_grant_that_may_linger() {
+    let local_queue = local_queue();
+    let expected = Expected::new(&local_queue, &key());
+    assert!(!local_queue.is_busy(&key()), "others ask the store as ever");
+    local_queue.contended("order:1");
+    expected.granted(false);
+    drop(expected);
+    assert!(local_queue.is_busy(&key()) && local_queue.is_contended(&key()));
+    local_queue.freed(&key());
+    assert!(local_queue.is_empty());
+
+    let expected = Expected::new(&local_queue, &key());
+    expected.granted(true);
+    assert!(local_queue.is_contended(&key()), "the answer said it");
+    local_queue.freed(&key());
+    drop(expected);
+    assert!(local_queue.is_empty());
+    drop(Expected::new(&local_queue, &key()));
+    assert!(local_queue.is_empty(), "nothing was granted");
 }
 
 #[test]

@@ -188,7 +188,8 @@ impl LockManager {
         self.hub.engine.capability.store
     }
 
-    /// Returns how many locks this manager holds in this process now.
+    /// Returns how many locks this manager holds in this process now. One that [lingers](crate::LockRequest::linger) is
+    /// held by nobody.
     #[must_use]
     pub fn held(&self) -> usize {
         self.hub.engine.held()
