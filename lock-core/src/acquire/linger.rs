@@ -26,7 +26,8 @@ impl Acquire<'_> {
 
     fn may_have(&self, handoff: &Handoff) -> bool {
         let (plan, engine, lease) = (self.plan, self.engine, handoff.lease());
-        let now = engine.clock.now();
+        // Nothing was awaited since. The clock is read once more before the grant is used.
+        let now = self.started;
         // As for a hand-off: a kind that queues in the store has its place there, and a crash of the new holder must not
         // keep others out for longer than it said.
         plan.options.kind.queue() == Queue::Barging
