@@ -165,3 +165,14 @@ async fn a_shutdown_leaves_nothing() {
     assert_eq!(locks.shutdown(PATIENCE).await, lock_core::ShutdownReport::default());
     assert!(server.keys().is_empty(), "{:?}", server.keys());
 }
+
+#[tokio::test]
+async fn a_manager_that_is_dropped_gives_it_back() {
+    let server = RedisServer::start();
+    for _ in 0..5 {
+        let locks = manager(&server).await;
+        cycle(&locks, LINGER).await;
+        drop(locks);
+        empty(&server, SOON).await;
+    }
+}

@@ -163,22 +163,36 @@ async fn a_task_that_waits_here_comes_first() {
 
 #[tokio::test(start_paused = true)]
 async fn a_task_that_found_it_held_and_then_waits_takes_it() {
-    // The question is under way while the holder releases, and the answer is older than that.
     let store = QueueStore::default();
     let locks = store.manager();
+    // Both ask at the same time. The first has released by the time that the second hears that the key is held.
+    let (_, time) = tokio::join!(linger(&locks, 1_000), time_to(wait(&locks)));
+    assert!(time <= millis(1), "{time:?}");
+    assert_eq!(store.calls().tries, 2);
+    // Joins while it is held.
     for late in 0..6 {
         let guard = lingering(&locks, 1_000).acquire().await.unwrap();
-        let request = wait(&locks);
-        let waiting = tokio::spawn(time_to(request));
+        let waiting = tokio::spawn(time_to(wait(&locks)));
         for _ in 0..late {
             tokio::task::yield_now().await;
         }
         guard.release().await.unwrap();
         let time = waiting.await.unwrap();
         assert!(time <= millis(1), "{late}: {time:?}");
-        tokio::time::sleep(millis(1_010)).await;
-        assert!(store.is_empty());
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_is_given_back_before_a_request_that_cannot_have_it_asks() {
+    let store = QueueStore::default();
+    let locks = store.manager();
+    store.release_takes(millis(5));
+    linger(&locks, 1_000).await;
+    let brief = locks.lock("k").ttl(millis(100)).strategy(strategy::fail_fast());
+    let guard = brief.acquire().await.expect("nobody else has it");
+    assert!(store.remaining("k") <= millis(100));
+    guard.release().await.unwrap();
+    assert!(store.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
