@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-#[cfg(any(test, feature = "redlock", feature = "testkit"))]
+#[cfg(any(test, feature = "testkit"))]
 use crate::clock;
 
 /// The identity of one grant: 128 random bits of the process and a counter.
@@ -211,7 +211,7 @@ pub struct OwnerRecord {
 
 impl OwnerRecord {
     /// Makes the record of a request that is made now.
-    #[cfg(any(test, feature = "redlock", feature = "testkit"))]
+    #[cfg(any(test, feature = "testkit"))]
     pub(crate) fn new(identity: Arc<Identity>, label: Option<Cow<'static, str>>) -> Self {
         Self::since(clock::wall(), identity, label)
     }
