@@ -99,6 +99,8 @@ impl Acquire<'_> {
     }
 
     fn granted(&mut self, granted: &Granted, schedule: &Arc<Schedule<Lease>>) -> Arc<Lease> {
+        // First: a log that panics here leaves the claim, which then rolls back.
+        let span = hold_span(self.plan);
         let grant = &granted.grant;
         let contended = grant.waiters.is_some_and(|waiters| waiters > 0);
         if let Some(mut waiter) = self.waiter.take() {
@@ -112,7 +114,6 @@ impl Acquire<'_> {
         let claim = self.claim.take(&self.engine.owners);
         self.partial_grants.supersede();
         self.record_attempts();
-        let span = hold_span(self.plan);
         let lease = Lease::new(Arc::clone(self.engine), schedule, claim, self.plan.options, granted, span);
         self.engine.lease_began();
         lease

@@ -9,6 +9,7 @@ use crate::backend::Claim;
 use crate::clock::Moment;
 use crate::expiry;
 use crate::key::Key;
+use crate::observe::ReleaseContext;
 use crate::pending::{Certainty, Cleanup};
 
 /// What a holder knows of its grant.
@@ -82,7 +83,11 @@ impl Handoff {
 impl Drop for Handoff {
     fn drop(&mut self) {
         if let Some(lease) = self.lease.take() {
-            self.cleanup.release(&lease.claim, None, Certainty::Granted, lease.store_until);
+            let (cleanup, claim) = (&self.cleanup, &lease.claim);
+            // The next acquisition of the key by this process waits for the answer, or this release could refuse it.
+            let under_way = || Some(cleanup.under_way.add(claim, cleanup.clock.now()));
+            let context = ReleaseContext::default;
+            cleanup.release_as(claim, None, Certainty::Granted, lease.store_until, under_way, context);
         }
     }
 }

@@ -6,7 +6,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use lock_core::backend::memory::Memory;
-use lock_core::testkit::SessionStore;
+use lock_core::testkit::{Fault, Flaky, Operation, SessionStore};
 use lock_core::{LockErrorKind, LockManager, LockRequest, Profile, Released, strategy};
 use tokio::time::Instant;
 
@@ -133,6 +133,23 @@ async fn a_lost_notification_costs_no_more_than_the_linger() {
     assert!(time <= millis(2_000), "{time:?}");
     stop.store(true, Ordering::SeqCst);
     let _ = busy.await;
+}
+
+/// Its release leaves in the background once its time is over.
+#[tokio::test(start_paused = true)]
+async fn the_release_at_its_end_refuses_nobody_of_its_own_process() {
+    let (store, control) = Flaky::new(Memory::new());
+    let locks = LockManager::builder(store).build().unwrap();
+    linger(&locks, 5).await;
+    control.fail_next(Operation::Release, Fault::Hang, 1);
+    while control.hanging(Operation::Release) == 0 {
+        tokio::time::sleep(millis(1)).await;
+    }
+    let next = tokio::spawn(locks.lock("k").try_acquire());
+    tokio::time::sleep(millis(100)).await;
+    assert!(!next.is_finished(), "it waits for the answer to the release");
+    control.heal();
+    assert!(next.await.unwrap().unwrap().is_some());
 }
 
 #[tokio::test(start_paused = true)]
