@@ -150,6 +150,12 @@ impl Engine {
         self.lost.note(owners, reason);
     }
 
+    /// Notes that the store no longer has the grant of `claim`, whose lease has ended: nobody may take it over.
+    pub(crate) fn grant_is_gone(&self, claim: &Claim) {
+        self.note_lost(&[claim.owner], LossReason::Taken);
+        self.local_queue.lose_lingering(&claim.key, claim.owner);
+    }
+
     pub(crate) fn close(&self) {
         self.closing.store(true, Ordering::SeqCst);
         // After the flag: a waiter that is notified, and a release that is repeated, read it and give up.
@@ -234,7 +240,7 @@ impl Engine {
 
     /// Notes that the store has been asked to release `claim`.
     fn freed_by(&self, claim: &Claim) {
-        claim.keys().for_each(|key| self.local_queue.freed(key));
+        claim.keys().for_each(|key| self.local_queue.freed(key, claim.owner));
     }
 }
 

@@ -66,7 +66,7 @@ impl Hub {
         // First: a grant that is on its way to its next holder has no lease yet.
         self.engine.note_lost(owners, reason);
         let owners: HashSet<&Owner> = owners.iter().collect();
-        self.engine.local_queue.lose_lingering(&owners);
+        self.engine.local_queue.lose_all_lingering(&owners);
         for lease in self.leases().into_iter().filter(|lease| owners.contains(&lease.claim.owner)) {
             // Of several keys one may be lost, and the others must be free as well. A session takes all with it.
             if lease.lose(reason) && reason != LossReason::SessionEnded {

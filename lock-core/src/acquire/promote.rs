@@ -85,7 +85,7 @@ impl Acquire<'_> {
             && let Err(error) = guard.lease().fence().await
         {
             // Before the pause: the grant has no token, and must not be kept while the store fails.
-            drop(guard);
+            guard.release_to_store();
             if !error.is_lost() {
                 self.store_failed(error).await?;
             }
@@ -103,13 +103,14 @@ impl Acquire<'_> {
         let span = hold_span(self.plan);
         let grant = &granted.grant;
         let contended = grant.waiters.is_some_and(|waiters| waiters > 0);
+        let owner = self.claim.claim.owner;
         if let Some(mut waiter) = self.waiter.take() {
-            waiter.granted(contended);
+            waiter.granted(owner, contended);
             if self.question == LastQuestion::Fresh && grant.waiters == Some(0) {
                 self.engine.local_queue.record_held(&self.plan.key, false);
             }
         } else if let Some(expected) = &self.expected {
-            expected.granted(contended);
+            expected.granted(owner, contended);
         }
         let claim = self.claim.take(&self.engine.owners);
         self.partial_grants.supersede();

@@ -84,7 +84,7 @@ async fn downgrade(guard: LockGuard) -> Result<LockGuard> {
     }
     let hub = Arc::clone(guard.hub());
     guard.supersede();
-    lease.claim.keys().for_each(|key| lease.engine.local_queue.freed(key));
+    lease.claim.keys().for_each(|key| lease.engine.local_queue.freed(key, lease.claim.owner));
     Ok(LockGuard::new(reader, hub))
 }
 

@@ -192,6 +192,15 @@ impl LockGuard {
 }
 
 impl LockGuard {
+    /// Releases the lock to the store in the background: nobody of this process gets the grant, and it does not linger.
+    pub(crate) fn release_to_store(mut self) {
+        if let Some(lease) = self.lease.take()
+            && lease.leave()
+        {
+            drop(Releasing::to_store(lease));
+        }
+    }
+
     /// Releases the lock without waiting for the store's answer.
     fn begin_release(mut self) {
         let Some(lease) = self.lease.take() else { return };

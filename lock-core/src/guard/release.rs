@@ -36,6 +36,13 @@ impl Releasing {
         Self { lease, asked: false, answered: false, under_way: None, counted: None }
     }
 
+    /// For a grant that goes to the store, whoever waits here. Dropping this value releases it in the background.
+    pub(super) fn to_store(lease: Arc<Lease>) -> Self {
+        let mut releasing = Self::new(lease);
+        releasing.asked = true;
+        releasing
+    }
+
     pub(super) fn key(&self) -> &Key {
         &self.lease.claim.key
     }

@@ -64,7 +64,7 @@ impl Lease {
         if lost.is_ok() {
             self.changed.notify_waiters();
             // The waiters of this process waited for this guard, and must ask the store now.
-            self.claim.keys().for_each(|key| self.engine.local_queue.freed(key));
+            self.claim.keys().for_each(|key| self.engine.local_queue.freed(key, self.claim.owner));
             // The session keeps the grant for as long as this process is connected, even if nobody drops the guard.
             // When the session has ended, there is nothing left to release.
             if self.engine.cleanup.has_session() && why != LossReason::SessionEnded {

@@ -159,6 +159,10 @@ impl Renewer {
         lease.renewal_in_flight.store(false, Ordering::Release);
         // A lock whose deadline has passed is lost, reported or not, and stays so: a late yes does not bring it back.
         if lease.has_ended() || lease.loss().is_some() {
+            if matches!(answer, Renewal::NotOwned) {
+                // The grant may have been handed off meanwhile, or linger.
+                lease.engine.grant_is_gone(&lease.claim);
+            }
             return;
         }
         lease.record_renewal(&answer);

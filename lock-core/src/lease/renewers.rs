@@ -72,8 +72,9 @@ impl Renewers {
         // The task keeps it, so the runtime counts as alive until it drops its tasks. A release in the background picks
         // a runtime by that.
         let presence = self.background.join(runtime);
+        let lingering = EndsLingering(Arc::clone(&self.local_queue));
         runtime.spawn(async move {
-            let _presence = presence;
+            let (_presence, _lingering) = (presence, lingering);
             renewer.run().await;
         });
         schedule
@@ -91,6 +92,16 @@ impl Renewers {
 
     fn others(&self) -> MutexGuard<'_, Vec<OnRuntime>> {
         self.others.lock()
+    }
+}
+
+/// Gives the grants back that linger when a renewer ends with its runtime: nobody else may be there to end them in time.
+#[derive(Debug)]
+struct EndsLingering(Arc<LocalQueue>);
+
+impl Drop for EndsLingering {
+    fn drop(&mut self) {
+        self.0.end_all_lingering();
     }
 }
 

@@ -5,10 +5,11 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::handoff::Handoff;
-use super::lingering::Lingering;
+use super::lingering::{Lingering, instant};
 use super::quantum::Quantum;
 use super::waiter_node::{NodeState, WaiterNode};
 use crate::clock::Moment;
+use crate::owner::Owner;
 use crate::pending::PendingClaim;
 
 /// What a change leaves to be done outside of the lock of the queue: both may run code of the application.
@@ -37,8 +38,8 @@ pub(super) struct Reclaimed {
 pub(super) enum Passed {
     /// The next waiter has it.
     On(Arc<WaiterNode>),
-    /// It lingers until then. Whether the key is listed as one that lingers.
-    Lingers(Moment, bool),
+    /// It lingers. The time for which the key must be listed, if it is not listed for an earlier one.
+    Lingers(Option<i64>),
     /// It belongs to the store.
     No,
 }
@@ -55,12 +56,12 @@ type Given = Option<(Weak<WaiterNode>, Moment)>;
 pub(super) struct KeyQueue {
     /// In order of arrival; the first is the head.
     nodes: VecDeque<Arc<WaiterNode>>,
-    /// A grant that came through this queue is in use.
-    held: bool,
+    /// The owner of the grant that came through this queue and is in use.
+    held: Option<Owner>,
     /// A grant that was released, and that nobody else has taken yet.
     lingering: Option<Lingering>,
-    /// The key is listed as one that lingers.
-    listed: bool,
+    /// When the renewers look at the key, which may have a grant that lingers.
+    listed: Option<i64>,
     /// How many ask the store for a grant that may linger.
     expected: usize,
     quantum: Quantum,
@@ -77,7 +78,7 @@ impl KeyQueue {
 
     /// Returns whether somebody waits or holds, or a grant lingers.
     pub(super) fn is_busy(&self) -> bool {
-        !self.nodes.is_empty() || self.held || self.lingering.is_some()
+        !self.nodes.is_empty() || self.held.is_some() || self.lingering.is_some()
     }
 
     pub(super) fn expect(&mut self) {
@@ -96,13 +97,17 @@ impl KeyQueue {
         self.lingering.take().map(|lingering| lingering.handoff)
     }
 
-    pub(super) fn set_listed(&mut self, listed: bool) {
+    pub(super) fn listed(&self) -> Option<i64> {
+        self.listed
+    }
+
+    pub(super) fn set_listed(&mut self, listed: Option<i64>) {
         self.listed = listed;
     }
 
     /// Notes that a grant which lingered is in use.
-    pub(super) fn hold(&mut self) {
-        self.held = true;
+    pub(super) fn hold(&mut self, owner: Owner) {
+        self.held = Some(owner);
     }
 
     pub(super) fn waiting(&self) -> usize {
@@ -138,7 +143,7 @@ impl KeyQueue {
             return true;
         }
         self.nodes.push_back(Arc::clone(node));
-        if self.nodes.len() == 1 && !self.held {
+        if self.nodes.len() == 1 && self.held.is_none() {
             node.state().must_ask = true;
         }
         false
@@ -147,7 +152,7 @@ impl KeyQueue {
     /// Gives the grant to a waiter that is out of the queue.
     fn give(&mut self, node: &Arc<WaiterNode>, handoff: Handoff, now: Moment) {
         self.quantum.count_handoff();
-        self.held = true;
+        self.held = Some(handoff.lease().claim.owner);
         node.state().handoff = Some(handoff);
         self.handed = Some((Arc::downgrade(node), now));
     }
@@ -184,7 +189,7 @@ impl KeyQueue {
         if entry.is_some() {
             effects.unused.extend(std::mem::replace(&mut state.entry, entry));
         }
-        if !self.held {
+        if self.held.is_none() {
             state.must_ask = true;
             self.asked = Some((Arc::downgrade(head), now));
         }
@@ -213,21 +218,22 @@ impl KeyQueue {
         }
     }
 
-    /// Notes that the head has a grant from the store. `contended`: others may wait there.
+    /// Notes that the head has a grant from the store, for `owner`. `contended`: others may wait there.
     pub(super) fn granted(
         &mut self,
         node: &Arc<WaiterNode>,
+        owner: Owner,
         contended: bool,
         now: Moment,
     ) -> Option<PendingClaim> {
         self.nodes.retain(|other| !Arc::ptr_eq(other, node));
-        self.granted_here(contended, now);
+        self.granted_here(owner, contended, now);
         node.state().entry.take()
     }
 
-    /// Notes that the store granted the key to an acquisition outside the queue. `contended`: others may wait there.
-    pub(super) fn granted_here(&mut self, contended: bool, now: Moment) {
-        self.held = true;
+    /// Notes that the store granted the key to `owner`, in the queue or outside. `contended`: others may wait there.
+    pub(super) fn granted_here(&mut self, owner: Owner, contended: bool, now: Moment) {
+        self.held = Some(owner);
         // The notification that others wait may be older than this answer, so it counts for the new grant too.
         let contended = contended || self.quantum.is_contended();
         self.quantum = Quantum::default();
@@ -245,8 +251,8 @@ impl KeyQueue {
         handoff: impl FnOnce(Option<Duration>) -> Option<Handoff>,
         now: Moment,
     ) -> Passed {
-        let held = self.held;
-        match linger {
+        let held = self.held.is_some();
+        let passed = match linger {
             // Only where the queue has noted all that was told of others since the grant. An earlier grant whose time is
             // over may still be here, and must not be dropped under the lock.
             Some(linger)
@@ -255,17 +261,28 @@ impl KeyQueue {
                     && self.lingering.is_none()
                     && !self.quantum.is_contended() =>
             {
-                (self.handed, self.held) = (None, false);
+                (self.handed, self.held) = (None, None);
                 handoff(None).map_or(Passed::No, |handoff| self.linger(handoff, linger, now))
             }
             _ => self.hand_off(|ttl| handoff(Some(ttl)), now).map_or(Passed::No, Passed::On),
+        };
+        if matches!(passed, Passed::No) {
+            // Here and not in `freed`: a notification that comes from now on is that of the next grant, and the answer to
+            // this release may be looked at later.
+            self.quantum = Quantum::default();
         }
+        passed
     }
 
     fn linger(&mut self, handoff: Handoff, linger: Duration, now: Moment) -> Passed {
         let until = now.plus(linger).earlier(handoff.lease().deadline, now);
         self.lingering = Some(Lingering { handoff, until });
-        Passed::Lingers(until, std::mem::replace(&mut self.listed, true))
+        let until = instant(until);
+        let list = self.listed.is_none_or(|listed| until < listed);
+        if list {
+            self.listed = Some(until);
+        }
+        Passed::Lingers(list.then_some(until))
     }
 
     fn hand_off(
@@ -274,7 +291,7 @@ impl KeyQueue {
         now: Moment,
     ) -> Option<Arc<WaiterNode>> {
         self.handed = None;
-        self.held = false;
+        self.held = None;
         let ttl = self.nodes.front()?.ttl();
         // Where nothing is handed off, the head need not ask yet: the release that follows calls `freed`, once the
         // store has answered it or it is given up.
@@ -288,10 +305,16 @@ impl KeyQueue {
         Some(next)
     }
 
-    /// Notes that the key was released to the store, or lost. The head asks.
-    pub(super) fn freed(&mut self, now: Moment) -> Option<Arc<WaiterNode>> {
-        self.held = false;
-        self.quantum = Quantum::default();
+    /// Notes that `owner` has released the key to the store, or lost it, or left the store's queue. The head asks, unless
+    /// another owner holds the key through this queue: then its release tells the head.
+    pub(super) fn freed(&mut self, owner: Owner, now: Moment) -> Option<Arc<WaiterNode>> {
+        if let Some(holder) = self.held {
+            if holder != owner {
+                return None;
+            }
+            // It was lost, or dropped on its way to a holder.
+            (self.held, self.quantum) = (None, Quantum::default());
+        }
         let head = self.nodes.front()?;
         head.state().must_ask = true;
         self.asked = Some((Arc::downgrade(head), now));

@@ -1,17 +1,18 @@
 //! Grants that linger: released, and kept at hand for the next holder of this process.
 //!
 //! A grant that lingers is a [`Handoff`] without a taker, in the queue of its key. It ends when somebody takes it, when
-//! the store notifies the process of a waiter elsewhere, by its time, or with the manager. The renewers end it by time:
-//! one list of keys and one due time serve all of them, because a busy key lingers after each release, and an entry in a
-//! schedule for each would cost more than the release.
+//! the store notifies the process of a waiter elsewhere, by its time, or with the manager. The renewers end it by time.
+//! A busy key lingers after each release, and an entry in a schedule for each would cost more than the release. So a key
+//! has one entry, which is moved to the present end only when it comes up.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
 use super::handoff::Handoff;
+use super::key_queue::KeyQueue;
 use super::queues::LocalQueue;
 use crate::clock::Moment;
 use crate::key::Key;
@@ -31,8 +32,9 @@ pub(super) struct Lingering {
 pub(super) struct LingeringKeys {
     /// How many grants linger. While none does, nothing need be looked up.
     count: AtomicUsize,
-    /// Each key whose queue says `listed`. It is locked before the queues, never while one is locked.
-    keys: Mutex<HashSet<Key>>,
+    /// When to look at which key. Only the entry counts whose time the queue of the key has as `listed`. It is locked
+    /// before the queues, never while one is locked.
+    keys: Mutex<BTreeSet<(i64, Key)>>,
     /// When the renewers look next, by the clock that orders their schedules. Never later than the first end.
     due: AtomicI64,
     earlier: Notify,
@@ -63,13 +65,9 @@ impl LingeringKeys {
         self.count.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Lists `key`, whose grant ends at `until`, and wakes the renewers where they would look too late. `listed`: the key
-    /// is in the list. Call it without a lock.
-    pub(super) fn list(&self, key: &Key, listed: bool, until: Moment) {
-        if !listed {
-            self.keys.lock().insert(key.clone());
-        }
-        let until = instant(until);
+    /// Adds the entry of `key` for `until`, and wakes the renewers where they would look too late. Call it without a lock.
+    pub(super) fn list(&self, key: &Key, until: i64) {
+        self.keys.lock().insert((until, key.clone()));
         if until < self.due.load(Ordering::Acquire) && until < self.due.fetch_min(until, Ordering::AcqRel) {
             self.earlier.notify_waiters();
         }
@@ -77,7 +75,7 @@ impl LingeringKeys {
 }
 
 /// By the clock that counts suspend, as the schedules of the renewers.
-fn instant(moment: Moment) -> i64 {
+pub(super) fn instant(moment: Moment) -> i64 {
     moment.parts().1
 }
 
@@ -97,7 +95,7 @@ impl LocalQueue {
         self.with(key.as_str(), |queue| {
             let taken = queue.take_lingering()?;
             self.lingering.ended();
-            queue.hold();
+            queue.hold(taken.lease().claim.owner);
             Some(taken)
         })
         .flatten()
@@ -121,7 +119,30 @@ impl LocalQueue {
         }
         // Before the look: whatever begins to linger from now on brings its own time.
         self.lingering.due.store(i64::MAX, Ordering::Release);
-        drop(self.take_all_lingering(|lingering| lingering.until.is_past(now)));
+        let mut ended = Vec::new();
+        let mut keys = self.lingering.keys.lock();
+        while let Some((due, key)) = keys.pop_first() {
+            if due > instant(now) {
+                self.lingering.due.fetch_min(due, Ordering::AcqRel);
+                keys.insert((due, key));
+                break;
+            }
+            let over = |lingering: &Lingering| instant(lingering.until) <= instant(now);
+            let again = self.with(key.as_str(), |queue| {
+                if queue.listed() != Some(due) {
+                    return None;
+                }
+                ended.extend(self.take_if(queue, over));
+                // A key that is held is listed again when it lingers again.
+                queue.set_listed(queue.lingering().map(|lingering| instant(lingering.until)));
+                queue.listed()
+            });
+            if let Some(until) = again.flatten() {
+                keys.insert((until, key));
+            }
+        }
+        drop(keys);
+        drop(ended);
     }
 
     /// Gives all of them back: the manager ends.
@@ -130,11 +151,17 @@ impl LocalQueue {
     }
 
     /// Gives the grants back that the store has reported as lost.
-    pub(crate) fn lose_lingering(&self, owners: &HashSet<&Owner>) {
+    pub(crate) fn lose_all_lingering(&self, owners: &HashSet<&Owner>) {
         if !self.lingering.is_empty() {
-            drop(
-                self.take_all_lingering(|lingering| owners.contains(&lingering.handoff.lease().claim.owner)),
-            );
+            drop(self.take_all_lingering(|lingering| owners.contains(&lingering.owner())));
+        }
+    }
+
+    /// Gives the grant of `key` back if it is that of `owner`: the store no longer has it.
+    pub(crate) fn lose_lingering(&self, key: &Key, owner: Owner) {
+        if !self.lingering.is_empty() {
+            let is_lost = |lingering: &Lingering| lingering.owner() == owner;
+            drop(self.with(key.as_str(), |queue| self.take_if(queue, is_lost)));
         }
     }
 
@@ -147,26 +174,22 @@ impl LocalQueue {
 
     /// Takes the grants for which `ends` says so. Dropping them gives them back, which takes the locks of the queues.
     fn take_all_lingering(&self, ends: impl Fn(&Lingering) -> bool) -> Vec<Handoff> {
-        let (mut ended, mut next) = (Vec::new(), i64::MAX);
-        // Kept to the end, so that nobody finds a list from which the keys that stay are missing.
-        let mut keys = self.lingering.keys.lock();
-        keys.retain(|key| {
-            let listed = self.with(key.as_str(), |queue| {
-                if queue.lingering().is_some_and(&ends) {
-                    self.lingering.ended();
-                    ended.extend(queue.take_lingering());
-                }
-                let until = queue.lingering().map(|lingering| instant(lingering.until));
-                next = next.min(until.unwrap_or(i64::MAX));
-                // A key that is held is listed again when it lingers again.
-                queue.set_listed(until.is_some());
-                until.is_some()
-            });
-            listed.unwrap_or(false)
-        });
-        drop(keys);
-        self.lingering.due.fetch_min(next, Ordering::AcqRel);
-        ended
+        let keys = self.lingering.keys.lock();
+        let take =
+            |(_, key): &(i64, Key)| self.with(key.as_str(), |queue| self.take_if(queue, &ends)).flatten();
+        keys.iter().filter_map(take).collect()
+    }
+
+    /// Takes the grant of one queue that lingers, if `ends` says so.
+    fn take_if(&self, queue: &mut KeyQueue, ends: impl FnOnce(&Lingering) -> bool) -> Option<Handoff> {
+        let taken = queue.lingering().is_some_and(ends).then(|| queue.take_lingering()).flatten();
+        taken.inspect(|_| self.lingering.ended())
+    }
+}
+
+impl Lingering {
+    fn owner(&self) -> Owner {
+        self.handoff.lease().claim.owner
     }
 }
 
@@ -184,15 +207,15 @@ impl<'a> Expected<'a> {
         Self { local_queue, key: key.clone() }
     }
 
-    /// Notes that the store granted the key, and whether others wait there.
-    pub(crate) fn granted(&self, contended: bool) {
+    /// Notes that the store granted the key to `owner`, and whether others wait there.
+    pub(crate) fn granted(&self, owner: Owner, contended: bool) {
         let now = self.local_queue.clock.now();
-        self.local_queue.with(self.key.as_str(), |queue| queue.granted_here(contended, now));
+        self.local_queue.with(self.key.as_str(), |queue| queue.granted_here(owner, contended, now));
     }
 }
 
 impl Drop for Expected<'_> {
     fn drop(&mut self) {
-        self.local_queue.with(self.key.as_str(), super::key_queue::KeyQueue::no_more_expected);
+        self.local_queue.with(self.key.as_str(), KeyQueue::no_more_expected);
     }
 }

@@ -17,6 +17,7 @@ use super::waiter_node::WaiterNode;
 use crate::backend::Capability;
 use crate::clock::{Clock, Moment};
 use crate::key::Key;
+use crate::owner::Owner;
 use crate::pending::{FreedKeys, PendingClaim};
 use crate::sync::Mutex;
 
@@ -178,8 +179,10 @@ impl LocalQueue {
                 self.signal.raise();
                 true
             }
-            Passed::Lingers(until, listed) => {
-                self.lingering.list(key, listed, until);
+            Passed::Lingers(list) => {
+                if let Some(until) = list {
+                    self.lingering.list(key, until);
+                }
                 true
             }
             Passed::No => false,
@@ -198,14 +201,14 @@ impl LocalQueue {
         self.hand_off(&key, None, |_| handoff.take());
     }
 
-    /// Notes that a guard of this process released `key` to the store, or lost it. The head asks.
-    pub(crate) fn freed(&self, key: &Key) {
+    /// Notes that `owner`, of this process, released `key` to the store, or lost it. The head asks.
+    pub(crate) fn freed(&self, key: &Key, owner: Owner) {
         if self.queues.load(Ordering::Acquire) == 0 {
             return;
         }
         let now = self.clock.now();
         // The signal is raised as after a hand-off: a head that is not polled would keep the question to itself.
-        if let Some(head) = self.with(key.as_str(), |queue| queue.freed(now)).flatten() {
+        if let Some(head) = self.with(key.as_str(), |queue| queue.freed(owner, now)).flatten() {
             head.notify();
             self.signal.raise();
         }
@@ -288,11 +291,11 @@ impl LocalQueue {
         self.carry_out(reclaimed.effects);
     }
 
-    pub(super) fn granted(&self, key: &Key, node: &Arc<WaiterNode>, contended: bool) {
+    pub(super) fn granted(&self, key: &Key, node: &Arc<WaiterNode>, owner: Owner, contended: bool) {
         let now = self.clock.now();
         let contended = contended || !self.tells_holder;
         // What is dropped here may ask the store, and must not do so under the lock.
-        drop(self.with(key.as_str(), |queue| queue.granted(node, contended, now)));
+        drop(self.with(key.as_str(), |queue| queue.granted(node, owner, contended, now)));
     }
 
     pub(super) fn leave(&self, key: &Key, node: &Arc<WaiterNode>, entry: Option<PendingClaim>) {
@@ -324,7 +327,7 @@ impl LocalQueue {
 }
 
 impl FreedKeys for LocalQueue {
-    fn freed(&self, key: &Key) {
-        self.freed(key);
+    fn freed(&self, key: &Key, owner: Owner) {
+        self.freed(key, owner);
     }
 }

@@ -1,5 +1,6 @@
 //! The queue by itself. Hand-offs and quanta are tested with a store, in `tests/locks/handoff.rs`.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use super::waiter::Waiter;
@@ -7,6 +8,7 @@ use super::{Expected, LocalQueue};
 use crate::backend::memory::Memory;
 use crate::backend::{Backend, Capability, Order, Waiting};
 use crate::key::Key;
+use crate::owner::{Owner, OwnerSource};
 
 const TTL: Duration = Duration::from_secs(10);
 
@@ -16,6 +18,15 @@ fn local_queue() -> LocalQueue {
 
 fn key() -> Key {
     Key::new("order:1").expect("a key")
+}
+
+/// Returns one of the owners of a process.
+fn owner(number: usize) -> Owner {
+    static OWNERS: LazyLock<[Owner; 3]> = LazyLock::new(|| {
+        let source = OwnerSource::new().expect("random bytes");
+        [source.mint(), source.mint(), source.mint()]
+    });
+    OWNERS[number]
 }
 
 fn join(local_queue: &LocalQueue) -> Waiter<'_> {
@@ -42,7 +53,7 @@ async fn the_head_asks_the_store_and_is_notified_of_a_release() {
     let (first, second) = (join(&local_queue), join(&local_queue));
     assert!(first.take_ask() && !first.take_ask() && !second.take_ask(), "the head, once");
     assert!(!is_asked(&first).await);
-    local_queue.freed(&key());
+    local_queue.freed(&key(), owner(1));
     assert!(is_asked(&first).await && !is_asked(&second).await);
     assert_eq!((local_queue.waiters(&key()), first.others()), (2, 1));
 }
@@ -51,7 +62,7 @@ async fn the_head_asks_the_store_and_is_notified_of_a_release() {
 async fn a_head_that_leaves_passes_the_news_on() {
     let local_queue = local_queue();
     let (first, second, third) = (join(&local_queue), join(&local_queue), join(&local_queue));
-    local_queue.freed(&key());
+    local_queue.freed(&key(), owner(1));
     drop(second);
     drop(first);
     assert!(is_asked(&third).await && third.is_head());
@@ -64,17 +75,47 @@ async fn while_a_holder_came_through_the_queue_newcomers_do_not_ask() {
     let local_queue = local_queue();
     let (mut first, second) = (join(&local_queue), join(&local_queue));
     assert!(first.take_ask());
-    first.granted(false);
+    first.granted(owner(1), false);
     drop(first);
     assert!(second.is_head() && !is_asked(&second).await, "it waits for the holder");
     drop(second);
     assert!(local_queue.is_busy(&key()) && local_queue.waiters(&key()) == 0);
     let third = join(&local_queue);
     assert!(!third.take_ask());
-    local_queue.freed(&key());
+    local_queue.freed(&key(), owner(1));
     assert!(is_asked(&third).await);
     drop(third);
     assert!(local_queue.is_empty());
+}
+
+/// A waiter that gives up releases its entry in the store's queue, and an answer may be looked at late.
+#[tokio::test(start_paused = true)]
+async fn the_release_of_another_owner_says_nothing_of_the_holder() {
+    let local_queue = local_queue();
+    let mut holder = join(&local_queue);
+    holder.granted(owner(1), false);
+    drop(holder);
+    let waiter = join(&local_queue);
+    local_queue.contended("order:1");
+    local_queue.freed(&key(), owner(2));
+    assert!(local_queue.is_contended(&key()), "somebody still waits elsewhere");
+    assert!(!is_asked(&waiter).await, "the key is still held");
+    local_queue.freed(&key(), owner(1));
+    assert!(!local_queue.is_contended(&key()) && is_asked(&waiter).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_notification_after_a_release_counts_for_the_next_grant() {
+    let local_queue = local_queue();
+    let (mut holder, mut next) = (join(&local_queue), join(&local_queue));
+    holder.granted(owner(1), true);
+    drop(holder);
+    assert!(!local_queue.hand_off(&key(), None, |_| None), "it goes to the store");
+    assert!(!local_queue.is_contended(&key()), "that is over");
+    local_queue.contended("order:1");
+    local_queue.freed(&key(), owner(1));
+    next.granted(owner(2), false);
+    assert!(local_queue.is_contended(&key()), "it was told before its answer was looked at");
 }
 
 #[tokio::test(start_paused = true)]
@@ -84,7 +125,7 @@ async fn a_store_that_cannot_tell_of_others_counts_as_contended() {
         let local_queue = LocalQueue::new(&Capability { waiting, ..Memory::new().capability() });
         let mut first = join(&local_queue);
         let _second = join(&local_queue);
-        first.granted(others);
+        first.granted(owner(1), others);
         assert_eq!(local_queue.is_contended(&key()), contended);
         local_queue.contended("order:1");
         assert!(local_queue.is_contended(&key()));
@@ -97,16 +138,16 @@ fn the_notification_of_a_waiter_may_overtake_a_grant_that_may_linger() {
     let expected = Expected::new(&local_queue, &key());
     assert!(!local_queue.is_busy(&key()), "others ask the store as ever");
     local_queue.contended("order:1");
-    expected.granted(false);
+    expected.granted(owner(1), false);
     drop(expected);
     assert!(local_queue.is_busy(&key()) && local_queue.is_contended(&key()));
-    local_queue.freed(&key());
+    local_queue.freed(&key(), owner(1));
     assert!(local_queue.is_empty());
 
     let expected = Expected::new(&local_queue, &key());
-    expected.granted(true);
+    expected.granted(owner(1), true);
     assert!(local_queue.is_contended(&key()), "the answer said it");
-    local_queue.freed(&key());
+    local_queue.freed(&key(), owner(1));
     drop(expected);
     assert!(local_queue.is_empty());
     drop(Expected::new(&local_queue, &key()));

@@ -8,6 +8,7 @@ use super::queues::LocalQueue;
 use super::waiter_node::WaiterNode;
 use crate::clock::Moment;
 use crate::key::Key;
+use crate::owner::Owner;
 use crate::pending::PendingClaim;
 
 /// The time within which a store usually answers.
@@ -98,10 +99,10 @@ impl<'a> Waiter<'a> {
         self.local_queue.skip_stalled(&self.key, now);
     }
 
-    /// Notes that the store granted the key to this head. `contended`: others wait there.
-    pub(crate) fn granted(&mut self, contended: bool) {
+    /// Notes that the store granted the key to this head, for `owner`. `contended`: others wait there.
+    pub(crate) fn granted(&mut self, owner: Owner, contended: bool) {
         self.served = true;
-        self.local_queue.granted(&self.key, &self.node, contended);
+        self.local_queue.granted(&self.key, &self.node, owner, contended);
         // A hand-off of another grant, which has run out by now. Dropping it releases that.
         drop(self.take_handoff());
     }

@@ -15,7 +15,7 @@ use crate::error::{LockError, LockErrorKind};
 use crate::expiry;
 use crate::key::Key;
 use crate::observe::ReleaseContext;
-use crate::owner::Identity;
+use crate::owner::{Identity, Owner};
 use crate::store::Store;
 
 /// What is known of the claim that is released.
@@ -33,8 +33,9 @@ pub(crate) enum Certainty {
 
 /// Is notified when a key was released in the background.
 pub(crate) trait FreedKeys: Send + Sync {
-    /// The key is free, or will be without another notification: whoever waits in this process asks the store.
-    fn freed(&self, key: &Key);
+    /// The key is no longer that of `owner`, or will not be without another notification: whoever waits in this process
+    /// asks the store.
+    fn freed(&self, key: &Key, owner: Owner);
 }
 
 /// Releases in the background what nobody wants any more.
@@ -226,7 +227,7 @@ impl Cleanup {
     /// Notifies the waiters of this process. Called once the store has answered: before that they would ask in vain.
     fn freed(&self, claim: &Claim) {
         if let Some(waiters) = self.waiters.upgrade() {
-            claim.keys().for_each(|key| waiters.freed(key));
+            claim.keys().for_each(|key| waiters.freed(key, claim.owner));
         }
     }
 

@@ -153,6 +153,48 @@ async fn the_release_at_its_end_refuses_nobody_of_its_own_process() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_grant_whose_token_failed_does_not_linger() {
+    let (store, control) = Flaky::new(Memory::new());
+    let locks = LockManager::builder(store).build().unwrap();
+    linger(&locks, 1_000).await;
+    control.fail_next(Operation::Fence, Fault::Refuse, 1);
+    let request = lingering(&locks, 1_000).fencing(true).strategy(strategy::fail_fast());
+    assert_eq!(request.acquire().await.unwrap_err().kind(), LockErrorKind::Unavailable);
+    assert!(!locks.is_locked("k").await.unwrap(), "it went to the store at once");
+}
+
+/// On memory the runtimes of the callers renew, and end what lingers.
+#[test]
+fn the_end_of_its_runtime_ends_it() {
+    let store = Memory::new();
+    let of_store = || LockManager::builder(store.clone()).build().unwrap();
+    let (here, there) = (of_store(), of_store());
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let first = runtime();
+    first.block_on(linger(&here, 1_000));
+    let other = runtime();
+    let is_free = || other.block_on(async { there.lock("k").try_acquire().await.unwrap().is_some() });
+    assert!(!is_free(), "it lingers");
+    drop(first);
+    assert!(is_free());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_linger_of_a_key_counts() {
+    let locks = LockManager::in_memory();
+    linger(&locks, 1_000).await;
+    linger(&locks, 10).await;
+    tokio::time::sleep(millis(20)).await;
+    assert!(!locks.is_locked("k").await.unwrap(), "earlier than it was listed for");
+    linger(&locks, 10).await;
+    linger(&locks, 1_000).await;
+    tokio::time::sleep(millis(500)).await;
+    assert!(locks.is_locked("k").await.unwrap());
+    tokio::time::sleep(millis(600)).await;
+    assert!(!locks.is_locked("k").await.unwrap(), "moved when its first entry came up");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lost_connection_ends_it() {
     let (store, sessions) = SessionStore::new();
     let manager = || LockManager::builder(store.clone()).build().unwrap();

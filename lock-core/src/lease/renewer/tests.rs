@@ -151,3 +151,25 @@ async fn a_yes_after_the_deadline_does_not_bring_the_lock_back() {
     assert_eq!(lease.loss(), Some(LossReason::Expired));
     assert_eq!(renewer.schedule.next(), None);
 }
+
+/// The renewal was under way when the lock was released.
+#[tokio::test(start_paused = true)]
+async fn a_grant_that_is_gone_neither_lingers_nor_goes_on() {
+    let locks = LockManager::in_memory();
+    let renewer = renewer();
+    let guard =
+        locks.lock("k").ttl(secs(3)).linger(Duration::from_millis(500)).acquire().await.expect("it is free");
+    let lease = Arc::clone(guard.lease());
+    guard.release().await.expect("an answer");
+    let local_queue = Arc::clone(&lease.engine.local_queue);
+    assert!(local_queue.lingers(&lease.claim.key));
+    renewer.answered(&lease, secs(3), yes(lease.engine.clock.now()));
+    assert!(local_queue.lingers(&lease.claim.key), "a late yes says nothing new");
+    renewer.answered(&lease, secs(3), Renewal::NotOwned);
+    assert!(!local_queue.lingers(&lease.claim.key));
+    assert_eq!(
+        lease.engine.reported_lost(lease.claim.owner),
+        Some(LossReason::Taken),
+        "on its way to another"
+    );
+}
