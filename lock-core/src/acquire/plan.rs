@@ -127,7 +127,7 @@ impl Plan {
                 Queue::Barging
             },
             fencing: self.fencing,
-            told: self.options.linger.is_some(),
+            notify_holder: self.options.linger.is_some(),
             ..Claim::new(self.key.clone(), owner, self.ttl, record)
         }
     }

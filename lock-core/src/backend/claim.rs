@@ -103,9 +103,9 @@ pub struct Claim {
     /// The number of hand-offs of the grant inside the process: 0 for the holder that the store granted it to. Each
     /// holder has a fencing token of its own.
     pub handoffs: u64,
-    /// Whether the holder must be [told](crate::backend::Listener::contended) that somebody began to wait, from the grant
+    /// Whether the holder must be [notified](crate::backend::Listener::contended) of the first waiter, from the grant
     /// on: its grant may stay with its process for a moment after the release, and must not keep a waiter waiting.
-    pub told: bool,
+    pub notify_holder: bool,
     pub(crate) marks: Marks,
 }
 
@@ -161,7 +161,7 @@ impl Claim {
             fencing: false,
             record,
             handoffs: 0,
-            told: false,
+            notify_holder: false,
             marks: Marks::default(),
         }
     }

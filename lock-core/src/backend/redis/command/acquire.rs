@@ -47,7 +47,7 @@ impl Server<Primary> {
             Some(live) => (live, start),
             None => (self.connections.get().await?, Clock::Suspend.now()),
         };
-        if ask.enqueues() || claim.told {
+        if ask.enqueues() || claim.notify_holder {
             // Subscribes before the request is sent, because the grant may be pushed before the answer arrives, and
             // the notification of a waiter too.
             Box::pin(live.subscribe_waiters(self.shared().listeners(), &claim.key)).await?;
